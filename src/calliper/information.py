@@ -1,13 +1,13 @@
-"""Mutual information between features and scores, with what is needed to judge it.
+"""Mutual information between features and scores, with its null law and standard error.
 
 If scores did not depend on the input, one radius would cover equally everywhere; mutual
-information measures, in nats, how far they are from that (paper, Theorem S.2). It is estimated,
-and near zero an estimate means nothing without its null law: on ranks that law is known, since
-under independence every order of the scores is equally likely. So each estimate comes with the
-mean of that law subtracted, with an exact permutation p-value, and with a standard error.
+information measures the dependence in nats (paper, Theorem S.2). Near zero an estimate means
+nothing without its null law, which is known on ranks: under independence every order of the scores
+is equally likely. So the mean of that law is subtracted from each estimate, and an exact
+permutation p-value and a standard error are given.
 
-For several features the *sum of the marginal* informations is offered, as in the paper. It is not
-a bound: for two features whose parity decides, it is zero while the joint information is not; for
+For several features it is the *sum of the marginal* informations, as in the paper. That is not a
+bound: it is zero for two features whose parity decides, though the joint information is not; for
 independent features that do not interact it is at most the joint information.
 
 Mutual information does not change under monotone maps, so both variables may be replaced by their
@@ -16,9 +16,9 @@ ranks 0 … n−1. On ranks the estimator of Kraskov, Stögbauer and Grassberger
     ψ(k) + ψ(n) − ⟨ψ(n_x + 1) + ψ(n_y + 1)⟩,
 
 needs no search structure: ε_i, the k-th smallest max(|Δx|, |Δy|), is found by walking outwards in
-the order of x, step after step, until the step itself exceeds the k-th distance; and the counts
-n_x, n_y of points nearer than ε_i in one variable alone are arithmetic. All points of many
-problems walk together, so each step is a handful of operations on short integers.
+the order of x until the step exceeds the k-th distance; and the counts n_x, n_y of points nearer
+than ε_i in one variable are arithmetic. All points of many problems walk together, so each step is
+a few operations on short integers.
 
 References: Kraskov, Stögbauer, Grassberger (2004), "Estimating mutual information", Eq. 8,
 doi:10.1103/PhysRevE.69.066138 (estimator); Holmes and Nemenman (2019),
@@ -43,25 +43,25 @@ from calliper.rows import same_rows
 
 __all__ = ["MutualInformation", "mutual_information"]
 
-#: Parts into which the points are divided to see how estimates scatter, and how often.
+#: Parts of the points whose estimates give the standard error, and the number of partitions.
 SUBSAMPLES, PARTITIONS = 4, 10
-#: Integers that one block of problems keeps in cache.
+#: Integers of one block of problems, which fit into the cache.
 BLOCK_INTEGERS = 1 << 18
-#: When fewer than one point in so many is left, these are finished one by one.
+#: When fewer than one in this many points is left, these are finished one by one.
 STRAGGLERS = 128
 
 
 @dataclass(frozen=True)
 class MutualInformation:
-    """An estimate in nats, with what is needed to judge it.
+    """An estimate in nats, with its null law and standard error.
 
     Parameters
     ----------
     estimate : raw estimate minus its mean under independence; slightly negative values happen
     raw : the estimate as the formula gives it
-    null_mean, null_deviation : its law if scores did not depend on the features
-    p_value : share of permutations with at least this estimate (this one counted)
-    standard_error : from the scatter of estimates over subsamples; NaN if there are too few points
+    null_mean, null_deviation : of its law if scores do not depend on the features
+    p_value : share of permutations with at least this estimate, itself included
+    standard_error : from the scatter over subsamples; NaN if there are too few points
     per_component : corrected estimate for each feature or component; ``estimate`` is their sum
     n, n_neighbors : number of points, and k of the estimator
 
@@ -86,14 +86,12 @@ class MutualInformation:
 
     def describe(self) -> str:
         """The estimate in words."""
-        many = len(self.per_component) > 1
-        what = (
-            f"the sum over {len(self.per_component)} features, which is not a bound" if many else ""
-        )
+        n_summed, summed = len(self.per_component), ""
+        if n_summed > 1:
+            summed = f" (the sum over {n_summed} features, which is not a bound)"
         return (
-            f"mutual information {self.estimate:.4f} ± {self.standard_error:.4f} nats"
-            + (f" ({what})" if what else "")
-            + f", p = {self.p_value:.3g} against independence, from {self.n} points"
+            f"mutual information {self.estimate:.4f} ± {self.standard_error:.4f} nats{summed}, "
+            f"p = {self.p_value:.3g} against independence, from {self.n} points"
         )
 
 
@@ -114,11 +112,11 @@ def mutual_information(
     Z : (n, d) features; for d > 1 the marginal informations are summed
     scores : (n,) numbers; ties are broken at random, infinities count as largest
     n_neighbors : int, default 10
-        k of the estimator. The customary 3 has less bias for strong dependence and twice the
-        scatter near independence, where it matters here.
+        k of the estimator. The usual 3 has less bias for strong dependence, but twice the scatter
+        near independence, which matters here.
     n_components : int, optional
-        Sum over so many principal components instead of over all features; fitted to ``Z_train``
-        if given, else to ``Z``.
+        Sum over this many principal components instead of all features; fitted to ``Z_train`` if
+        given, otherwise to ``Z``.
     n_permutations : int, default 199
         Permutations for the null law; the smallest p-value is 1 / (n_permutations + 1).
     random_state : int, RandomState or None
@@ -127,7 +125,7 @@ def mutual_information(
     Returns
     -------
     MutualInformation
-        The estimate, and what is needed to judge it.
+        The estimate, its null law and its standard error.
 
     Examples
     --------
@@ -151,7 +149,7 @@ def mutual_information(
         raise CalliperError(f"n_permutations must be at least 1; got {n_permutations}.")
     components = principal_components(features, n_components, Z_train)
     rng = check_random_state(random_state)
-    # Ties of features are broken independently of the seed, anew for every data set.
+    # Ties of features are broken by the data as well as the seed, differently in every data set.
     anew = np.random.RandomState(seed_of(features, values)).permutation(n)
     x_ranks = random_ranks(components.T, rng, anew)
     y_ranks = random_ranks(values, rng)
@@ -173,7 +171,7 @@ def mutual_information(
 
 
 def principal_components(Z: FloatArray, n_components: int | None, Z_train: Any) -> FloatArray:
-    """Z itself, or its first principal components as fitted to training features."""
+    """Z, or its first principal components, fitted to training features."""
     if n_components is None:
         return Z
     reference = Z if Z_train is None else check_features(Z_train, "Z_train")
@@ -187,14 +185,14 @@ def principal_components(Z: FloatArray, n_components: int | None, Z_train: Any) 
 
 
 def _marginals(x_ranks: IntArray, y_ranks: IntArray, k: int) -> FloatArray:
-    """Estimates for each component (rows) and each row of score ranks (columns)."""
+    """Estimates by component (rows) and by row of score ranks (columns)."""
     return np.stack([rank_ksg(y_ranks[:, np.argsort(x)], k) for x in x_ranks])
 
 
 def _standard_error(
     x_ranks: IntArray, y_ranks: IntArray, k: int, rng: np.random.RandomState
 ) -> float:
-    """The variance of the estimator falls like 1/n, so that of quarters is four times as large."""
+    """From quarters of the points: the variance of the estimator is proportional to 1/n."""
     size = len(y_ranks) // SUBSAMPLES
     if size <= k + 1:
         return float("nan")
@@ -211,7 +209,7 @@ def _standard_error(
 
 
 def _check_scores(scores: Any, n: int) -> FloatArray:
-    """As any scores, but +∞ is allowed: a rescaled score with a zero scale."""
+    """Scores, of which +∞ is allowed: a rescaled score with a zero scale."""
     values = np.asarray(scores, dtype=np.float64)
     infinite = np.isposinf(values)
     checked = check_vector(np.where(infinite, 0.0, values), "scores", n=n)
@@ -222,10 +220,7 @@ def _check_scores(scores: Any, n: int) -> FloatArray:
 def random_ranks(
     values: FloatArray, rng: np.random.RandomState, anew: IntArray | None = None
 ) -> IntArray:
-    """Ranks 0 … n−1 along the last axis; ties, infinite ones among them, in random order.
-
-    ``anew`` is a permutation of what is drawn.
-    """
+    """Ranks 0 … n−1 along the last axis, with ties in random order; ``anew`` permutes the draws."""
     drawn = rng.uniform(size=values.shape)
     order = np.lexsort((drawn if anew is None else drawn[..., anew], values), axis=-1)
     ranks = np.empty_like(order)
@@ -234,7 +229,7 @@ def random_ranks(
 
 
 def rank_ksg(y_ranks: IntArray, n_neighbors: int) -> FloatArray:
-    """Mutual information of each row's ranks with their positions, in nats; may be negative.
+    """Mutual information, in nats, of the ranks in each row with their positions.
 
     Parameters
     ----------
@@ -278,7 +273,7 @@ def _kth_distances(y: NDArray[Any], k: int) -> NDArray[Any]:
         _insert(nearest[:, :, :width], left[:, :width], larger[:, :width])
         _insert(nearest[:, :, step:], right[:, :width], larger[:, :width])
         # Every further point is more than a step away, so smaller distances are final. The last
-        # few points, far from all others, are cheaper to finish one by one.
+        # few points, far from all others, are finished one by one.
         if step % 8 == 0:
             row, place = np.nonzero(nearest[-1] > step)
             if len(row) <= y.size // STRAGGLERS:
@@ -298,7 +293,7 @@ def _kth_distances_of(y: NDArray[Any], row: IntArray, place: IntArray, k: int) -
 
 
 def _insert(ascending: NDArray[Any], value: NDArray[Any], larger: NDArray[Any]) -> None:
-    """Put ``value`` into its place of each ascending list of k; ``value``, ``larger`` are spent."""
+    """Insert ``value`` into each ascending list of k; overwrites ``value`` and ``larger``."""
     for slot in ascending[:-1]:
         np.maximum(slot, value, out=larger)
         np.minimum(slot, value, out=slot)

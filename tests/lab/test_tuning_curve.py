@@ -105,7 +105,7 @@ def test_what_cannot_be_tuned(data):
         tuning_curve(Z, scores, kernel=KNN())
     with pytest.raises(TypeError, match="reference must be KNN"):
         tuning_curve(Z, scores, Z_train=Z_train, reference=10)
-    with pytest.raises(CalliperError, match="chosen already"):
+    with pytest.raises(CalliperError, match="already has its length scales"):
         tuning_curve(Z, scores, kernel=TunedRBF(chosen=np.ones(N)))
     with pytest.raises(CalliperError, match="pass training"):
         tuning_curve(Z, scores)

@@ -167,7 +167,7 @@ def test_no_order_of_scores_is_nan_with_the_reason():
 
 
 def test_too_few_rows_are_nan_with_the_reason():
-    with pytest.warns(UndefinedMetricWarning, match="1 of the rows are left, and 2 are needed"):
+    with pytest.warns(UndefinedMetricWarning, match="1 rows are left, and 2 are needed"):
         assert isnan(tau_si([1.0], ([0.0], [1.0])))
     ends = (-np.arange(1.0, 20), np.arange(1.0, 20))
     for measure in tau_sqi, r2_sqi:

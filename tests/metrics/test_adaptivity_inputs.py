@@ -123,7 +123,7 @@ def test_bad_input(measure, options, message):
         ({"min_bin_size": 0}, "min_bin_size must be an integer of at least 1; got 0"),
         ({"min_bin_size": True}, "min_bin_size must be an integer of at least 1; got True"),
         ({"coverage": 90}, "strictly between 0 and 1; got 90. Percent"),
-        ({"coverage": None}, "do not carry their level.*Pass coverage="),
+        ({"coverage": None}, "do not carry their level.*pass coverage="),
     ],
 )
 def test_bad_bins(measure, options, message):

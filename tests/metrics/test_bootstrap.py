@@ -154,7 +154,9 @@ def test_undefined_resamples_are_counted():
         return float("nan") if 0 in y else 1.0
 
     y[0] = 0.0
-    with pytest.warns(UndefinedMetricWarning, match=r"of 100 resamples have no value: no error"):
+    with pytest.warns(
+        UndefinedMetricWarning, match=r"of 100 resamples have no value: the error is unknown"
+    ):
         estimate = bootstrap(sometimes, y, intervals, n_resamples=100, random_state=0)
     assert isnan(estimate.value) and isnan(estimate.error) and 50 < estimate.n_undefined < 75
     with pytest.warns(UndefinedMetricWarning, match="the error is that of the others"):

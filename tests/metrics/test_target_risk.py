@@ -116,5 +116,5 @@ def test_bad_input_is_refused():
         ert(y, intervals, x, n_folds=41)
     with pytest.raises(CalliperError, match="got 21 for 20"):
         ert(y, intervals, x, n_folds=21, max_points=20)
-    with pytest.raises(CalliperError, match="coverage must be known"):
+    with pytest.raises(CalliperError, match="coverage must be given"):
         ert(y, tuple(intervals), x)

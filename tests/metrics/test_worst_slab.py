@@ -136,7 +136,7 @@ def test_undefined_with_a_reason():
         assert isnan(worst_slab_coverage(y, ends, np.ones((40, 2))))
     # Ten rows choose one point of ten, which misses; none of the other thirty is there.
     y[:] = np.arange(40) % 2 * 9.0
-    with pytest.warns(UndefinedMetricWarning, match="none of the 2 rows that measure lies in"):
+    with pytest.warns(UndefinedMetricWarning, match="none of the 2 test rows lies in"):
         for seed in range(20):
             worst_slab_coverage(y, ends, np.arange(40.0), test_size=0.05, random_state=seed)
 

@@ -1,8 +1,8 @@
-"""What judges methods rather than makes intervals; the core never imports it.
+"""Evaluation and comparison of methods; the core never imports it.
 
 ``evaluation`` (methods × problems × splits), ``comparison`` (a verdict on one test set),
 ``report`` (figures and the page), ``bounds`` (coverage near one input), ``tuning`` (what a length
-scale does), ``datasets`` (where the truth is known). Each is loaded when first asked for.
+scale does), ``datasets`` (with known truth). Each is loaded on first use.
 """
 
 from calliper._lazy import on_demand

@@ -1,4 +1,4 @@
-"""Numbers and lists as people read them; the script of the page writes them alike."""
+"""Numbers and lists as text; the script of the page formats them in the same way."""
 
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -6,11 +6,11 @@ from math import floor, isinf, isnan, log10
 
 
 def percent(share: float) -> str:
-    """A share in percent, to a tenth; to more where it would else be rounded to 0 or 100."""
+    """A share in percent, to a tenth, or more digits if that would be 0 or 100."""
     if isnan(share):
         return "–"
     for digits in range(1, 8):
-        # As browsers round: exactly, and up at the middle.
+        # As browsers round: exactly, and half up.
         step = Decimal(1).scaleb(-digits)
         value = Decimal(100 * share).quantize(step, ROUND_HALF_UP)
         if share in (0, 1) or 0 < value < 100:
@@ -20,12 +20,12 @@ def percent(share: float) -> str:
 
 
 def percent_down(share: float) -> str:
-    """A promise, rounded down so as not to promise more."""
+    """A guaranteed share in percent, rounded down."""
     return percent(floor(share * 1000 + 1e-9) / 1000) if not isnan(share) else "–"
 
 
 def number(value: float) -> str:
-    """Four digits, and no power of ten where people would write none."""
+    """A number to four digits, with a power of ten only if it is very large or small."""
     if isnan(value):
         return "–"
     if isinf(value):
@@ -38,7 +38,7 @@ def number(value: float) -> str:
 
 
 def rough(value: float) -> str:
-    """Two digits, three from 100: what one keeps in mind."""
+    """A number to two digits, three from 100."""
     if value == 0 or isinf(value) or isnan(value):
         return number(value)
     digits = (2 if abs(value) >= 100 else 1) - floor(log10(abs(value)))
@@ -48,7 +48,7 @@ def rough(value: float) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    """A number to the second digit of its error."""
+    """A number and its error, to the second digit of the error."""
     if isnan(error) or isinf(value) or error <= 0:
         return number(value)
     digits = 1 - floor(log10(error))
@@ -61,12 +61,12 @@ def with_error(value: float, error: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time in seconds, to two digits."""
+    """A time in seconds to two digits."""
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names with commas, and an "and" before the last."""
+    """Names separated by commas, with "and" before the last."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
@@ -76,6 +76,6 @@ def counted(count: int, total: int, what: str) -> str:
 
 
 def first_of(names: Sequence[str], shown: Callable[[str], str] = repr) -> str:
-    """The first five of several names, and how many more there are."""
+    """The first five names, and the number of the others."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(map(shown, names[:5])) + more

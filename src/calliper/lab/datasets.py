@@ -36,7 +36,7 @@ _FREQUENCY = {"cycles": 2 * 2 * pi, "radians": 2.0}
 
 @dataclass(frozen=True, eq=False)
 class OneDimensional:
-    """Rows of the task, beside the law that they were drawn from.
+    """Rows of the task, and the law that they were drawn from.
 
     Attributes
     ----------
@@ -67,11 +67,10 @@ class OneDimensional:
         return np.asarray(0.1 * (0.01 + np.abs(np.sin(_FREQUENCY[self.noise] * x + 0.3))))
 
     def oracle(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
-        """The interval of y at x for someone who knows the law: f(x) ± z · λν(x).
+        """The best interval of y at x given the law: f(x) ± z · λν(x).
 
         z is the standard normal quantile at (1 + coverage) / 2. It covers with probability
-        ``coverage`` at every x, and none that does so is narrower. Several levels give a column
-        each.
+        ``coverage`` at every x, and no narrower interval does. Several levels give a column each.
         """
         levels = np.array(check_levels(coverage))
         radius = -ndtri((1 - levels) / 2) * self.standard_deviation(X)[:, None]
@@ -94,9 +93,9 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
     noise : {"cycles", "radians"}
         What "k_ε = 2" means in the spread 0.1 · (0.01 + abs(sin(k_ε x + 0.3))).
 
-        ``"cycles"``: two full turns over the unit interval, sin(2π · 2x + 0.3). This is not what
-        is printed, but it is the reading that comes close to the paper's table, if its "IS" is
-        the half-width; it was found by matching, and the authors have not confirmed it.
+        ``"cycles"``: two full periods over the unit interval, sin(2π · 2x + 0.3). This is not what
+        is printed, but it comes close to the paper's table if its "IS" is the half-width; it was
+        found by matching, and the authors have not confirmed it.
 
         ``"radians"``: the parameters as printed, sin(2x + 0.3), a single hump. A jackknife+ of
         ten neighbours then gets a τ_SI of 0.16 and a half-width of 0.215 where the table has

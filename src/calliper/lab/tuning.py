@@ -1,10 +1,10 @@
-"""The curve behind a tuned kernel: how good each length scale is, and which ones were chosen.
+"""The tuning curve of a kernel: the criterion of each length scale, and which ones were chosen.
 
-``JackknifeRescaled(TunedRBF())`` chooses a length scale l_m for every calibration point m, on the
-others (paper, Algorithm S.2). What it saw on the way is a criterion for each candidate and each
-point left out; its average over the points is the paper's figure on tuning, with the value of the
-10 nearest neighbours for comparison. The curve is there to be looked at: a single scale read off
-it would have seen the errors of all points, which the proof of coverage does not allow.
+``JackknifeRescaled(TunedRBF())`` chooses a length scale l_m for every calibration point m from the
+other points (paper, Algorithm S.2), by a criterion for each candidate and each point left out. Its
+average over the points is the paper's figure on tuning, with the value of the 10 nearest neighbours
+for comparison. The curve is for inspection only: a single scale read off it depends on the errors
+of all points, which the proof of coverage does not allow.
 """
 
 import warnings
@@ -34,18 +34,18 @@ __all__ = ["TuningCurve", "tuning_curve"]
 
 @dataclass(frozen=True, eq=False)
 class TuningCurve:
-    """How good each candidate is, and how often it was chosen.
+    """The criterion of each candidate, and how often it was chosen.
 
     Attributes
     ----------
     criterion : "mse", "deviance" or "mi"; smaller is better
     candidates : (G,) the length scales, ascending
     mean, deviation : (G,) of the criterion over the points (or folds) left out
-        The deviation says how much hangs on a single point; a standard error is far larger.
+        The deviation shows the effect of single points; a standard error is far larger.
     chosen : (N,) the length scale of every calibration point
     reference_name, reference_value : the kernel to compare with, and the mean of its criterion
         The value is ``None`` if there are too few points for its neighbours.
-    what : what candidates are, "length scale" or "number of neighbours"
+    what : the meaning of candidates, "length scale" or "number of neighbours"
 
     Examples
     --------
@@ -68,16 +68,16 @@ class TuningCurve:
 
     @property
     def counts(self) -> IntArray:
-        """How many points chose each candidate, (G,)."""
+        """Number of points that chose each candidate, (G,)."""
         return np.asarray(np.equal.outer(self.candidates, self.chosen).sum(axis=1), dtype=np.intp)
 
     @property
     def favourite(self) -> int:
-        """Index of the candidate that most points chose; on ties, the smoothest."""
+        """Index of the candidate that most points chose; of ties, the smoothest."""
         return len(self.candidates) - 1 - int(np.argmax(self.counts[::-1]))
 
     def describe(self) -> str:
-        """The choice, and how it compares, in words."""
+        """The choice and its criterion in words."""
         parts = [self._choice(), self._edge(), self._comparison(), self._caution()]
         return " ".join(part for part in parts if part)
 
@@ -97,7 +97,7 @@ class TuningCurve:
         if self.favourite == len(self.candidates) - 1:
             return "It is the largest candidate: by this criterion, being local does not help."
         if self.favourite == 0:
-            return "It is the smallest candidate: the grid, not the data, ends the search there."
+            return "It is the smallest candidate: the grid, not the data, limits the search."
         return ""
 
     def _comparison(self) -> str:
@@ -109,7 +109,7 @@ class TuningCurve:
         difference = abs(own - other)
         much = f"{difference:.2g}"
         if self.criterion == "mse" and other > 0:
-            much = f"{difference / other:.1%}"  # the other two may be negative: no ratio
+            much = f"{difference / other:.1%}"  # the other criteria may be negative
         side = "below" if own < other else "above"
         if not np.isfinite(difference) or own == other:
             return f"{text}; that of {self.reference_name} is {other:.4g}."
@@ -117,11 +117,11 @@ class TuningCurve:
 
     def _caution(self) -> str:
         many = len(self.candidates) > 1
-        text = "As the best of several it flatters a little." if many else ""
+        text = "As the best of several it is slightly optimistic." if many else ""
         if self.criterion == "mi":
             text += (
-                " The values are the objective of Algorithm S.2 as it stands, not null-corrected "
-                "estimates: compare them with one another; mutual_information() estimates."
+                " The values are the objective of Algorithm S.2, not null-corrected estimates: "
+                "compare them with one another only; use mutual_information() to estimate."
             )
         return text.strip()
 
@@ -135,7 +135,7 @@ def tuning_curve(
     reference: KNN | None = TEN_NEAREST,
     random_state: Any = None,
 ) -> TuningCurve:
-    """What ``JackknifeRescaled(kernel, random_state=random_state)`` sees when it is fitted.
+    """The criterion that ``JackknifeRescaled(kernel, random_state=random_state)`` minimises.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def tuning_curve(
     kernel : TunedRBF or TunedKNN, default ``TunedRBF()``
     Z_train : (n, d) training inputs, which span the grid; not needed if the kernel has its own
     reference : KNN or None, default KNN(10)
-        Measured by the same criterion, leaving out single points even if the kernel has folds.
+        Compared by the same criterion, leaving out single points even if the kernel has folds.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def tuning_curve(
     scale = _fitted_scale(kernel, *data, ignore=SmallCalibrationWarning)  # an error here
     if not hasattr(scale, "criteria"):
         raise CalliperError(_too_few(scale))
-    # Training inputs that span nothing give one candidate many times.
+    # Constant training inputs give the same candidate many times.
     candidates, first = np.unique(scale.candidates, return_index=True)
     criteria = scale.criteria[first]
     with np.errstate(invalid="ignore"):  # an infinite deviance has no deviation
@@ -185,22 +185,22 @@ def _check(kernel: Any, reference: Any) -> None:
     if not isinstance(kernel, TunedRBF | TunedKNN):
         raise TypeError(f"kernel must be TunedRBF(...) or TunedKNN(...); got {kernel!r}.")
     if kernel.chosen is not None:
-        raise CalliperError("the kernel's length scales are chosen already: omit chosen=.")
+        raise CalliperError("the kernel already has its length scales: omit chosen=.")
     if reference is not None and not isinstance(reference, KNN):
         raise TypeError(f"reference must be KNN(...) or None; got {reference!r}.")
 
 
 def _too_few(scale: Any) -> str:
     if scale is None:
-        return "1 calibration point is too few to tune on."
+        return "1 calibration point is too few to tune a length scale."
     return (
-        f"{len(scale.chosen)} calibration points are too few to tune a length scale on; "
+        f"{len(scale.chosen)} calibration points are too few to tune a length scale; "
         f"JackknifeRescaled then uses the smoothest, {scale.chosen[0]:.4g}, for all of them."
     )
 
 
 def _reference_value(kernel: TunedRBF | TunedKNN, reference: KNN, *data: Any) -> float:
-    """The mean of the kernel's criterion for K nearest neighbours: a grid of one K."""
+    """The mean criterion of K nearest neighbours, as a grid of one K."""
     alone = TunedKNN(
         kernel.criterion,
         n_neighbors=[reference.n_neighbors],
@@ -208,7 +208,7 @@ def _reference_value(kernel: TunedRBF | TunedKNN, reference: KNN, *data: Any) ->
         mi_neighbors=kernel.mi_neighbors,
         metric=reference.metric,
     )
-    # A zero scale matters where the kernel is used, which this one is not.
+    # A zero scale does not matter, since this kernel is not used for intervals.
     return float(_fitted_scale(alone, *data, ignore=ZeroScaleWarning).criteria.mean())
 
 

@@ -1,4 +1,4 @@
-"""How good intervals and distributions are: one number or one table each, beside ``y``."""
+"""Measures of intervals and distributions, as numbers or tables, from targets ``y``."""
 
 from calliper._validation import at_least
 from calliper.exceptions import SparseBinsWarning

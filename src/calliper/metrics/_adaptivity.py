@@ -1,7 +1,7 @@
-"""Are wide intervals where errors are large, and wide enough? Row by row, and bin by bin.
+"""Adaptivity: whether wide intervals are where errors are large, by row and by bin of the widths.
 
-IS is the interval size upper − lower, CS the score |y − ŷ| of a row. ISQ is the size that stands
-for a quantile bin of IS, and CSQ the quantile of the scores inside that bin at the level of the
+IS is the interval size upper − lower, CS the score |y − ŷ| of a row. ISQ is the size that
+represents a quantile bin of IS, and CSQ the quantile of the scores in that bin at the level of the
 intervals.
 
 Reference: N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal Regression
@@ -34,15 +34,15 @@ def tau_si(
     infinite: Infinite = "keep",
     max_score: float | None = None,
 ) -> float:
-    r"""Rank correlation of error and width, row by row: Kendall's τ-b of (CS, IS).
+    r"""Rank correlation of error and width over rows: Kendall's τ-b of (CS, IS).
 
     .. math:: \tau_{SI} = \tau_b\bigl(|y_i - \hat y_i|,\; u_i - l_i\bigr)
 
     Good: larger, among methods on the same data. It cannot reach 1: errors are random even
     where their spread is known exactly (0.376 for the oracle of the paper's 1-D task).
 
-    Misleads: it sees order only, so intervals a hundred times too wide score the same; and
-    values of different data sets do not compare, as the ceiling depends on the noise.
+    Misleads: only the order counts, so intervals a hundred times too wide score the same; and
+    values of different data sets are not comparable, since the ceiling depends on the noise.
 
     Parameters
     ----------
@@ -51,19 +51,18 @@ def tau_si(
     y_pred : array of shape (m,), optional
         Predictions; by default the middles of the intervals.
     infinite : {"keep", "cap", "drop"}
-        What to do with infinite intervals. ``"keep"``: they rank as the widest. It is the
-        default because ranks need no finite number, and because leaving rows out, or giving
-        them a width that the method did not give, flatters the method. ``"cap"``: their
-        half-width becomes ``max_score``, the paper's rule. ``"drop"``: judge the other rows.
-        Quote :func:`fraction_infinite` beside either.
+        What to do with infinite intervals. ``"keep"``: they rank as the widest; this is the
+        default because dropping rows, or inventing a width for them, flatters the method.
+        ``"cap"``: their half-width becomes ``max_score``, the paper's rule. ``"drop"``: use the
+        other rows only. Quote :func:`fraction_infinite` with either.
     max_score : float, optional
         The largest calibration score; needed for ``"cap"``.
 
     Returns
     -------
     float in [−1, 1]
-        NaN with an ``UndefinedMetricWarning`` if all widths, or all scores, are equal (up to
-        rounding: constant intervals are not "uncorrelated", they have no order at all).
+        NaN with an ``UndefinedMetricWarning`` if all widths, or all scores, are equal up to
+        rounding: constant intervals have no order.
 
     Examples
     --------
@@ -75,10 +74,10 @@ def tau_si(
     )
     for values, name in (scores, "scores"), (widths, "widths"):
         if len(values) < 2:
-            return undefined("tau_si", f"{len(values)} of the rows are left, and 2 are needed")
+            return undefined("tau_si", f"{len(values)} rows are left, and 2 are needed")
         if values.min() == values.max():
             return undefined("tau_si", f"all {len(values)} {name} are equal ({values[0]:g})")
-    # kendalltau sorts by its second argument first, and the scores are in order already.
+    # kendalltau sorts by its second argument first, and the scores are sorted already.
     return float(kendalltau(widths, scores).statistic)
 
 
@@ -93,25 +92,25 @@ def tau_sqi(
     n_bins: int = 10,
     min_bin_size: int | None = None,
 ) -> float:
-    r"""Do errors grow from bin to bin of the widths? Kendall's τ-b of (bin, CSQ).
+    r"""Whether errors grow with the bins of the widths: Kendall's τ-b of (bin, CSQ).
 
     The widths are cut at their quantiles j / ``n_bins``; then
 
     .. math:: \tau_{SQI} = \tau_b(b,\; \mathrm{CSQ}_b), \qquad
        \mathrm{CSQ}_b = q_{1-\alpha}\bigl(|y_i - \hat y_i| : \mathrm{IS}_i \in b\bigr)
 
-    Good: 1, every wider bin holds larger errors.
+    Good: 1, every wider bin has larger errors.
 
     Misleads: ten bins are few, so values are coarse (steps of 2/45) and noisy where neighbouring
-    bins hardly differ; with two or three bins left after merging, 1 comes easily by luck; and
-    like :func:`tau_si` it sees order only, not whether the intervals are wide enough.
+    bins hardly differ; with two or three bins left after merging, 1 is easily reached by chance;
+    and like :func:`tau_si` it ignores whether the intervals are wide enough.
 
     Parameters
     ----------
     y, intervals, y_pred, infinite, max_score
-        As in :func:`tau_si`. Kept infinite intervals get a bin of their own once they fill one.
+        As in :func:`tau_si`. Infinite intervals that are kept get a separate bin if they fill one.
     coverage : float, optional
-        The level of CSQ; by default the one the intervals carry.
+        The level of CSQ; by default that of the intervals.
     n_bins : int
         Bins of the widths; tied widths may leave fewer.
     min_bin_size : int, optional
@@ -129,9 +128,8 @@ def tau_sqi(
     >>> tau_sqi(radius / 2, (-radius, radius), coverage=0.95)
     1.0
     """
-    bins: Any = {"n_bins": n_bins, "bin_width": "median", "min_bin_size": min_bin_size}
     rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
-    table = _in_bins(y, intervals, coverage, rows, bins)
+    table = _in_bins(y, intervals, coverage, rows, n_bins, "median", min_bin_size)
     if isinstance(table, str):
         return undefined("tau_sqi", table)
     narrow, wide = np.triu_indices(len(table.csq), 1)
@@ -139,7 +137,7 @@ def tau_sqi(
     rise = np.sign(csq[wide] - csq[narrow])
     if not rise.any():
         return undefined("tau_sqi", f"the score quantile is {table.csq[0]:g} in every bin")
-    # τ-b in full: bins are never tied, and few enough for all pairs.
+    # τ-b over all pairs: bins are few and never tied.
     return float(rise.sum() / np.sqrt(len(rise) * np.count_nonzero(rise)))
 
 
@@ -155,7 +153,7 @@ def r2_sqi(
     bin_width: BinWidth = "median",
     min_bin_size: int | None = None,
 ) -> float:
-    r"""Are the intervals of each bin as wide as its errors ask for? R² of ISQ = 2 · CSQ.
+    r"""Whether the widths of each bin match its errors: R² of ISQ = 2 · CSQ.
 
     .. math:: R^2_{SQI} = 1 -
        \frac{\sum_b (\mathrm{ISQ}_b - 2\,\mathrm{CSQ}_b)^2}
@@ -164,22 +162,22 @@ def r2_sqi(
     with bins and CSQ as in :func:`tau_sqi`. Widths are full widths: an interval ŷ ± r that is
     right for its bin has IS = 2r and CSQ = r.
 
-    Good: 1, in every bin the intervals cover exactly their share. It has no lower limit.
+    Good: 1, the intervals cover their level in every bin. It has no lower limit.
 
-    Misleads: nearly constant widths have nearly no spread to explain, so the value is far below
-    0 (−105 in one run of the paper's 1-D task) and says only "not adaptive"; adaptive but
-    too wide intervals fare as badly as constant ones (ask :func:`tau_sqi`); the widest bin
-    dominates the sums; and it assumes intervals centred at the prediction.
+    Misleads: nearly constant widths have almost no spread to explain, so the value is far below 0
+    (−105 in one run of the paper's 1-D task) and says only "not adaptive"; adaptive but too wide
+    intervals score as badly as constant ones (see :func:`tau_sqi`); the widest bin dominates the
+    sums; and it assumes intervals centred at the prediction.
 
     Parameters
     ----------
     y, intervals, y_pred, coverage, infinite, max_score, n_bins, min_bin_size
-        As in :func:`tau_sqi`. With ``infinite="keep"`` the value is NaN if the size of a bin is
-        infinite; a few infinite intervals do not move the median of the widest bin.
+        As in :func:`tau_sqi`. With ``infinite="keep"`` the value is NaN if the ISQ of a bin is
+        infinite; a few infinite intervals do not change the median of the widest bin.
     bin_width : {"median", "midpoint"}
-        ISQ is the median of the widths in the bin, or the middle of its two edges. The paper
-        says "middle point", which reads as either; the median comes closer to its tables, and
-        one outlying width does not move it.
+        ISQ is the median of the widths in the bin, or the midpoint of its edges. The paper says
+        "middle point", which could be either; the median is closer to its tables and robust
+        against outlying widths.
 
     Returns
     -------
@@ -189,7 +187,7 @@ def r2_sqi(
 
     Examples
     --------
-    Intervals that know the spread of the errors, and the same ones twice as wide.
+    Intervals based on the true spread of the errors, and the same twice as wide.
 
     >>> rng = np.random.default_rng(0)
     >>> spread = rng.uniform(1, 5, size=2000)
@@ -199,15 +197,14 @@ def r2_sqi(
     >>> round(r2_sqi(y, (-3.92 * spread, 3.92 * spread), coverage=0.95), 2)
     -0.96
     """
-    bins: Any = {"n_bins": n_bins, "bin_width": bin_width, "min_bin_size": min_bin_size}
     rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
-    table = _in_bins(y, intervals, coverage, rows, bins)
+    table = _in_bins(y, intervals, coverage, rows, n_bins, bin_width, min_bin_size)
     if isinstance(table, str):
         return undefined("r2_sqi", table)
     if np.isinf(table.isq[-1]):
         which = f"{np.count_nonzero(np.isinf(table.isq))} of {len(table.isq)} bins"
         return undefined("r2_sqi", f"the size of {which} is infinite; use 'cap' or 'drop'")
-    # In units of the widest bin, so that squares of very small or large sizes stay in range.
+    # In units of the widest bin, so that squares neither overflow nor underflow.
     isq, csq = table.isq / table.isq[-1], table.csq / table.isq[-1]
     total = np.sum((isq - isq.mean()) ** 2)
     if total == 0:
@@ -216,13 +213,13 @@ def r2_sqi(
 
 
 def _in_bins(
-    y: Any, intervals: IntervalsLike, coverage: float | None, rows: Any, bins: Any
+    y: Any, intervals: IntervalsLike, coverage: float | None, rows: Any, *bins: Any
 ) -> "SQITable | str":
-    """ISQ and CSQ of two bins or more, or why there are fewer."""
+    """ISQ and CSQ of at least two bins, or why there are fewer."""
     read = one_level(intervals)
     level = level_of(read, coverage)
     scores, widths = scores_and_widths(y, read, **rows)
-    table = sqi_table(scores, widths, level, **bins)
+    table = sqi_table(scores, widths, level, *bins)
     if len(table.isq) > 1:
         return table
     if len(widths) and widths.min() == widths.max():
@@ -233,10 +230,7 @@ def _in_bins(
 def scores_and_widths(
     y: Any, intervals: Intervals, *, y_pred: Any, infinite: Infinite, max_score: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
-
-    The rows come in the order of their scores, which saves the caller a sort.
-    """
+    """|y − ŷ| and upper − lower of the rows to compare, sorted by score, with rounding ties."""
     cap = _checked_cap(infinite, max_score)
     y, y_pred = same_rows(intervals, "intervals", y=y, y_pred=y_pred)
     n, width = len(intervals.lower), intervals.width
@@ -249,7 +243,7 @@ def scores_and_widths(
     elif unbounded.any():
         raise CalliperError(
             f"y_pred is needed: {unbounded.sum()} of {len(unbounded)} intervals are infinite, the "
-            f"first at position {unbounded.argmax()}, and have no middle. Pass y_pred, or "
+            f"first at position {unbounded.argmax()}, and have no midpoint. Pass y_pred, or "
             f"infinite='drop'."
         )
     else:
@@ -267,13 +261,13 @@ def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
         if max_score is not None:
             raise CalliperError(
                 f"max_score is used with infinite='cap' only; got infinite={infinite!r} and "
-                f"max_score={max_score!r}: pass infinite='cap', or leave max_score out."
+                f"max_score={max_score!r}: pass infinite='cap', or omit max_score."
             )
         return None
     if max_score is None:
         raise CalliperError(
-            "infinite='cap' needs max_score, the half-width to put for an infinite one: "
-            "pass the largest calibration score."
+            "infinite='cap' needs max_score, the half-width that replaces an infinite one: pass "
+            "the largest calibration score."
         )
     if not 0 < max_score < np.inf:
         raise CalliperError(f"max_score must be positive and finite; got {max_score!r}.")
@@ -281,11 +275,11 @@ def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
 
 
 def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
-    """The values, with those made equal that differ by rounding only.
+    """The values, made equal where they differ by rounding only.
 
     A constant radius r does not give constant widths: (ŷ + r) − (ŷ − r) is off by a few units in
-    the last place of ŷ, and ranks of these would pass for information. ``magnitude`` is the sum
-    of the absolute values of the two numbers that each value is the difference of.
+    the last place of ŷ, whose ranks would look like information. ``magnitude`` is |a| + |b| of
+    each value a − b.
     """
     order, ordered = sort_with_ties(values, magnitude)
     tied = np.empty_like(values)
@@ -294,21 +288,21 @@ def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
 
 
 def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The order that sorts the values, and what :func:`tie_rounding` makes of them, sorted.
+    """The order that sorts the values, and the sorted values with rounding ties made equal.
 
-    From the smallest up, a value joins the first of its ties unless it is clearly larger than
-    that one. Joining the one before it would tie values however far apart, step by step.
+    In ascending order a value is tied to the first of the current ties unless it is clearly
+    larger. Comparing with the previous value instead could chain values that are far apart.
     """
     order = np.argsort(values)
     ordered, size = values[order], magnitude[order]
-    # Neighbours that are no ties by the largest magnitude are none by their own.
+    # Neighbours that are not tied by the largest magnitude are not tied by their own.
     largest = float(size.max(initial=0.0))
     close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
     if not close.any():
         return order, ordered
     first = np.maximum.accumulate(np.where(close, 0, np.arange(len(values))))
     apart = ordered > _clearly_above(ordered[first], size[first], size)
-    for run in np.unique(first[apart]):  # runs that are wider than one tie, one by one
+    for run in np.unique(first[apart]):  # runs wider than one tie
         leader, here = run, run
         while (here := here + 1) < len(values) and close[here]:
             if ordered[here] > _clearly_above(ordered[leader], size[leader], size[here]):
@@ -320,23 +314,23 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
 def _clearly_above(
     value: FloatArray, size: FloatArray | float, other: FloatArray | float
 ) -> FloatArray:
-    """What a difference of numbers of size ``other`` must exceed to be above ``value`` for sure.
+    """What a difference of numbers of magnitude ``other`` must exceed to be above ``value``.
 
-    A unit in the last place of the numbers, and three of the value, which was computed as well.
+    One unit in the last place of the numbers, and three of the value, which is rounded as well.
     """
     above: FloatArray = value + np.finfo(float).eps * (size + other + 6 * value)
     return above
 
 
 def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
-    """The order of the widths, and the widths in it, equal where only rounding differs."""
+    """The order of the widths, and the sorted widths with rounding ties made equal."""
     width = intervals.width
     ends = np.where(np.isinf(width), 0.0, np.abs(intervals.lower) + np.abs(intervals.upper))
     return sort_with_ties(width, ends)
 
 
 class SQITable(NamedTuple):
-    """The interval size and the score quantile of each bin, from narrow intervals to wide."""
+    """Interval size and score quantile of each bin, from narrow to wide intervals."""
 
     isq: FloatArray
     csq: FloatArray
@@ -346,12 +340,11 @@ def sqi_table(
     scores: FloatArray,
     widths: FloatArray,
     coverage: float,
-    *,
-    n_bins: int,
-    bin_width: BinWidth,
-    min_bin_size: int | None,
+    n_bins: int = 10,
+    bin_width: BinWidth = "median",
+    min_bin_size: int | None = None,
 ) -> SQITable:
-    """ISQ and CSQ of every bin; two sorts and one partition a bin, O(n log n)."""
+    """ISQ and CSQ of every bin; O(n log n)."""
     check_option(bin_width, get_args(BinWidth), "bin_width")
     n_bins = at_least(n_bins, 2, "n_bins")
     if min_bin_size is None:
@@ -365,7 +358,7 @@ def sqi_table(
     cuts = quantile_edges(ordered, n_bins)
     edges = np.unique(cuts)
     if np.isinf(cuts[-2]):
-        # Enough infinite widths to fill a bin of their own.
+        # Enough infinite widths to fill a separate bin.
         edges = np.append(edges, np.inf)
     start = np.concatenate([[0], np.searchsorted(ordered, edges[1:-1])])
     stop = np.append(start[1:], len(ordered))
@@ -380,14 +373,14 @@ def sqi_table(
 
 
 def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
-    """Quantiles at j/n_bins, linear between order statistics, of ascending values.
+    """Quantiles of ascending values at j/n_bins, linear between order statistics.
 
-    In integer arithmetic, because an edge that should be one of the values must not land a
-    rounding error beside it (``np.quantile`` does) and push that value into the next bin.
+    In integer arithmetic: with the rounding errors of ``np.quantile``, an edge that equals a
+    value could push it into the next bin.
     """
     below, rest = np.divmod(np.arange(n_bins + 1) * (len(ordered) - 1), n_bins)
     left, right = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
-    # No step where the edge is a value itself, or between two infinite ones.
+    # No step where the edge is a value, or between two infinite ones.
     flat = (rest == 0) | (left == right)
     step = np.subtract(right, left, out=np.zeros_like(left), where=~flat)
     edges: FloatArray = left + step * (rest / n_bins)
@@ -395,10 +388,10 @@ def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
 
 
 def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
-    """First and last bin of every group of bins that together hold ``smallest`` points.
+    """First and last bin of each group of bins that together hold ``smallest`` points.
 
-    From the narrowest up, a bin that is too small is joined with the next; what is left over
-    at the top joins the group below it.
+    From the narrowest up, a bin that is too small is merged with the next; a remainder at the top
+    is merged with the group below it.
     """
     last, held = [], 0
     for position, points in enumerate(count):

@@ -1,4 +1,4 @@
-"""Averages over the rows: coverage, widths, and the scores that charge for both.
+"""Averages over the rows: coverage, widths, and scores that combine both.
 
 "The paper" is N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal
 Regression with Jackknife+ Rescaled Scores", TMLR. Its columns "Cov." and "IS" are
@@ -21,19 +21,19 @@ from calliper.rows import same_rows
 def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
     """Share of the targets inside their interval: mean of 1{lower ≤ y ≤ upper}.
 
-    Good: at or slightly above the level asked for. With m test points even a perfect method
-    scatters by √(c(1−c)/m) around it, and more when the calibration set is small.
+    Good: the level asked for, or slightly more. With m test points even a perfect method scatters
+    by √(c(1−c)/m) around it, and by more if the calibration set is small.
 
-    Misleads: it is an average over rows. A method that covers the easy half always and the hard
-    half at 90 % shows 95 %; see :func:`tau_sqi` and :func:`r2_sqi`. Infinite intervals cover
-    everything and count as such; read it beside :func:`fraction_infinite`.
+    Misleads: it is an average over rows. A method that always covers the easy half and covers the
+    hard half at 90 % shows 95 %; see :func:`tau_sqi` and :func:`r2_sqi`. Infinite intervals always
+    cover; quote :func:`fraction_infinite` with it.
 
     Parameters
     ----------
     y : array of shape (m,)
         True targets.
     intervals : Intervals or (lower, upper)
-        Ends belong to the interval; no end is capped.
+        Intervals are closed.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
 def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
     """Mean of upper − lower, in the unit of y; of half of it with ``half=True``.
 
-    The full width is what "interval size" (IS) says. The paper's tables seem to print the
+    The full width is the "interval size" (IS). The paper's tables seem to print the
     half-width on their one-dimensional task: no intervals that cover 95 % can have a mean full
     width below 0.24 there (:func:`calliper.lab.datasets.one_dimensional`), and the table has 0.16
     to 0.22. Say which one you quote.
@@ -60,7 +60,7 @@ def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | Float
     Misleads: narrower is not more adaptive. If rare points have large errors, the ideal
     intervals are wider on average than constant ones (the paper's appendix "The Mean Interval Size
     is not a Sufficient Measure of Adaptivity"). And a method that covers less is narrower; compare
-    :func:`interval_score`, which charges for the misses.
+    :func:`interval_score`, which adds a penalty for misses.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
     Good: small, among methods that reach the same coverage. Unlike :func:`mean_width` it stays
     finite while fewer than half of the intervals are infinite.
 
-    Misleads: it sees the middle only. A method may be narrow for most rows and useless for the
-    others; quote it beside :func:`fraction_infinite` and :func:`mean_width`.
+    Misleads: it ignores the tails. A method may be narrow for most rows and useless for the
+    others; quote it with :func:`fraction_infinite` and :func:`mean_width`.
 
     Parameters
     ----------
@@ -105,19 +105,19 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
     3.0
     """
     widths = np.sort(as_intervals(intervals).width / (2 if half else 1), axis=0)
-    # By order statistics: the mean of a finite and an infinite middle is infinite, not NaN.
+    # By order statistics: the mean of a finite and an infinite middle value is infinite, not NaN.
     return mean_over_rows(widths[[(len(widths) - 1) // 2, len(widths) // 2]])
 
 
 def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
     """Share of the intervals with an infinite end: mean of 1{upper − lower = ∞}.
 
-    Good: 0. An infinite interval is honest (the calibration data cannot support a bound there)
-    but useless, and it counts as covered. One-sided bounds are all infinite by this count.
+    Good: 0. An infinite interval is valid (the calibration data cannot support a bound there) but
+    useless, and it always covers. One-sided bounds all count as infinite.
 
-    Misleads: 0 does not mean that the widest intervals are of use; look at their widths too.
-    Always quote it beside a mean width or an adaptivity measure that capped or dropped the
-    infinite intervals, as the paper does for its baselines.
+    Misleads: 0 does not mean that the widest intervals are useful; look at their widths too.
+    Always quote it with a mean width or an adaptivity measure that capped or dropped infinite
+    intervals, as the paper does for its baselines.
 
     Parameters
     ----------
@@ -141,12 +141,12 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
     .. math:: (u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+ ,
        \qquad \alpha = 1 - \text{coverage}
 
-    Good: small, in the unit of y. It is proper: no intervals score lower on average than the
-    true α/2 and 1 − α/2 quantiles given x, so it rewards width and coverage at once, row by row.
+    Good: small, in the unit of y. It is proper: no intervals score lower on average than the true
+    α/2 and 1 − α/2 quantiles given x, so it rewards narrow intervals and coverage at once.
 
     Misleads: it is an average in the unit of y, so rows with large errors dominate; it depends
-    on the level (compare at one level only); and it does not say whether a bad value comes from
-    width or from misses. One infinite interval makes it infinite.
+    on the level (compare at one level only); and a bad value may come from width or from misses.
+    One infinite interval makes it infinite.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
         True targets.
     intervals : Intervals or (lower, upper), of one level
     coverage : float, optional
-        The level to score at; by default the one the intervals carry.
+        The level to score at; by default that of the intervals.
 
     Returns
     -------
@@ -209,13 +209,13 @@ def interval_scorer(coverage: float = 0.9) -> "IntervalScorer":
     For ``scoring=`` of ``GridSearchCV`` or ``cross_val_score`` around an estimator with
     ``predict_interval(X, coverage)``, such as ``ConformalRegressor``. It can be pickled.
 
-    Misleads: a setting chosen by it has seen the rows it was scored on. Calibrate afterwards on
-    rows that took no part in the choice, or the promised coverage no longer holds.
+    Misleads: a setting chosen by it depends on the rows it was scored on. Calibrate afterwards on
+    rows that were not used for the choice, or the guaranteed coverage no longer holds.
 
     Parameters
     ----------
     coverage : float
-        The level to ask the estimator for, and to score at.
+        The level of the intervals and of the score.
 
     Returns
     -------
@@ -235,7 +235,7 @@ def interval_scorer(coverage: float = 0.9) -> "IntervalScorer":
 
 @dataclass(frozen=True)
 class IntervalScorer:
-    """What :func:`interval_scorer` returns: a callable ``(estimator, X, y) -> float``."""
+    """The result of :func:`interval_scorer`: a callable ``(estimator, X, y) -> float``."""
 
     coverage: float
 

@@ -1,4 +1,4 @@
-"""How uncertain a measure is: the bootstrap over test rows."""
+"""The uncertainty of a measure: the bootstrap over test rows."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,8 +33,8 @@ class Estimate:
     value : the measure on all rows
     error : half the distance between ``lower`` and ``upper``, a 1-σ error
     lower, upper : 15.87th and 84.13th percentile of the measure over the resamples
-    n_resamples : how many were drawn
-    n_undefined : how many of them had no value (NaN) and are left out of the percentiles
+    n_resamples : number of resamples
+    n_undefined : number of resamples without a value (NaN), which are left out
 
     Examples
     --------
@@ -60,18 +60,18 @@ def bootstrap(
     random_state: Any = None,
     **parameters: Any,
 ) -> Estimate:
-    """A measure with its 1-σ error, from rows drawn again from the rows at hand.
+    """A measure with its 1-σ error, from resampled rows.
 
     ``metric(y, intervals, *rows, **parameters)`` is computed on all rows and on ``n_resamples``
-    draws of them. The error is half the distance between the 15.87th and the 84.13th percentile,
-    which is the standard deviation if the values are normal, and is not moved by a few outliers.
+    draws of them. The error is half the distance between the 15.87th and the 84.13th percentile:
+    the standard deviation if the values are normal, and robust against a few outliers.
 
-    Good: small beside the differences that are read out of a table.
+    Good: small compared with the differences of interest.
 
-    Misleads: it is the error from the test rows alone. Another calibration set, or a model
-    trained again, moves the values too, often by more; repeat over splits for that. Percentiles
-    of measures that are biased in small samples are biased as well, so trust ``error`` more than
-    the two bounds.
+    Misleads: it covers the draw of the test rows only. Another calibration set, or a model trained
+    again, changes the values too, often by more; repeat over splits for that. Percentiles of
+    measures that are biased in small samples are biased as well, so trust ``error`` more than the
+    two bounds.
 
     Parameters
     ----------
@@ -81,27 +81,26 @@ def bootstrap(
     y : array of shape (m,)
     intervals : Intervals or (lower, upper), of one level
     *rows : arrays of m rows
-        What the metric takes after the intervals: inputs, values, groups.
+        Arguments of the metric after the intervals: inputs, values, groups.
     n_resamples : int
         Draws. 200 know the error to about 6 %.
     replace : bool, optional
-        True: m rows with replacement. False: half of the rows, without replacement, which gives
-        the same error to first order and repeats no row. By default True, but False for
-        ``worst_slab_coverage`` and ``excess_risk_of_target_coverage``, also inside of a
-        ``functools.partial``: they split the rows, and a row in both parts would be known
-        beforehand. A function of your own that calls them, or splits rows itself, cannot be told
-        from others: pass False with it.
+        True: m rows with replacement. False: half of the rows without replacement, which gives the
+        same error to first order and repeats no row. By default True, but False for
+        ``worst_slab_coverage`` and ``excess_risk_of_target_coverage``, also inside a
+        ``functools.partial``: they split the rows, and no row may be in both parts. Pass False for
+        a function of your own that calls them or splits rows itself.
     random_state : optional
         Seed of the draws, and of the metric if it takes one.
     **parameters
-        For the metric. Arrays, frames, series and lists with m rows, such as ``y_pred``, are
-        drawn with the rows.
+        Passed to the metric. Arrays, frames, series and lists with m rows, such as ``y_pred``, are
+        resampled with the rows.
 
     Returns
     -------
     Estimate
-        With an ``UndefinedMetricWarning`` that counts them if resamples have no value; the error
-        is NaN if these are more than half, or if the value is not finite.
+        With an ``UndefinedMetricWarning`` if resamples have no value; the error is NaN if these
+        are more than half, or if the value is not finite.
 
     References
     ----------
@@ -121,9 +120,9 @@ def bootstrap(
     read = one_level(intervals)
     n = len(read.lower)
     draws = at_least(n_resamples, 2, "n_resamples")
-    for position, part in enumerate([y, *rows]):
+    parts = {"y": y, **{f"rows[{at}]": part for at, part in enumerate(rows)}}
+    for name, part in parts.items():
         if _n_entries(part) != n:
-            name = f"rows[{position - 1}]" if position else "y"
             raise CalliperError(
                 f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
             )
@@ -132,8 +131,7 @@ def bootstrap(
     takes = signature(metric).parameters
     without_y, seeded = next(iter(takes)) == "intervals", "random_state" in takes
     along = {name: value for name, value in parameters.items() if _n_entries(value) == n}
-    parts = {"y": y, **{f"rows[{at}]": part for at, part in enumerate(rows)}, **along}
-    y, *rest = (_unlabelled(part) for part in same_rows(read, "intervals", **parts))
+    y, *rest = map(_unlabelled, same_rows(read, "intervals", **parts, **along))
     rows, along = tuple(rest[: len(rows)]), dict(zip(along, rest[len(rows) :], strict=True))
     rng = check_random_state(random_state)
 
@@ -163,12 +161,12 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
     n_undefined = len(values) - len(defined)
     few = n_undefined <= len(values) / 2
     if n_undefined:
-        rest = "the error is that of the others." if few else "no error."
+        rest = "the error is that of the others." if few else "the error is unknown."
         text = f"{n_undefined} of {len(values)} resamples have no value: {rest}"
         warn(text, UndefinedMetricWarning)
     lower = upper = nan
     if np.isfinite(value) and few:
-        # Order statistics, not means of two: a few infinite resamples then do no harm.
+        # Order statistics, not interpolated: a few infinite resamples then do no harm.
         tails = [ONE_SIGMA_TAIL, 1 - ONE_SIGMA_TAIL]
         lower, upper = np.quantile(defined, tails, method="inverted_cdf").tolist()
     return Estimate(value, (upper - lower) / 2, lower, upper, len(values), n_undefined)
@@ -182,12 +180,12 @@ def _splits_the_rows(metric: Any) -> bool:
 
 
 def _unlabelled(rows: Any) -> Any:
-    """Without labels, which drawn rows would have several times."""
+    """Rows without labels, which resampling would repeat."""
     return rows if labels_of(rows) is None else rows.reset_index(drop=True)
 
 
 def _n_entries(value: Any) -> int | None:
-    """Rows of an array, a frame, a series or a list; None for anything else, also with a length."""
+    """Number of rows of an array, a frame, a series or a list; None for anything else."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return len(value)
     shape: Any = getattr(value, "shape", ())

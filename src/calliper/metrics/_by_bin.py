@@ -1,4 +1,4 @@
-"""Does coverage hold everywhere? Bin by bin of the widths, of any value, and group by group."""
+"""Coverage in bins of the widths, in bins of any value, and in groups."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from calliper.rows import numbered, same_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Probability beyond one standard deviation on one side of a normal law: bounds hold 68.3 %.
+#: Probability of a normal law beyond one standard deviation on one side.
 ONE_SIGMA_TAIL = float(stats.norm.sf(1.0))
-#: Bins that are printed at each end of a long table.
+#: Bins printed at each end of a long table.
 _PRINTED = 5
 #: The bin of rows without a value.
 NO_VALUE = "missing"
@@ -31,22 +31,22 @@ NO_VALUE = "missing"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CoverageTable:
-    """Coverage in each bin, or group, of the test points; what ``coverage_by_…`` return.
+    """Coverage in each bin or group of the test points, from ``coverage_by_…``.
 
     Attributes
     ----------
-    labels : names of the B bins, from the lowest values to the highest
+    labels : names of the B bins, in ascending order
     n : (B,) number of points, at least 1
     coverage : (B,) share of their targets inside their interval
-    mean_width : (B,) mean of upper − lower, infinite if one of them is
+    mean_width : (B,) mean of upper − lower, infinite if any is
     lower, upper : (B,) exact 68 % (1-σ) binomial bounds on the coverage of each bin
-    edges : (B + 1,) smallest value of each bin, then the largest of all, and NaN after it where
-        the last bin holds the rows without a value; None for groups
+    edges : (B + 1,) smallest value of each bin, then the largest of all, and a NaN after it if the
+        last bin holds the rows without a value; None for groups
 
     Notes
     -----
-    The bounds are Clopper and Pearson's: whatever the coverage of a bin is, they contain it with
-    a probability of at least 68 %, one bin at a time. Of ten honest bins about three miss them.
+    The bounds are Clopper and Pearson's: they contain the true coverage of a bin with a
+    probability of at least 68 %, for each bin alone. Of ten valid bins about three miss them.
 
     Examples
     --------
@@ -65,16 +65,16 @@ class CoverageTable:
     edges: FloatArray | None = None
 
     def __repr__(self) -> str:
-        """A line for each bin; of many bins the first and the last."""
+        """A line for each bin; the first and the last of many bins."""
         title = f"CoverageTable of {len(self.n):,} bins, the worst {self.worst:.3g}"
         return "\n".join([title, *aligned(self._texts(), str.ljust)])
 
     def _repr_html_(self) -> str:
-        """The same, as notebooks show it."""
+        """The same for notebooks."""
         return table(self._texts())
 
     def _texts(self) -> list[tuple[str, ...]]:
-        """Cells of the head and of the bins that are printed, as text."""
+        """Header and printed bins as text."""
         columns = self._columns()
         rows: list[tuple[str, ...]] = [
             (label, f"{n:,}", *(f"{value:.3g}" for value in values))
@@ -92,16 +92,16 @@ class CoverageTable:
     def worst(self) -> float:
         """The smallest coverage of all bins; with many small bins it is low by chance alone.
 
-        By width bins it is known as size-stratified coverage (SSC), by groups as
+        In bins of the width it is the size-stratified coverage (SSC), in groups the
         feature-stratified coverage (FSC).
         """
         return float(self.coverage.min())
 
     def gap(self, coverage: float, *, weighted: bool = False) -> float:
-        """Mean distance of the bins' coverage from the level asked for (CovGap).
+        """Mean absolute difference between the coverage of the bins and the level (CovGap).
 
         Good: small; it cannot reach 0, since even perfect bins of n points scatter by about
-        √(c(1−c)/n). ``weighted`` counts a bin by its points instead of once.
+        √(c(1−c)/n). With ``weighted`` bins are weighted by their points.
         """
         weights = self.n if weighted else None
         return float(np.average(np.abs(self.coverage - coverage), weights=weights))
@@ -120,7 +120,7 @@ def coverage_table(
     start: IntArray,
     edges: FloatArray | None = None,
 ) -> CoverageTable:
-    """The table of rows that lie bin after bin, each bin from ``start`` to the next; O(n)."""
+    """The table of rows sorted by bin, each bin from its ``start`` to the next one; O(n)."""
     n = np.diff(np.append(start, len(covered)))
     hits = np.add.reduceat(covered, start, dtype=np.intp)
     lower, upper = binomial_bounds(hits, n)
@@ -136,27 +136,27 @@ def coverage_table(
 
 
 def binomial_bounds(hits: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Clopper and Pearson's 1-σ bounds on a probability, from hits among n."""
+    """Clopper and Pearson's 1-σ bounds on a probability from hits among n."""
     lower = stats.beta.ppf(ONE_SIGMA_TAIL, np.maximum(hits, 1), n - hits + 1)
     upper = stats.beta.ppf(1 - ONE_SIGMA_TAIL, hits + 1, np.maximum(n - hits, 1))
     return np.where(hits > 0, lower, 0.0), np.where(hits < n, upper, 1.0)
 
 
 def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> CoverageTable:
-    """Coverage where intervals are narrow, and where they are wide.
+    """Coverage in bins of the width.
 
     Good: the level asked for in every bin, up to the bounds. A method that knows where errors are
-    large covers alike at every width; ``worst`` of the table is the size-stratified coverage.
+    large covers equally at every width; ``worst`` of the table is the size-stratified coverage.
 
-    Misleads: constant widths have one bin, whose coverage is all there is to see, however badly
-    they adapt (:func:`coverage_by_value` can tell); widths of pure noise pass as well.
+    Misleads: constant widths have one bin, however badly they adapt (use
+    :func:`coverage_by_value`); widths of pure noise pass as well.
 
     Parameters
     ----------
     y, intervals
-        As in :func:`interval_score`; infinite widths have a bin of their own, the last.
+        As in :func:`interval_score`; infinite widths have a separate bin, the last.
     n_bins : int
-        Bins of as equal numbers as ties allow: equal widths (up to rounding) share a bin.
+        Bins with counts as equal as ties allow: equal widths (up to rounding) share a bin.
 
     Returns
     -------
@@ -185,10 +185,10 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
 def coverage_by_value(
     y: Any, intervals: IntervalsLike, values: Any, *, n_bins: int = 10
 ) -> CoverageTable:
-    """Coverage along any number known of the rows: prediction, a feature, the true difficulty.
+    """Coverage in bins of any value known for the rows: prediction, a feature, the difficulty.
 
-    Good: the level asked for in every bin, up to the bounds. It is asked for least where it
-    matters most: try the value by which people would sort the rows.
+    Good: the level asked for in every bin, up to the bounds. Try the value that matters most to
+    the users of the intervals.
 
     Misleads: bins average, so coverage may still vary inside one; and among many features some
     bin misses its bounds by chance. Do not bin by y itself: no method covers evenly there, since
@@ -199,7 +199,7 @@ def coverage_by_value(
     y, intervals, n_bins
         As in :func:`coverage_by_width`.
     values : array of shape (m,)
-        Numbers; rows in which it is missing (NaN) have a bin of their own, the last.
+        Numbers; rows without one (NaN) have a separate bin, the last.
 
     Returns
     -------
@@ -210,11 +210,11 @@ def coverage_by_value(
     ----------
     R. Foygel Barber, E. Candès, A. Ramdas, R. Tibshirani (2021), "The limits of distribution-free
     conditional predictive inference", Information and Inference, doi:10.1093/imaiai/iaaa017: at
-    single inputs coverage can be neither promised nor measured; in bins it can.
+    single inputs coverage can be neither guaranteed nor measured; in bins it can.
 
     Examples
     --------
-    Constant intervals around noise that grows: too wide at first, too narrow at the end.
+    Constant intervals for growing noise: too wide at first, too narrow at the end.
 
     >>> x = np.linspace(0, 1, 1000)
     >>> y = x * np.random.default_rng(0).standard_normal(1000)
@@ -232,7 +232,7 @@ def coverage_by_value(
 def _by_quantiles(
     ordered: FloatArray, covered: BoolArray, widths: FloatArray, n_bins: int, what: str
 ) -> CoverageTable:
-    """The table of rows in the order of some values, which are NaN, and last, where missing."""
+    """The table of rows sorted by a value; missing values (NaN) come last."""
     known = ordered[~np.isnan(ordered)]
     start = quantile_bins(known, at_least(n_bins, 1, "n_bins"))
     _warn_of_few(start, known, what)
@@ -245,13 +245,13 @@ def _by_quantiles(
 
 
 def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> CoverageTable:
-    """Coverage in each of the given groups of rows: sites, instruments, classes, cohorts.
+    """Coverage in each group of rows: sites, instruments, classes, cohorts.
 
     Good: the level asked for in every group, up to the bounds; ``worst`` of the table is the
-    feature-stratified coverage. Marginal coverage promises nothing for a group.
+    feature-stratified coverage. Marginal coverage guarantees nothing for a group.
 
-    Misleads: small groups scatter (the bounds say how much), and the worst of many is low by
-    chance alone. For bounds that hold for all groups together, see
+    Misleads: small groups scatter (see the bounds), and the worst of many is low by chance alone.
+    For bounds that hold for all groups together, see
     :func:`calliper.lab.bounds.cell_coverage`.
 
     Parameters
@@ -259,7 +259,7 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     y, intervals
         As in :func:`coverage_by_width`.
     groups : array of shape (m,)
-        A label for each row: strings, integers, booleans. All groups are kept, even of one row.
+        A label for each row: strings, integers or booleans. Groups of one row are kept.
 
     Returns
     -------
@@ -287,7 +287,7 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
 
 
 def _with_gaps(values: Any, n: int) -> FloatArray:
-    """Numbers, one for each row, NaN where they are missing; not in all rows."""
+    """One number for each row, NaN where it is missing, but not in all rows."""
     given = np.asarray(values)
     if given.dtype.kind not in "fO":
         return check_vector(values, "values", n=n)
@@ -301,10 +301,10 @@ def _with_gaps(values: Any, n: int) -> FloatArray:
 
 
 def quantile_bins(ordered: FloatArray, n_bins: int) -> IntArray:
-    """Where each bin starts in ascending values: bins of equal numbers that split no tie.
+    """Start of each bin in ascending values: bins of equal counts that split no tie.
 
-    A run of equal values goes, whole, to the bin that its middle rank falls into. Quantile edges
-    would do the same without ties; with many, they lump a rare value with a common one.
+    A run of equal values goes to the bin that its middle rank falls into. Without ties, quantile
+    edges would do the same; with many, they put a rare value into the bin of a common one.
     """
     run = np.append(0, 1 + np.flatnonzero(ordered[1:] != ordered[:-1]))
     middle = run + np.append(run[1:], len(ordered))
@@ -316,7 +316,7 @@ def quantile_bins(ordered: FloatArray, n_bins: int) -> IntArray:
 
 
 def _labels(edges: FloatArray) -> list[str]:
-    """``"1.2 to 3.4"`` for each bin, with as many digits as tell the edges apart."""
+    """``"1.2 to 3.4"`` for each bin, with enough digits to tell the edges apart."""
     distinct = len(set(edges.tolist()))
     for digits in range(3, 18):
         names = [f"{edge:.{digits}g}" for edge in edges]
@@ -328,12 +328,11 @@ def _labels(edges: FloatArray) -> list[str]:
 def _warn_of_few(
     start: IntArray, ordered: FloatArray, what: str, names: list[str] | None = None
 ) -> None:
-    """Say that there is one bin only, or that bins hold few points and which the smallest is."""
+    """Warn if there is only one bin, or if bins hold few points."""
     n = np.diff(np.append(start, len(ordered)))
     if names is None and len(start) == 1 and ordered[0] == ordered[-1]:
         warn(
-            f"all {len(ordered)} {what} are equal ({ordered[0]:g}): there is one bin, and nothing "
-            f"to compare.",
+            f"all {len(ordered)} {what} are equal ({ordered[0]:g}): there is only one bin.",
             SparseBinsWarning,
         )
     elif n.min() < FEWEST:
@@ -342,6 +341,6 @@ def _warn_of_few(
         bins = "groups" if names else f"bins of the {what}"
         warn(
             f"{n_few} of {len(n)} {bins} hold fewer than {FEWEST} points, the smallest ({which}) "
-            f"{n[least]}: their coverage says little; read it with its bounds.",
+            f"{n[least]}: their coverage is uncertain; see its bounds.",
             SparseBinsWarning,
         )

@@ -1,28 +1,25 @@
-r"""Does coverage depend on anything: the width, a slab of inputs, what a classifier sees?
+r"""Conditional coverage: by width, in slabs of inputs, and as a classifier sees it.
 
 **Dependence.** HSIC and plain correlation of being covered and the width.
 
-**Worst-slab coverage.** The stretch of inputs, along some direction, that is covered least.
-A slab is what lies between two parallel planes, S = {x : a ≤ v·x ≤ b}, with at least a share δ of
-the points. Its coverage tends to the level asked for in *every* slab if coverage holds at every
-input. Looking for the lowest value and quoting it would find chance as well as fault, so one part
-of the rows chooses the slab and the other part measures it:
+**Worst-slab coverage.** A slab lies between two parallel planes, S = {x : a ≤ v·x ≤ b}, and holds
+at least a share δ of the points. If coverage holds at every input, it holds in *every* slab. The
+lowest coverage found would partly be chance, so one part of the rows chooses the slab and the other
+part measures it:
 
 .. math:: \hat S = \arg\min_{v, a, b} \frac{\sum_i c_i 1\{x_i \in S\}}{\sum_i 1\{x_i \in S\}}
    \text{ on part 1}, \qquad
    \mathrm{WSC} = \text{mean of } c_i \text{ over } x_i \in \hat S \text{ on part 2}
 
-The window of least mean is found by Dinkelbach's iteration: for a mean λ, the window with the
-least Σ(c − λ) needs one running maximum over prefix sums; its own mean is the next λ, until none
-is lower. That is O(n) an iteration and direction after one sort, fewer than the O(nL) of all
-windows up to twice the least length L = ⌈δn⌉, and it keeps tied projections together.
+Dinkelbach's iteration finds the window of least mean: for a mean λ, the window with the least
+Σ(c − λ) needs one running maximum over prefix sums; its own mean is the next λ, until none is
+lower. Each iteration is O(n) a direction after one sort, and tied projections stay together.
 
 Letters: δ → ``slab``, c → ``covered``, v → ``directions``.
 
-**Excess risk of the target coverage (ERT).** How much better than "c everywhere" can one do?
-If coverage is c at every input, nobody can forecast misses from x better than by saying c. So
-train a classifier p̂(x) of being covered, by cross-validation, and measure with a proper loss how
-much it beats the constant c:
+**Excess risk of the target coverage (ERT).** If coverage is c at every input, no forecast of misses
+from x is better than the constant c. So train a classifier p̂(x) of being covered, by
+cross-validation, and measure with a proper loss how much it beats c:
 
 .. math:: \mathrm{ERT}_\ell = \hat E[\ell(c, C)] - \hat E[\ell(\hat p(X), C)], \qquad
    C = 1\{\text{covered}\}
@@ -31,8 +28,8 @@ much it beats the constant c:
     kl   ℓ(p, C) = −C log p − (1−C) log(1−p)       estimates E KL(p(X) ‖ c)
     l1   ERT = Ê[sign(c − p̂(X)) (c − C)]           estimates E |p(X) − c|
 
-with p(x) the true coverage at x. In expectation none exceeds what it estimates, whatever the
-classifier: the value is a lower bound on the fault, tight if p̂ = p.
+with p(x) the true coverage at x. Whatever the classifier, none exceeds in expectation what it
+estimates: the value is a lower bound, tight if p̂ = p.
 
 Letters: c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
 """
@@ -53,7 +50,6 @@ from calliper.intervals import Intervals
 from calliper.metrics import _inputs as inputs
 from calliper.metrics._adaptivity import sort_widths
 from calliper.metrics._inputs import IntervalsLike, undefined
-from calliper.rows import same_rows
 
 Loss = Literal["l1", "l2", "kl"]
 Side = Literal["both", "under", "over"]
@@ -67,7 +63,7 @@ _SAME_PROJECTION = 1e-9
 def hsic(
     y: Any, intervals: IntervalsLike, *, max_points: int = 5000, random_state: Any = None
 ) -> float:
-    r"""Dependence, of any form, between being covered and the width: HSIC with Gaussian kernels.
+    r"""Dependence between being covered and the width: HSIC with Gaussian kernels.
 
     .. math:: \mathrm{HSIC} = \frac{\mathrm{tr}(K H L H)}{(n - 1)^2}, \qquad
        K_{ij} = e^{-(c_i - c_j)^2}, \quad L_{ij} = e^{-(w_i - w_j)^2}, \quad H = I - \tfrac1n 1 1^T
@@ -75,22 +71,22 @@ def hsic(
     with c = 1 if covered, else 0, and w the width divided by its standard deviation: raw widths,
     as often used, make the value depend on the unit of y.
 
-    Good: 0, coverage is the same at every width. Independence leaves on average, by chance,
+    Good: 0, coverage is the same at every width. Under independence its mean is
     1.26 c(1 − c)(1 − L̄)/n, with c the coverage and L̄ the mean of L_ij over pairs: about 0.06/n
     at 90 % coverage and 0.17/n at 50 %, if widths are normal.
 
-    Misleads: it has no scale of its own (compare methods on the same rows only); it does not see
-    coverage that varies with x at equal widths; and constant widths are "independent" of
-    everything, so there it is undefined, not 0. MAPIE quotes the square root.
+    Misleads: it has no absolute scale (compare methods on the same rows only); it misses coverage
+    that varies with x at equal widths; and for constant widths it is undefined, not 0. MAPIE
+    quotes the square root.
 
     Parameters
     ----------
     y, intervals
         As in :func:`interval_score`.
     max_points : int
-        If there are more rows, so many are taken at random: the cost is quadratic.
+        Size of the random sample if there are more rows: the cost is quadratic.
     random_state : optional
-        Seed of that sample.
+        Seed of the sample.
 
     Returns
     -------
@@ -107,7 +103,7 @@ def hsic(
 
     Examples
     --------
-    Wide intervals that cover always, and narrow ones that cover half of the time.
+    Wide intervals that always cover, and narrow ones that cover half of the time.
 
     >>> width = np.repeat([1.0, 2.0], 100)
     >>> inside = np.repeat([True, False, True], [50, 50, 100])
@@ -122,7 +118,7 @@ def hsic(
     if reason := _constant(covered, widths):
         return undefined("hsic", f"in the {len(rows)} rows sampled, {reason}")
     # K has two values: HKH = 2(1 − 1/e) aaᵀ with a = c − mean(c), so a quadratic form is left.
-    widths = widths / widths.max()  # so that squares of very small or large ones stay in range
+    widths = widths / widths.max()  # so that squares neither overflow nor underflow
     form = _gaussian_form(covered - covered.mean(), widths / widths.std())
     return float(2 * (1 - np.exp(-1)) * form / (len(rows) - 1) ** 2)
 
@@ -132,9 +128,9 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
 
     Good: 0, misses are as frequent among wide intervals as among narrow ones.
 
-    Misleads: 0 may hide coverage that is low at both ends; the sign is lost (is it the wide or the
-    narrow ones that miss? :func:`coverage_by_width` says); a few very wide intervals drown all
-    others; chance alone leaves about 1/√m. Constant widths have no correlation, not 0.
+    Misleads: 0 may hide coverage that is low at both ends; the sign is lost (see
+    :func:`coverage_by_width`); a few very wide intervals dominate; chance alone gives about 1/√m.
+    For constant widths it is undefined, not 0.
 
     Parameters
     ----------
@@ -160,13 +156,13 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     covered, widths, reason = _covered_and_widths(y, inputs.one_level(intervals))
     if reason:
         return undefined("coverage_width_correlation", reason)
-    w = widths / widths.max()  # so that squares of very small or large ones stay in range
+    w = widths / widths.max()  # so that squares neither overflow nor underflow
     c, w = covered - covered.mean(), w - w.mean()
     return float(min(1.0, abs(c @ w) / np.sqrt((c @ c) * (w @ w))))
 
 
 def _covered_and_widths(y: Any, intervals: Intervals) -> tuple[BoolArray, FloatArray, str | None]:
-    """Both in the order of the widths, and the reason if nothing can be measured."""
+    """Both sorted by width, and why there is no value, if so."""
     order, widths = sort_widths(intervals)
     covered = intervals.contains(y)[order]
     return covered, widths, inputs.too_few(len(widths)) or _constant(covered, widths)
@@ -175,8 +171,8 @@ def _covered_and_widths(y: Any, intervals: Intervals) -> tuple[BoolArray, FloatA
 def _constant(covered: BoolArray, widths: FloatArray) -> str | None:
     if np.isinf(widths[-1]):
         return (
-            f"{np.count_nonzero(np.isinf(widths))} of {len(widths)} widths are infinite; leave "
-            f"those rows out and quote fraction_infinite"
+            f"{np.count_nonzero(np.isinf(widths))} of {len(widths)} widths are infinite; remove "
+            f"those rows and quote fraction_infinite"
         )
     if widths[0] == widths[-1]:
         return f"all {len(widths)} widths are equal ({widths[0]:g})"
@@ -195,7 +191,7 @@ def _gaussian_form(a: FloatArray, w: FloatArray) -> float:
 
 
 class Slab(NamedTuple):
-    """Points between two planes across a direction, and their coverage where it was found."""
+    """Points between two planes across a direction, and the coverage that chose them."""
 
     direction: FloatArray
     low: float
@@ -214,14 +210,13 @@ def worst_slab_coverage(
     max_points: int = 5000,
     random_state: Any = None,
 ) -> float:
-    """Coverage of the slab of inputs that seems to be covered least, on rows that did not choose.
+    """Coverage of the worst slab of inputs, on rows that were not used to choose it.
 
-    Good: the level asked for, or little below. Constant intervals around uneven noise fall far
-    below it.
+    Good: the level asked for, or slightly less. Constant intervals for uneven noise are far below.
 
-    Misleads: it rises with blunt tools, since random directions hardly find a slab in many
-    dimensions, and a small part 1 chooses badly: a good value is no proof. It scatters, being a
-    mean over about ``slab`` of part 2 (0.1 · 0.75 · 5000 = 375 points: ± 0.016 at 90 %).
+    Misleads: a good value is no proof, since random directions hardly find a slab in many
+    dimensions, and a small part 1 chooses badly. It scatters, being a mean over about ``slab`` of
+    part 2 (0.1 · 0.75 · 5000 = 375 points: ± 0.016 at 90 %).
 
     Parameters
     ----------
@@ -230,13 +225,13 @@ def worst_slab_coverage(
     X : array of shape (m, d)
         Inputs, or an embedding; each column is divided by its standard deviation first.
     slab : float
-        δ, the least share of the rows in the slab.
+        δ, the smallest share of the rows in the slab.
     n_directions : int
-        Random directions tried; one input column has one direction only.
+        Random directions to try; a single column has only one.
     test_size : float
         Share of the rows that measure; the others choose the slab.
     max_points : int
-        If there are more rows, so many are taken at random.
+        Size of the random sample if there are more rows.
     random_state : optional
         Seed of the sample, the two parts and the directions.
 
@@ -255,7 +250,7 @@ def worst_slab_coverage(
 
     Examples
     --------
-    Intervals that cover everywhere but for x > 0.8, where they cover half of the targets.
+    Intervals that always cover except for x > 0.8, where they cover half of the targets.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(size=4000)
@@ -264,9 +259,7 @@ def worst_slab_coverage(
     0.47
     """
     read = inputs.one_level(intervals)
-    y, X = same_rows(read, "intervals", y=y, X=X)
-    covered = read.contains(y)
-    features = inputs.check_rows(X, len(covered))
+    covered, features = inputs.covered_and_features(y, read, X)
     for name, share in (("slab", slab), ("test_size", test_size)):
         if not 0 < share < 1:
             raise CalliperError(f"{name} must lie strictly between 0 and 1; got {share!r}.")
@@ -283,7 +276,7 @@ def worst_slab_coverage(
     along = features[part:] @ found.direction
     inside = (found.low - _SAME_PROJECTION <= along) & (along <= found.high + _SAME_PROJECTION)
     if not inside.any():
-        reason = f"none of the {len(along)} rows that measure lies in the slab chosen by {part}"
+        reason = f"none of the {len(along)} test rows lies in the slab chosen by {part} others"
         return undefined("worst_slab_coverage", reason)
     return float(covered[part:][inside].mean())
 
@@ -323,7 +316,7 @@ def find_slab(
 def _least_sum(
     hits: FloatArray, cut: BoolArray, mean: float, smallest: int
 ) -> tuple[int, int, int]:
-    """Row, start and stop of the window with the least Σ(c − mean); cuts mark where it may end."""
+    """Row, start and stop of the window with the least Σ(c − mean), between marked cuts."""
     excess = hits - mean * np.arange(hits.shape[1])
     opening = np.where(cut, excess, -np.inf)
     highest = np.maximum.accumulate(opening, axis=1)
@@ -346,15 +339,15 @@ def excess_risk_of_target_coverage(
     max_points: int = 5000,
     random_state: Any = None,
 ) -> float:
-    """How far coverage at x is from the level asked for, as far as a classifier can tell (ERT).
+    """How far coverage at x is from the level, as far as a classifier can tell (ERT).
 
     Good: 0 or below, the classifier found no input where coverage differs from the level. With
-    ``"l1"`` the value reads as a mean distance: 0.05 says that coverage at x is off by 5 points
-    on average, at least.
+    ``"l1"`` it is a mean distance: 0.05 means that coverage at x is off by at least 5 points on
+    average.
 
-    Misleads: it is a lower bound. A weak classifier, few rows or many dimensions see nothing;
-    negative values mean "no evidence", not "better than perfect". It contains the marginal miss
-    as well: intervals that all cover 99 % instead of 90 % have an l1 of 0.09.
+    Misleads: it is a lower bound. A weak classifier, few rows or many dimensions find nothing;
+    negative values mean "no evidence", not "better than perfect". It includes the marginal miss:
+    intervals that cover 99 % everywhere instead of 90 % have an l1 of 0.09.
 
     Parameters
     ----------
@@ -363,16 +356,16 @@ def excess_risk_of_target_coverage(
     loss : {"l1", "l2", "kl"}
         Estimates the mean of ``|p − c|``, (p − c)² or KL(p ‖ c) over inputs, p the coverage there.
     side : {"both", "under", "over"}
-        Count inputs forecast to be covered too rarely, too often, or both; the first two sum to
+        Count inputs that seem to be covered too rarely, too often, or both; the first two sum to
         the third.
     coverage : float, optional
-        c; by default the level the intervals carry.
+        c; by default the level of the intervals.
     classifier : optional
         A scikit-learn classifier with ``predict_proba``; by default 50 boosted trees of 8 leaves.
     n_folds : int
-        Parts of the cross-validation; no row is forecast by a model that has seen it.
+        Folds of the cross-validation.
     random_state : optional
-        Seed of that sample, the folds and the default classifier.
+        Seed of the sample, the folds and the default classifier.
 
     Returns
     -------
@@ -386,7 +379,7 @@ def excess_risk_of_target_coverage(
 
     Examples
     --------
-    One half of the inputs is always covered, the other at 80 %: 0.1 from 90 % everywhere.
+    Half of the inputs are always covered, the others at 80 %: 0.1 from 90 % everywhere.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.integers(0, 2, size=2000)
@@ -397,9 +390,7 @@ def excess_risk_of_target_coverage(
     """
     read = inputs.one_level(intervals)
     level = inputs.level_of(read, coverage)
-    y, X = same_rows(read, "intervals", y=y, X=X)
-    covered = read.contains(y)
-    features = inputs.check_rows(X, len(covered))
+    covered, features = inputs.covered_and_features(y, read, X)
     check_option(loss, get_args(Loss), "loss")
     check_option(side, get_args(Side), "side")
     folds = at_least(n_folds, 2, "n_folds")
@@ -420,12 +411,12 @@ def excess_risk_of_target_coverage(
 def _forecasts(
     classifier: Any, X: FloatArray, covered: BoolArray, n_folds: int, rng: np.random.RandomState
 ) -> FloatArray:
-    """Each row's probability of being covered, by a classifier that has not seen it."""
+    """Out-of-fold probability of each row of being covered."""
     forecast = np.empty(len(covered))
     if classifier is None:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        # Few and shallow trees: labels are noisy, and the pattern sought is smooth.
+        # Few and shallow trees, for noisy labels and a smooth pattern.
         classifier = HistGradientBoostingClassifier(
             max_iter=50, max_leaf_nodes=8, early_stopping=False, random_state=rng.randint(2**31)
         )

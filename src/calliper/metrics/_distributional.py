@@ -1,9 +1,9 @@
-"""How good predictive distributions are: a score, and two tables that show where they are off.
+"""Measures of predictive distributions: a score, and two tables of calibration.
 
-All targets are compared with one calibration set, and the bands here allow for that: J of the N+1
-gaps between the points y_i* hold, given the calibration set, a share with law Beta(J, N+1−J), so
-the number of m targets in them is beta-binomial. That is exact for ``Split`` and methods like it,
-and nearly so for ``FullRescaled``.
+All targets share one calibration set, and the bands allow for that: given the calibration set, J of
+the N+1 gaps between the points y_i* hold a share with law Beta(J, N+1−J), so the number of m
+targets in them is beta-binomial. That is exact for ``Split`` and similar methods, and nearly so for
+``FullRescaled``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from calliper.rows import same_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-#: With what probability a share lies in its band.
+#: Probability that a share lies in its band.
 BAND = 0.95
 #: Levels at which quantiles are compared.
 QUANTILE_LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -32,11 +32,11 @@ QUANTILE_LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class ShareTable:
-    """Shares of n targets beside what they should be, with bands that allow for chance.
+    """Shares of n targets and their expected values, with bands that allow for chance.
 
     Attributes
     ----------
-    place : (B,) where a bin begins, or the level of a quantile
+    place : (B,) start of a bin, or level of a quantile
     share, expected : (B,) of the targets in the bin, or at or below the quantile
     lower, upper : (B,) ends of the band that a share lies in with probability ``level``
 
@@ -57,7 +57,7 @@ class ShareTable:
 
     @property
     def n_outside(self) -> int:
-        """How many shares leave the band; about one of twenty does by chance."""
+        """Number of shares outside the band; about one in twenty is by chance."""
         return int(np.count_nonzero((self.share < self.lower) | (self.share > self.upper)))
 
     def to_frame(self) -> pd.DataFrame:
@@ -76,8 +76,9 @@ def crps(y: Any, distribution: Distribution) -> float:
 
     Good: small, on the same rows.
 
-    Misleads: rows of large errors dominate, and the middle of the distribution counts for more than
-    its tails. Infinite if a point stands at infinity; ``predict_distribution`` takes ``bounds``.
+    Misleads: rows with large errors dominate, and the middle of the distribution counts for more
+    than its tails. Infinite if the distribution has mass at infinity; ``predict_distribution``
+    takes ``bounds``.
 
     Parameters
     ----------
@@ -102,10 +103,10 @@ def crps(y: Any, distribution: Distribution) -> float:
 def pit_histogram(
     y: Any, distribution: Distribution, *, n_bins: int = 10, random_state: Any = 0
 ) -> ShareTable:
-    """Where in their distributions targets lie: shares of Π(y, τ) in equal bins.
+    """Where targets lie in their distributions: shares of Π(y, τ) in equal bins.
 
-    Good: all alike, up to the band. Few in the outer bins: distributions are too wide; many: too
-    narrow; a slope: they lie too high or too low.
+    Good: equal shares, up to the band. Few in the outer bins: distributions are too wide; many:
+    too narrow; a slope: they lie too high or too low.
 
     Misleads: too wide for half of the rows and too narrow for the others looks right.
 
@@ -115,7 +116,7 @@ def pit_histogram(
         As in :func:`crps`.
     n_bins : int, default 10
     random_state : int, RandomState or None, default 0
-        Draws τ, which matters where N is small or targets tie.
+        Draws τ, which matters if N is small or targets are tied.
 
     Returns
     -------
@@ -144,7 +145,7 @@ def quantile_calibration(
 ) -> ShareTable:
     """Shares of the targets at or below the quantiles.
 
-    Good: p or slightly more (⌈p(N+1)⌉/(N+1), which ``expected`` says), up to the band.
+    Good: p or slightly more (``expected`` is ⌈p(N+1)⌉/(N+1)), up to the band.
 
     Misleads: it averages over all rows.
 
@@ -180,7 +181,7 @@ def quantile_calibration(
 
 
 def _band(places: Any, m: int, n: float) -> tuple[FloatArray, FloatArray]:
-    """The band of the share of m targets, for parts of so many of the N+1 gaps between points."""
+    """The band of the share of m targets in ``places`` of the N+1 gaps between points."""
     rest = np.maximum(n + 1 - places, 1e-9)
     law = stats.betabinom(m, places, rest)
     return law.ppf((1 - BAND) / 2) / m, law.ppf((1 + BAND) / 2) / m

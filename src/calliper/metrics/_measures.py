@@ -1,8 +1,8 @@
-"""The measures by name: how each is computed, what it is called, and which values are better.
+"""The registry of measures: how each is computed, its label, and which values are better.
 
-Evaluations, comparisons, their page and the demonstration all read them here. A measure is a
-function ``(y, intervals, context)`` that gives one number; ``intervals`` carry their level,
-``context`` what else is known about the rows and the method.
+Evaluations, comparisons, the page and the demo read it. A measure is a function
+``(y, intervals, context)`` that returns one number; ``intervals`` carry their level, ``context``
+what else is known about the rows and the method.
 """
 
 import warnings
@@ -25,11 +25,11 @@ Best = Literal["smaller", "larger", "level", "none"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Context:
-    """What a measure may look at beside targets and intervals; rows are those of the test set.
+    """What a measure may use beside targets and intervals of the test rows.
 
     ``y_pred`` is the centre of the intervals, ``X`` the inputs (Z by default), ``groups`` the
-    labels if there are any, and ``max_score`` the largest calibration score, which the paper puts
-    for an infinite half-width. An evaluation knows all of them.
+    labels if there are any, and ``max_score`` the largest calibration score, which the paper uses
+    in place of an infinite half-width. An evaluation sets all of them.
 
     Parameters
     ----------
@@ -64,20 +64,20 @@ MeasureFunction = Callable[[FloatArray, Intervals, Context], float]
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure with what its table needs.
+    """A measure, and how tables show it.
 
     Parameters
     ----------
     function : callable ``(y, intervals, context) -> float``
     best : {"none", "smaller", "larger", "level"}
-        Which values are good; ``"level"``: those that reach the level asked for.
+        Which values are good; ``"level"``: at least the level asked for.
     if_covered : bool
-        Whether a method that covers too little is left out of the comparison, as for widths: it
-        would win by missing.
+        Whether methods that cover too little are not compared, as for widths: they would win by
+        missing.
     label : str, optional
-        Head of its column; by default its name.
+        Column header; by default its name.
     meaning : str
-        What it says, in a line.
+        What it says in a line.
 
     Examples
     --------
@@ -99,42 +99,32 @@ class Measure:
         check_option(self.best, get_args(Best), "best")
 
     def description(self) -> dict[str, Any]:
-        """What records keep of a measure: what a table needs."""
+        """What records keep of a measure for their tables."""
         return {"best": self.best, "if_covered": self.if_covered, "label": self.label}
 
 
 def _ask(
     metric: Callable[..., Any], takes: Iterable[str], y: Any, intervals: Intervals, context: Context
 ) -> float:
-    """A metric of the intervals, called with what else it takes."""
-    known = {"y": y, "y_pred": context.y_pred, "coverage": context.level}
-    return float(metric(intervals=intervals, **{name: known[name] for name in takes}))
+    """A metric of the intervals; of a table the worst coverage, unless it has only one bin."""
+    pred = context.y_pred
+    known = {"y": y, "y_pred": pred, "values": pred, "coverage": context.level}
+    found = metric(intervals=intervals, **{name: known[name] for name in takes})
+    if isinstance(found, CoverageTable):
+        return found.worst if len(found.n) > 1 else nan
+    return float(found)
 
 
 def _of(metric: Callable[..., Any], *takes: str) -> MeasureFunction:
     return partial(_ask, metric, takes)  # which can be pickled
 
 
-def _worst_by_prediction(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return _worst(coverage_by_value(y, intervals, context.y_pred))
-
-
-def _worst_by_width(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return _worst(coverage_by_width(y, intervals))
-
-
-def _worst(table: CoverageTable) -> float:
-    """The smallest coverage of the bins; of a single bin it would flatter constant widths."""
-    return table.worst if len(table.n) > 1 else nan
-
-
-#: What an evaluation measures unless others are asked for; the first five are the columns of the
-#: paper's table.
+#: The default measures of an evaluation; the first five are the columns of the paper's table.
 MEASURES: Mapping[str, Measure] = {
     "coverage": Measure(
         _of(averages.empirical_coverage, "y"),
         best="level",
-        meaning="share of the test points inside their interval",
+        meaning="share of the test points inside their intervals",
     ),
     "mean_width": Measure(
         _of(averages.mean_width),
@@ -147,14 +137,14 @@ MEASURES: Mapping[str, Measure] = {
         _of(r2_sqi, "y", "y_pred", "coverage"),
         best="larger",
         label="R²_SQI",
-        meaning="are widths in proportion to the errors they meet, tenth by tenth: 1 is best, "
-        "negative means no better than a constant width",
+        meaning="are widths proportional to errors in each tenth of the widths: 1 is best, "
+        "negative is no better than a constant width",
     ),
     "tau_sqi": Measure(
         _of(tau_sqi, "y", "y_pred", "coverage"),
         best="larger",
         label="τ_SQI",
-        meaning="do errors grow from tenth to tenth of the widths: 1 if they always do",
+        meaning="do errors grow with the tenths of the widths: 1 if they always do",
     ),
     "tau_si": Measure(
         _of(tau_si, "y", "y_pred"),
@@ -174,22 +164,21 @@ MEASURES: Mapping[str, Measure] = {
         best="smaller",
         if_covered=True,
         label="median width",
-        meaning="half of the intervals are narrower; its half is the usual ±",
+        meaning="half of the intervals are narrower; half of it is the typical ±",
     ),
     "fraction_infinite": Measure(
         _of(averages.fraction_infinite),
         best="smaller",
         label="infinite",
-        meaning="share of the intervals without a bound",
+        meaning="share of infinite intervals",
     ),
     "worst_by_prediction": Measure(
-        _worst_by_prediction,
+        _of(coverage_by_value, "y", "values"),
         label="worst tenth, prediction",
-        meaning="coverage in the worst tenth of the predictions; in larger parts where they are "
-        "tied",
+        meaning="coverage in the worst tenth of the predictions, or larger parts if they are tied",
     ),
     "worst_by_width": Measure(
-        _worst_by_width,
+        _of(coverage_by_width, "y"),
         label="worst tenth, width",
         meaning="coverage in the worst tenth of the method's own widths",
     ),
@@ -199,7 +188,7 @@ MEASURES: Mapping[str, Measure] = {
 def measured(
     names: Iterable[str], y: FloatArray, intervals: Intervals, context: Context
 ) -> dict[str, float]:
-    """Values of :data:`MEASURES` by name; NaN, without a warning, where one does not exist."""
+    """Values of :data:`MEASURES` by name; NaN, without a warning, if undefined."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {name: float(MEASURES[name].function(y, intervals, context)) for name in names}

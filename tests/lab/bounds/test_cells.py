@@ -71,8 +71,8 @@ def test_labels_of_any_kind_and_their_words():
         "cell ice: no points, coverage at least 0",
         "All 3 bounds hold together with probability at least 0.95",
         "independent draws",
-        "took no part in training, calibration or the choice of cells",
-        "these very intervals",
+        "were not used for training, calibration or the choice of cells",
+        "for these intervals",
         "may vary inside a cell",
     ):
         assert part in words

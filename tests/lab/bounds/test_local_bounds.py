@@ -248,7 +248,7 @@ def test_words_when_the_estimate_says_little(monkeypatch):
     assert result.bound == 0.9
     assert result.cautious_bound == pytest.approx(0.8)  # nothing beyond marginal coverage
     words = result.describe()
-    for part in ("-0.0030 nats", "so 0 is used", "does not show that there is none",
+    for part in ("-0.0030 nats", "so 0 is used", "does not prove that there is none",
                  "sum over 3", "below their joint information", "too few points"):  # fmt: skip
         assert part in words
 

@@ -10,7 +10,6 @@ from calliper import KNN, FullRescaled
 from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
 from calliper.lab.comparison._contest import bins_by_chance
-from calliper.lab.comparison._evenness import short_groups
 from calliper.lab.comparison._tables import CoveragePart
 from calliper.metrics import CoverageTable
 
@@ -83,7 +82,7 @@ def test_a_group_is_suspected_by_chance_in_one_case_of_a_hundred():
             share = np.add.reduceat(covered, np.cumsum(sizes) - sizes) / sizes
             table = CoverageTable(coverage=share, **known)
             parts.append(CoveragePart(method=method, level=0.9, by="group", name="g", table=table))
-        alarms += bool(short_groups(parts, n_calibration))
+        alarms += any(part.short(n_calibration, looks=len(parts)) for part in parts)
     assert alarms <= stats.binom(n_draws, 0.01).ppf(0.999)
 
 

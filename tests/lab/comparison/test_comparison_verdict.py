@@ -9,7 +9,6 @@ from calliper import KNN, FullRescaled, Split
 from calliper.calibrators import LoCart, MADSplit
 from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
-from calliper.lab.comparison._evenness import evenness
 from calliper.lab.comparison._tables import CoveragePart
 from calliper.metrics import CoverageTable
 from cases.comparisons import methods, points
@@ -60,7 +59,7 @@ def test_rows_that_the_model_has_seen_change_the_headline(which):
 
 def test_coverage_of_a_few_points_cannot_be_told():
     verdict = compare(points(60, seed=1), points(30, seed=2), methods=methods()).verdict
-    assert verdict.covers.startswith("Cannot be told from so few")
+    assert verdict.covers.startswith("Too few points to tell")
     assert verdict.headline.startswith("Too few points to tell")
 
 
@@ -69,15 +68,14 @@ def test_a_handful_of_tied_predictions_is_no_tenth():
     part = {"labels": ("1", "2", "5"), "n": np.array([1000, 997, 3])}
     rest = dict.fromkeys(("mean_width", "lower", "upper"), np.zeros(3))
 
-    def even(coverage):
+    def short(coverage):
         table = CoverageTable(coverage=np.array(coverage), **part, **rest)
         cut = CoveragePart(method="split", level=0.9, by="prediction", name="", table=table)
-        return evenness(cut, 1500)
+        return cut.short(1500)
 
-    assert not even([0.91, 0.9, 1 / 3]).uneven
-    short = even([0.91, 0.8, 1.0])
-    assert (short.where, short.coverage) == ("2", 0.8)
-    assert short.words == "worst of 3 parts of the predictions"
+    assert not short([0.91, 0.9, 1 / 3])
+    (found,) = short([0.91, 0.8, 1.0])
+    assert (found.where, found.coverage) == ("2", 0.8)
 
 
 def test_one_prediction_for_all_has_no_worst_part():
@@ -97,7 +95,7 @@ def test_the_reason_is_the_promise_not_the_data():
         verdict = compare(*sets, methods=methods(), levels=()).verdict
         assert verdict.method == "full" and "training data" not in verdict.why
         if verdict.why.startswith("jackknife has the best"):
-            assert "and promises the full coverage" in verdict.why
+            assert "and guarantees the full coverage" in verdict.why
             return
     pytest.fail("jackknife never led: choose other seeds")
 

@@ -16,7 +16,7 @@ METHODS = {"Split": Split(), "FullRescaled": FullRescaled()}
         ({"n_calibration": 120}, "has 120 held-out rows, too few for 120 to calibrate and any"),
         ({"n_calibration": 100, "n_test": 30}, "lower n_calibration to at most 90"),
         ({"n_calibration": {"fan": 10, "other": 5}}, "must name every problem and no other"),
-        ({"n_calibration": [10, 10]}, "10 comes more than once"),
+        ({"n_calibration": [10, 10]}, "10 occurs more than once"),
         ({"n_calibration": 2.5}, "n_calibration must be an integer of at least 1; got 2.5"),
         ({"n_splits": 0}, "n_splits must be an integer of at least 1"),
         ({"random_state": None}, "random_state must be an integer of at least 0"),
@@ -24,11 +24,11 @@ METHODS = {"Split": Split(), "FullRescaled": FullRescaled()}
         ({"measures": {}}, "measures must map names"),
         ({"measures": {"coverage": 3}}, "must be a function of"),
         ({"measures": {"level": lambda *_: 0.0}}, "level is a field of every row"),
-        ({"problems": [fan(), fan()]}, "fan comes more than once"),
+        ({"problems": [fan(), fan()]}, "fan occurs more than once"),
         ({"problems": []}, "problems must not be empty"),
         ({"problems": ["fan"]}, "must be Problem objects; got str"),
         ({"calibrators": {}}, "calibrators must not be empty"),
-        ({"calibrators": [Split(), Split()]}, "comes more than once"),
+        ({"calibrators": [Split(), Split()]}, "occurs more than once"),
         ({"calibrators": {"Split": Split}}, "needs a calibrator"),
     ],
 )
@@ -48,7 +48,7 @@ def test_bad_input(arguments, message):
         ({"outputs": {"q": [[1.0, 2.0], [np.nan, 1.0]]}}, "column 0 of outputs"),
         ({"y_train": [1.0]}, "y_train given without Z_train"),
         ({"Z_train": [[1.0]], "y_pred_train": [1.0]}, "without y_train"),
-        ({"name": ""}, "name must be a text"),
+        ({"name": ""}, "name must be a non-empty string"),
     ],
 )
 def test_bad_problems(arguments, message):

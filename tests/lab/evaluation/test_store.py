@@ -125,7 +125,7 @@ def test_another_parameter_measure_or_version_is_computed_anew(tmp_path, monkeyp
     assert count(log) == 6
     run(log, store, method=Logging(log, tag="other"))
     assert count(log) == 9
-    monkeypatch.setattr("calliper.lab.evaluation._store._versions", lambda: (("calliper", "0"),))
+    monkeypatch.setattr("calliper.lab.evaluation._store.versions", lambda: {"calliper": "0"})
     run(log, store, method=Logging(log, tag="other"))
     assert count(log) == 12
 
@@ -165,7 +165,7 @@ def test_a_bad_line_in_between_costs_its_cell_only(tmp_path):
     run(log, store)
     lines = store.read_bytes().splitlines(keepends=True)
     store.write_bytes(lines[0] + b"[1, 2]\n" + lines[2])
-    with pytest.warns(TornStoreWarning, match="line 2 is no record"):
+    with pytest.warns(TornStoreWarning, match="line 2 is not the record"):
         run(log, store)
     assert count(log) == 4
 

@@ -1,6 +1,6 @@
-"""Coverage cell by cell, with lower bounds that held-out points can prove.
+"""Lower bounds on the coverage in cells of inputs, proved by held-out points.
 
-No data can bound mutual information from above, so no local bound built on it can be certified.
+Data cannot bound mutual information from above, so no local bound built on it can be certified.
 Coverage in a few cells can: divide the inputs into G cells *before* looking at held-out points,
 count how many of the n_g points of cell g lie in their intervals, and invert the binomial law
 (Clopper and Pearson) at level δ/G, so that by Bonferroni all G bounds hold together:
@@ -8,16 +8,16 @@ count how many of the n_g points of cell g lie in their intervals, and invert th
     L_g = max{p : P(Bin(n_g, p) ≥ k_g) ≤ δ/G} = Beta⁻¹(δ/G; k_g, n_g − k_g + 1),
     P(L_g ≤ coverage in cell g, for all g) ≥ 1 − δ.
 
-Any rule that is fixed in advance makes such cells: a season, a site, a chemical scaffold. So does
+Any rule that is fixed in advance defines such cells: a season, a site, a chemical scaffold. So does
 k-means on training inputs: a point belongs to the nearest of G centres, argmin_g ‖z − c_g‖.
 
 Letters: 1−δ → ``confidence``, n_g, k_g/n_g, L_g → ``n``, ``coverage``, ``lower`` of a ``Cell``,
 c_g → ``centres``, G → ``n_cells``.
 
-Assumptions: held-out points are independent draws from the distribution of new points, and took
-no part in training, calibration or the choice of cells. The statement is conditional on the
-calibration set: it is about these intervals, not about an average over calibration draws,
-whatever the method. It does not say how coverage varies *inside* a cell.
+Assumptions: held-out points are independent draws from the distribution of new points, and were
+not used for training, calibration or the choice of cells. The bounds are conditional on the
+calibration set: they hold for these intervals, whatever the method, not on average over calibration
+draws. They do not say how coverage varies *inside* a cell.
 
 References: Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the
 case of the binomial", doi:10.1093/biomet/26.4.404. Lloyd (1982), "Least squares quantization in
@@ -60,7 +60,7 @@ class Partition:
 
     @property
     def labels(self) -> range:
-        """All cells: pass them as ``labels`` to ``cell_coverage`` to list empty ones too."""
+        """All cells, as ``labels`` for ``cell_coverage`` that includes empty ones."""
         return range(len(self.centres))
 
     def assign(self, Z: Any) -> IntArray:
@@ -77,9 +77,9 @@ class Partition:
 
 
 def partition(Z_train: Any, n_cells: int = 10, *, random_state: Any = None) -> Partition:
-    """Cells by k-means on *training* inputs, so that held-out points have no say in them.
+    """Cells by k-means on *training* inputs, independent of the held-out points.
 
-    Distances are taken in the columns as given: standardise them first if their units differ.
+    Distances use the columns as given: standardise them first if their units differ.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def partition(Z_train: Any, n_cells: int = 10, *, random_state: Any = None) -> P
     Returns
     -------
     Partition
-        Whose ``assign(Z)`` says in which cell each row lies.
+        Its ``assign(Z)`` gives the cell of each row.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellCoverage:
-    """Cells with lower bounds that hold together with probability ``confidence``.
+    """Cells with lower bounds that all hold with probability ``confidence``.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class CellCoverage:
         return card(title, [fact], listed, folded("In words", self.describe()))
 
     def describe(self) -> str:
-        """The bounds in plain words, with what they rest on."""
+        """The bounds in words, with their assumptions."""
         lines = [
             f"cell {cell.label}: "
             + (f"{cell.n} held-out points, {cell.coverage:.3f} covered" if cell.n else "no points")
@@ -185,8 +185,8 @@ class CellCoverage:
         return "\n".join(lines) + (
             f"\nAll {len(lines)} bounds hold together with probability at least "
             f"{self.confidence:g} over the draw of the held-out points, provided that these are "
-            f"independent draws from the distribution of new points and took no part in training, "
-            f"calibration or the choice of cells. They are about these very intervals, and about "
+            f"independent draws from the distribution of new points and were not used for "
+            f"training, calibration or the choice of cells. They hold for these intervals, and for "
             f"each cell as a whole: coverage may vary inside a cell."
         )
 
@@ -194,7 +194,7 @@ class CellCoverage:
 def cell_coverage(
     cells: Any, covered: Any, *, confidence: float = 0.95, labels: Iterable[Any] | None = None
 ) -> CellCoverage:
-    """Lower bounds on coverage in each cell, valid together, from held-out points.
+    """Lower bounds on the coverage in each cell that hold together, from held-out points.
 
     Parameters
     ----------
@@ -205,8 +205,8 @@ def cell_coverage(
     confidence : float, default 0.95
         Probability that all bounds hold.
     labels : iterable, optional
-        All cells, those without points included; the cells that occur if not given. The bounds
-        hold given how many points fall into each cell, so leaving out empty ones is allowed.
+        All cells, including those without points; by default the cells that occur. The bounds
+        hold given the number of points in each cell, so empty ones may be left out.
 
     Returns
     -------
@@ -242,12 +242,12 @@ def cell_coverage(
 
 
 def _check_covered(covered: Any, n: int) -> BoolArray:
-    """True or False (1 or 0) a row."""
+    """True or False (1 or 0) for each row."""
     values = check_vector(covered, "covered", n=n)
     wrong = np.flatnonzero((values != 0) & (values != 1))
     if len(wrong):
         raise CalliperError(
-            f"covered must be True or False a row; got {values[wrong[0]]:g} at position "
+            f"covered must be True or False for each row; got {values[wrong[0]]:g} at position "
             f"{wrong[0]}. Pass intervals.contains(y)."
         )
     return np.asarray(values == 1)

@@ -1,39 +1,39 @@
-"""Coverage on a region of inputs, from the mutual information of input and score.
+"""Bounds on the coverage in a region of inputs, from the mutual information of input and score.
 
 If the score σ did not depend on the input X, one threshold would cover equally in every region.
-Mutual information MI(X, σ) says how far it is from that, and so bounds the coverage p in any
-region ω of probability ρ = P(X ∈ ω), given the coverage c over all inputs:
+The mutual information MI(X, σ) measures the dependence, and so bounds the coverage p in any region
+ω of probability ρ = P(X ∈ ω), given the coverage c over all inputs:
 
     paper     p ≥ c − √(1 − exp(−MI)) / ρ                                          (Theorem S.2)
     binary    p ≥ min{p ≤ c : ρ kl(p, c) + (1−ρ) kl((c − ρp)/(1−ρ), c) ≤ MI}
 
-with kl the divergence of two coins. The binary form is data processing for the pair
-(1{X ∈ ω}, 1{σ ≤ q}): the information of those two bits is its left side, and cannot exceed that
-of (X, σ). As the set of (c, p) that it allows is convex, the bound is convex in c and starts at
-0, so by Jensen's inequality it holds for coverage averaged over calibration draws, and for every
-coverage of at least c. Two bits with that information attain it, so MI, c and ρ alone allow no
-better one. With nothing known (MI = ∞) it is the trivial max{0, 1 − (1−c)/ρ}; the paper's form
-is below even that unless MI < −log(1 − (1−c)²(1−ρ)²), 0.002 nats at c = 0.95 and ρ = 0.1.
+with kl the divergence of two Bernoulli laws. The binary form is the data processing inequality for
+(1{X ∈ ω}, 1{σ ≤ q}): its left side is the information of those two bits, which cannot exceed that
+of (X, σ). The set of (c, p) that it allows is convex, so the bound is convex in c and starts at 0;
+by Jensen's inequality it holds for coverage averaged over calibration draws, and for every coverage
+of at least c. Two bits with that information attain it, so it is the best bound from MI, c and ρ.
+For MI = ∞ it is the trivial max{0, 1 − (1−c)/ρ}; the paper's form is below even that unless
+MI < −log(1 − (1−c)²(1−ρ)²), 0.002 nats at c = 0.95 and ρ = 0.1.
 
 Letters: MI → ``mutual_information`` (nats), c = 1−α → ``coverage``, ρ → ``rho``, c − p → a share
 of the largest deficit that c and ρ allow.
 
-Assumptions: a score that is fixed before calibration (split conformal, MADSplit; scores rescaled
-by calibration data are not covered by the proof); coverage marginal over calibration draws; and
-the *true* mutual information, which nobody has. ``plug_in_local_coverage`` puts an estimate M̂ in
-its place, so that an estimate comes out and no guarantee:
+Assumptions: a score that is fixed before calibration (split conformal, MADSplit; the proof does
+not cover scores rescaled by calibration data); coverage marginal over calibration draws; and the
+*true* mutual information, which is unknown. ``plug_in_local_coverage`` uses an estimate M̂ instead,
+so the result is an estimate, not a guarantee:
 
     bound(max{0, M̂}, c, ρ),    and next to it    bound(max{0, M̂} + 2·se, c, ρ)
 
 with the corrected estimate M̂ and its standard error from ``mutual_information``. The second
-number shows how much the noise of M̂ matters; it is no confidence bound either, since no
-distribution-free upper confidence bound on the mutual information of continuous variables exists.
-For several columns, M̂ is a sum of marginal informations, which may be below the joint
-information. For a statement that data can prove, use ``cell_coverage``.
+number shows how much the noise of M̂ matters; it is not a confidence bound, since there is no
+distribution-free upper confidence bound on the mutual information of continuous variables. For
+several columns, M̂ is a sum of marginal informations, which may be below the joint information. For
+a bound that data can prove, use ``cell_coverage``.
 
-Why rescaling helps is seen at one input. Divide the score by its mean at x, s̄(x), and put one
-threshold q (or τ) on the ratio. Two classic inequalities then bound the coverage at that very x,
-whatever the law of the score there:
+Two classic inequalities show why rescaling helps. Divide the score by its mean at x, s̄(x), and use
+one threshold q (or τ) for the ratio. Then the coverage at this x is bounded, whatever the law of
+the score there:
 
     Markov      P(s/s̄(x) ≤ q | x) ≥ 1 − 1/q
     Cantelli    P(s/s̄(x) ≥ τ | x) ≤ σ²(x) / (σ²(x) + (τ−1)² s̄²(x)),   τ > 1
@@ -46,8 +46,8 @@ slip the fraction depends on the unit of y and is no bound. The third line is pr
 Letters there: q, τ → ``threshold``, σ(x)/s̄(x) → ``variation`` (the coefficient of variation).
 
 Assumptions there: non-negative scores, and the *exact* mean and standard deviation at x. The paper
-calls these inequalities inspirational: with estimated moments they bound nothing, so they are
-not used by any method here, and are no bounds for finite samples.
+calls these inequalities inspirational: with estimated moments they are not bounds, and no method
+here uses them.
 
 References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
 Jackknife+ Rescaled Scores", Transactions on Machine Learning Research:
@@ -56,6 +56,7 @@ Concentration Inequalities". Kraskov, Stögbauer, Grassberger (2004),
 doi:10.1103/PhysRevE.69.066138 (the estimator of information).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -71,14 +72,14 @@ from calliper.information import MutualInformation, mutual_information
 #: The sharper bound, or the one printed in the paper.
 Form = Literal["binary", "paper"]
 
-#: Halvings that bring an interval inside [0, 1] below half the spacing of numbers around any c.
+#: Halvings that shrink an interval in [0, 1] below the spacing of floats around any c.
 HALVINGS = 64
 
 
 def local_coverage_bound(
     mutual_information: Any, coverage: float, rho: Any, *, form: Form = "binary"
 ) -> float | FloatArray:
-    """Lower bound on the coverage in any region that holds a share ``rho`` of all inputs.
+    """Lower bound on the coverage in any region with a share ``rho`` of all inputs.
 
     Holds for a score fixed before calibration, marginally over calibration draws, and for the
     *true* mutual information of input and score; see the module for the theorem and its proof.
@@ -87,8 +88,8 @@ def local_coverage_bound(
     Parameters
     ----------
     mutual_information : float or array
-        In nats, ≥ 0. Infinity stands for nothing known: the binary form then gives what
-        coverage over all inputs implies on its own, max{0, 1 − (1−c)/ρ}, the paper's form 0.
+        In nats, ≥ 0. Infinity means unknown: the binary form is then max{0, 1 − (1−c)/ρ}, which
+        follows from coverage over all inputs alone, and the paper's form is 0.
     coverage : float
         Coverage over all inputs, strictly inside (0, 1).
     rho : float or array
@@ -99,8 +100,7 @@ def local_coverage_bound(
     Returns
     -------
     float or array
-        At most ``coverage``. The paper's form is clipped from below at 0, where it says nothing;
-        the binary form lies above 0 on its own.
+        At most ``coverage``. The paper's form is clipped at 0; the binary form needs no clipping.
 
     Examples
     --------
@@ -114,7 +114,14 @@ def local_coverage_bound(
     check_option(form, ("binary", "paper"), "form")
     level = check_level(coverage)
     information, share = _broadcast(
-        mutual_information=_check_information(mutual_information), rho=_check_rho(rho)
+        mutual_information=_checked(
+            mutual_information,
+            "mutual_information",
+            "must be a number of nats >= 0, which the true value always is",
+            _non_negative,
+            " For an estimate below 0, pass max(0, estimate), or use plug_in_local_coverage.",
+        ),
+        rho=_check_rho(rho),
     )
     if form == "paper":
         deficit = np.sqrt(-np.expm1(-information)) / share
@@ -130,7 +137,7 @@ class LocalCoverageEstimate:
     Parameters
     ----------
     rho : probability of the region, one or many
-    bound : the bound at the estimated information, clipped from below at 0 nats; like ``rho``
+    bound : the bound at the estimated information, which is set to at least 0; like ``rho``
     mutual_information : the estimate, with its standard error and p-value
     coverage : coverage over all inputs
     form : which bound, "binary" or "paper"
@@ -153,7 +160,7 @@ class LocalCoverageEstimate:
 
     @property
     def cautious_bound(self) -> float | FloatArray:
-        """The bound at the estimate plus two standard errors; if there is none, at infinity."""
+        """The bound at the estimate plus two standard errors; at infinity if these are unknown."""
         found = self.mutual_information
         more = max(0.0, found.estimate) + 2 * found.standard_error
         return local_coverage_bound(
@@ -168,7 +175,7 @@ class LocalCoverageEstimate:
         return card(title, [], table([names, *rows]), folded("In words", self.describe()))
 
     def describe(self) -> str:
-        """The estimate in plain words: what was measured, what would follow, what does not."""
+        """The estimate in words: what was measured, and what follows from it."""
         trivial = local_coverage_bound(np.inf, self.coverage, self.rho)
         columns = map(np.ravel, (self.rho, self.bound, self.cautious_bound, trivial))
         return " ".join(
@@ -178,8 +185,8 @@ class LocalCoverageEstimate:
                 f"If it were exact, coverage (over all inputs: {self.coverage:g}) would be",
                 "; ".join(_row(*row) for row in zip(*columns, strict=True)) + ".",
                 "Even then this would be an average over calibration draws, and proved only for a "
-                "score that is fixed before calibration. For a bound that data can prove, count "
-                "held-out points in cells: cell_coverage.",
+                "score that is fixed before calibration. For a bound that data can prove, use "
+                "cell_coverage.",
             ]
         )
 
@@ -196,13 +203,13 @@ def plug_in_local_coverage(
     Z_train: Any = None,
     random_state: Any = None,
 ) -> LocalCoverageEstimate:
-    """Estimate how low coverage may be in a region of probability ``rho``: an estimate, no bound.
+    """Estimate how low coverage may be in a region of probability ``rho``; not a bound.
 
     Parameters
     ----------
-    Z : (n, d) inputs or embeddings; for d > 1 marginal informations are summed, which is no bound
+    Z : (n, d) inputs or embeddings; for d > 1 marginal informations are summed
     scores : (n,)
-        The scores on which the threshold is put (rescaled, if the method rescales).
+        The scores that the threshold applies to (rescaled if the method rescales).
     coverage, rho, form :
         As in ``local_coverage_bound``; ``rho`` may be an array.
     n_neighbors, n_components, Z_train, random_state :
@@ -237,7 +244,7 @@ def plug_in_local_coverage(
 
 
 def markov_local_coverage(threshold: Any) -> float | FloatArray:
-    """1 − 1/q for q ≥ 1, else 0: coverage at any input if s ≤ q·s̄(x) is the rule.
+    """Markov's bound 1 − 1/q for q ≥ 1, else 0: coverage at any input of the rule s ≤ q·s̄(x).
 
     Assumes the exact mean s̄(x) of a non-negative score; not a bound for finite samples.
 
@@ -256,12 +263,12 @@ def markov_local_coverage(threshold: Any) -> float | FloatArray:
     >>> markov_local_coverage([0.5, 2.0, 20.0])
     array([0.  , 0.5 , 0.95])
     """
-    q = _check_ratio(threshold, "threshold")
+    q = _checked(threshold, "threshold", "must be >= 0", _non_negative)
     return _like_input(1 - 1 / np.maximum(q, 1.0))
 
 
 def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArray:
-    """(τ−1)²/(r² + (τ−1)²) for τ > 1, else 0: coverage at an input if s < τ·s̄(x) is the rule.
+    """Cantelli's bound (τ−1)²/(r² + (τ−1)²) for τ > 1, else 0, for the rule s < τ·s̄(x).
 
     Here r = σ(x)/s̄(x). Assumes the exact mean and standard deviation at x; not a bound for
     finite samples. Better than Markov's 1 − 1/τ where r² < τ − 1.
@@ -271,12 +278,12 @@ def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArra
     threshold : float or array
         τ ≥ 0, on the score divided by its mean.
     variation : float or array
-        r ≥ 0; infinite for a score without variance, for which nothing follows.
+        r ≥ 0; infinite for a score without finite variance, for which nothing follows.
 
     Returns
     -------
     float or array
-        Like the two together.
+        In their common shape.
 
     Examples
     --------
@@ -284,8 +291,8 @@ def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArra
     array([0.941, 0.8  , 0.   ])
     """
     tau, r = _broadcast(
-        threshold=_check_ratio(threshold, "threshold"),
-        variation=_check_ratio(variation, "variation"),
+        threshold=_checked(threshold, "threshold", "must be >= 0", _non_negative),
+        variation=_checked(variation, "variation", "must be >= 0", _non_negative),
     )
     excess = np.where(tau > 1, tau - 1, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -295,7 +302,7 @@ def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArra
 
 
 def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
-    """1 + r √(c/(1−c)): the threshold on s/s̄(x) at which Cantelli's inequality gives c.
+    """The threshold 1 + r √(c/(1−c)) on s/s̄(x) at which Cantelli's inequality gives c.
 
     Assumes the exact mean and standard deviation at x; not a bound for finite samples.
 
@@ -318,19 +325,22 @@ def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
     >>> round(cantelli_local_coverage(cantelli_threshold(0.95, 0.5), 0.5), 12)  # and back
     0.95
     """
-    level, r = check_level(coverage), _check_ratio(variation, "variation")
+    level, r = (
+        check_level(coverage),
+        _checked(variation, "variation", "must be >= 0", _non_negative),
+    )
     return _like_input(1 + r * np.sqrt(level / (1 - level)))
 
 
 def _binary_deficit(information: FloatArray, c: float, rho: FloatArray) -> FloatArray:
     """The largest c − p that the information allows, by bisection from the safe side.
 
-    A share u of the largest possible deficit costs an information that is convex and increases
-    in u; the upper end of the bracket is kept, so rounding never raises the bound.
+    The information needed for a share u of the largest deficit is convex and increases in u; the
+    upper end of the bracket is returned, so rounding never raises the bound.
     """
     with np.errstate(divide="ignore"):
         inside = np.minimum(c, (1 - c) * (1 - rho) / rho)  # largest c − p
-        outside = np.minimum(c * rho / (1 - rho), 1 - c)  # what the rest of the inputs gains then
+        outside = np.minimum(c * rho / (1 - rho), 1 - c)  # what the other inputs gain then
 
     def cost(u: FloatArray) -> FloatArray:
         return rho * _kl(-inside * u, c) + (1 - rho) * _kl(outside * u, c)
@@ -344,7 +354,7 @@ def _binary_deficit(information: FloatArray, c: float, rho: FloatArray) -> Float
 
 
 def _kl(shift: FloatArray, c: float) -> FloatArray:
-    """kl(c + shift, c), without the cancellation of its logarithms for small shifts."""
+    """kl(c + shift, c) without cancellation for small shifts."""
     return c * _excess(shift / c) + (1 - c) * _excess(-shift / (1 - c))
 
 
@@ -358,18 +368,18 @@ def _excess(x: FloatArray) -> FloatArray:
 
 
 def _measured(found: MutualInformation) -> list[str]:
-    """What was measured, and how far it can be trusted."""
+    """The measured information, and how far it can be trusted."""
     words = [
         f"Mutual information of inputs and scores: {found.estimate:.4f} nats, standard error "
         f"{found.standard_error:.4f}, p-value {found.p_value:.3g} against independence "
         f"({found.n} points, {found.n_neighbors} neighbours)."
     ]
     if not np.isfinite(found.standard_error):
-        words.append("These are too few points for a standard error: it may be any number.")
+        words.append("There are too few points for a standard error.")
     if found.estimate < 0:
         words.append("The true value is not negative, so 0 is used.")
     if found.p_value > 0.05:
-        words.append("No dependence was detected, which does not show that there is none.")
+        words.append("No dependence was detected, which does not prove that there is none.")
     if len(found.per_component) > 1:
         words.append(
             f"It is a sum over {len(found.per_component)} features or components, which may be "
@@ -386,54 +396,42 @@ def _row(rho: float, bound: float, cautious: float, trivial: float) -> str:
 
 
 def _check_rho(rho: Any) -> FloatArray:
-    """Probabilities of regions, in (0, 1]."""
-    values = _as_numbers(rho, "rho")
-    expected = "rho must lie in (0, 1]: it is the probability that an input falls into the region"
-    return _refuse(~((values > 0) & (values <= 1)), values, expected)
+    expected = "must lie in (0, 1]: it is the probability that an input falls into the region"
+    return _checked(rho, "rho", expected, lambda values: (values > 0) & (values <= 1))
 
 
-def _check_information(mutual_information: Any) -> FloatArray:
-    """Mutual information in nats: non-negative, perhaps infinite."""
-    values = _as_numbers(mutual_information, "mutual_information")
-    expected = "mutual_information must be a number of nats >= 0, which the true value always is"
-    hint = " An estimate below 0? Pass max(0, estimate), or use plug_in_local_coverage."
-    return _refuse(~(values >= 0), values, expected, hint)
+def _checked(
+    values: Any, name: str, expected: str, valid: Callable[[FloatArray], BoolArray], hint: str = ""
+) -> FloatArray:
+    """The values as numbers; the error names the first that is not valid."""
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
+    wrong = np.argwhere(~valid(numbers))
+    if len(wrong):
+        where = tuple(wrong[0].tolist())
+        place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
+        raise CalliperError(f"{name} {expected}; got {numbers[where]:g}{place}.{hint}")
+    return numbers
 
 
-def _check_ratio(ratio: Any, name: str) -> FloatArray:
-    """A ratio of scores: non-negative, perhaps infinite."""
-    values = _as_numbers(ratio, name)
-    return _refuse(~(values >= 0), values, f"{name} must be >= 0")
+def _non_negative(values: FloatArray) -> BoolArray:
+    return values >= 0
 
 
 def _broadcast(**named: FloatArray) -> list[FloatArray]:
-    """The arrays in one common shape, or an error that names theirs."""
+    """The arrays in one common shape; the error names their shapes."""
     try:
         return list(np.broadcast_arrays(*named.values()))
     except ValueError:
         shapes = " and ".join(f"{name} {values.shape}" for name, values in named.items())
         raise CalliperError(
-            f"shapes do not fit together: {shapes}. For all pairs, pass one as a column, "
+            f"shapes cannot be broadcast: {shapes}. For all pairs, pass one as a column, "
             f"values[:, None]."
         ) from None
 
 
 def _like_input(values: FloatArray) -> float | FloatArray:
-    """A number if numbers came in, else the array."""
+    """A number if numbers were given, otherwise the array."""
     return float(values) if values.ndim == 0 else values
-
-
-def _as_numbers(values: Any, name: str) -> FloatArray:
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
-
-
-def _refuse(wrong: BoolArray, values: FloatArray, expected: str, hint: str = "") -> FloatArray:
-    """The values; an error that names the first offending one, if there is any."""
-    if not wrong.any():
-        return values
-    where = tuple(int(index) for index in np.argwhere(wrong)[0])
-    place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
-    raise CalliperError(f"{expected}; got {values[where]:g}{place}.{hint}")

@@ -1,13 +1,11 @@
-"""Warnings that matter: what in the data or the answers makes numbers mean less than they seem.
+"""Checks of the data and the answers that decide how far the numbers can be trusted.
 
-**Rows that occur twice**, within one set or in two. Predictions are left out, since the same row
-may have been predicted by two models.
+**Rows that occur twice**, within one set or in two, whatever was predicted for them.
 
-**Drift.** Do calibration and test points look alike? A classifier is asked to tell them apart. If
-the two sets are exchangeable, no classifier can: the area under its curve (AUC), measured on rows
-that it has not seen, scatters around 1/2. Where it can, features have drifted, and the guarantee,
-which assumes exchangeable points, does not apply. Which features differ is said by Kolmogorov and
-Smirnov's test of each, with Bonferroni's correction for their number.
+**Drift.** A classifier is trained to tell calibration and test points apart. If they are
+exchangeable, its AUC on held-out rows scatters around 1/2. If it is larger, features have drifted,
+and the guarantee, which assumes exchangeable points, does not apply. Kolmogorov-Smirnov tests with
+Bonferroni's correction tell which features differ.
 
 Reference: D. Lopez-Paz, M. Oquab (2017), "Revisiting Classifier Two-Sample Tests",
 arXiv:1610.06545.
@@ -25,70 +23,68 @@ from scipy import stats
 from calliper._row_checks import find_shared, find_trend, sketch_rows
 from calliper._types import FloatArray
 from calliper.lab._words import counted, first_of, listed, percent
-from calliper.lab.comparison._answers import Answer, Sets
-from calliper.lab.comparison._evenness import ShortGroup, short_groups
-from calliper.lab.comparison._points import FEWEST_TEST_POINTS, NO_LABEL, Points
-from calliper.lab.comparison._tables import CoveragePart
+from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, NO_LABEL, Answer, Points, Sets
+from calliper.lab.comparison._tables import CoveragePart, Short
 from calliper.quantile import conformal_rank, required_calibration_size
 
 Severity = Literal["void", "warning", "note"]
 
-#: Share of the targets at one extreme value that looks like a limit of measurement.
+#: Share of the targets at an extreme value that suggests a detection limit.
 CENSORED = 0.02
-#: Rows of each set that the classifier is trained on, and points that it takes at the least.
+#: Most rows of each set that the classifier is trained on, and the fewest that it needs.
 CLASSIFIED_ROWS, FEWEST_CLASSIFIED = 2_000, 30
-#: Of perfectly alike sets, the share that is suspected.
+#: Share of exchangeable sets that are suspected.
 DRIFT_DOUBT = 0.001
-#: An AUC below this is so near 1/2 that coverage can hardly feel it.
+#: Below this AUC the effect on coverage is small.
 HARMLESS = 0.55
 
 _SEEN = (
-    "The model has seen them: their errors are smaller than those on new rows, and no guarantee "
-    "holds. Use rows that took no part in training."
+    "The model was trained on them: their errors are smaller than on new rows, and no guarantee "
+    "holds. Use rows that were not used for training."
 )
-#: What follows from what was found, by its kind.
+#: What each kind of finding means.
 _MEANINGS = {
-    "test-in-calibration": "The intervals were made from the errors of these very rows, so their "
-    "coverage is meaningless. Split the rows first, then compare.",
+    "test-in-calibration": "The intervals were calibrated on these rows, so their coverage is "
+    "meaningless. Split the rows first, then compare.",
     "calibration-in-training": _SEEN,
     "test-in-training": _SEEN,
-    "twins": "Targets and features take few values, so that rows coincide without being the same. "
-    "If these are the same rows, all numbers here are meaningless: make sure.",
+    "twins": "Targets and features take few values, so different rows may coincide. If these are "
+    "the same rows, all numbers here are meaningless: check.",
     "duplicated-ids": "Rows of one unit are alike, so there are fewer independent points than "
-    "rows, and the errors given here are too small. If new rows will be of new "
-    "units, split by unit.",
+    "rows, and the errors given here are too small. If new rows come from new units, split by "
+    "unit.",
     "shared-ids": "If an id is a unit (a patient, a molecule), coverage on new units may be lower "
-    "than coverage here. Split by unit.",
+    "than here. Split by unit.",
     "drift": "Every guarantee here assumes that calibration and new points are exchangeable. If "
-    "the test rows are what the future looks like, it does not hold as stated, and coverage may "
-    "be lower than promised; calibrate on rows like them.",
-    "censored": "It looks like a limit of measurement. There the recorded value, not the true "
-    "one, is covered; beyond the limit intervals promise nothing, and errors at it look smaller "
-    "than they are.",
-    "duplicated-inputs": "Ties in distance share their places, which is valid. But repeated "
-    "measurements of one unit are not independent points: if that is what they are, split by unit.",
-    "missing-groups": "Nothing is known about what they have in common: fill them in, or remove "
-    "them.",
-    "single-member-group": "Its coverage is 0 or 1 and says nothing.",
-    "small-group": "Read their coverage with its error bar.",
-    "short-group": "Coverage is promised on average over all rows, not in each group; if all were "
-    "covered alike, so little would be seen in one case of 100. Calibrating by group repairs it "
-    "where a group has enough calibration rows (9 at 0.9): groups= in Python, calliper interval "
-    "--group. Or let the features tell the groups apart.",
-    "few-test-points": f"Nothing can be said with fewer than {FEWEST_TEST_POINTS}; some hundreds "
-    "tell coverage to a few percent.",
-    "infinite": "They are valid and always cover, but say nothing; the mean width and the "
-    "interval score are infinite with them.",
-    "constant-widths": "It does not adapt here; measures of adaptivity do not exist for it.",
+    "new rows will look like the test rows, it does not hold as stated, and coverage may be lower "
+    "than guaranteed: calibrate on rows like them.",
+    "censored": "This looks like a detection limit. At the limit, intervals cover the recorded "
+    "value, not the true one; beyond it nothing is guaranteed, and errors look smaller than they "
+    "are.",
+    "duplicated-inputs": "Tied distances are handled correctly. But repeated measurements of one "
+    "unit are not independent points: if that is what they are, split by unit.",
+    "missing-groups": "They are treated as one group, though they may have nothing in common: fill "
+    "in the labels, or remove the rows.",
+    "single-member-group": "Coverage of one row is 0 or 1 and says nothing.",
+    "small-group": "Read their coverage together with its error bar.",
+    "short-group": "Coverage is guaranteed on average over all rows, not in each group; if all "
+    "were covered alike, coverage this low would occur in one of 100 cases. Calibrating by group "
+    "repairs it where a group has enough calibration rows (9 at 0.9): groups= in Python, calliper "
+    "interval --group. Or use features that tell the groups apart.",
+    "few-test-points": f"At least {FEWEST_TEST_POINTS} are needed; several hundred measure "
+    "coverage to a few percent.",
+    "infinite": "They are valid and always cover, but say nothing; they make the mean width and "
+    "the interval score infinite.",
+    "constant-widths": "It does not adapt here, so measures of adaptivity are undefined for it.",
 }
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something to know before trusting the numbers.
+    """A finding that matters before the numbers are trusted.
 
-    ``severity`` is ``"void"`` (they mean nothing), ``"warning"`` or ``"note"``; ``kind`` is a
-    word for machines; ``title`` says what was found and ``meaning`` what follows from it.
+    ``severity`` is ``"void"`` (the numbers mean nothing), ``"warning"`` or ``"note"``; ``kind`` is
+    a fixed word for programs; ``title`` is what was found, ``meaning`` what follows from it.
 
     Parameters
     ----------
@@ -107,16 +103,12 @@ class Check:
     meaning: str
 
 
-def _warning(kind: str, title: str) -> Check:
-    return Check(kind, "warning", title, _MEANINGS[kind])
-
-
-def _note(kind: str, title: str) -> Check:
-    return Check(kind, "note", title, _MEANINGS[kind])
+def _found(kind: str, title: str, severity: Severity = "warning") -> Check:
+    return Check(kind, severity, title, _MEANINGS[kind])
 
 
 def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
-    """What is wrong with the rows, whatever the method."""
+    """Problems of the rows, whatever the method."""
     calibration, test = sets.calibration, sets.test
     yield from _seen("test-in-calibration", calibration, test)
     if sets.training is not None:
@@ -138,14 +130,14 @@ def check_answers(
     levels: Sequence[float],
     chosen: str | None,
 ) -> Iterator[Check]:
-    """What is wrong with the number of points, and with what the methods answered.
+    """Problems of the numbers of points, and of what the methods answered.
 
-    ``parts`` are their coverage in parts of the test set at the level that was asked about, where
-    ``chosen`` is recommended.
+    ``parts`` are their coverage in parts of the test set at the level asked for, and ``chosen`` is
+    the recommended method.
     """
     n_calibration, coverage = len(sets.calibration), parts[0].level
     yield from _too_few(levels, n_calibration, len(sets.test))
-    yield from _short_groups(short_groups(parts, n_calibration), parts, chosen)
+    yield from _short_groups([p for p in parts if p.by == "group"], n_calibration, chosen)
     for answer in answers:
         if answer.intervals is None:
             title = f"{answer.method} failed and is not compared."
@@ -153,20 +145,20 @@ def check_answers(
             continue
         yield from _widths(answer, coverage)
         for text in answer.warned:
-            # What concerns the number of points is said above, for all methods together.
+            # The number of points is reported above, for all methods together.
             if not text.startswith(f"{n_calibration} calibration points cannot support"):
                 yield Check("method-warning", "note", f"{answer.method} warned.", text)
 
 
 def _seen(kind: str, known: Points, points: Points) -> Iterator[Check]:
-    """Rows that are in a set where they must not be, or so many twins that none could tell."""
+    """Rows that are in a set where they must not be, or that may be."""
     shared = find_shared(sketch_rows(known.Z, known.y), points.Z, points.y)
     if not shared.certain and shared.n_shared <= len(points) / 2:
         return
     rows, _, there = kind.partition("-in-")
     title = f"{shared.n_shared:,} of {len(points):,} {rows} rows are also {there} rows."
     if shared.certain:
-        yield Check(kind, "void", title, _MEANINGS[kind])
+        yield _found(kind, title, "void")
     else:
         yield Check(kind, "warning", title, _MEANINGS["twins"])
 
@@ -176,11 +168,11 @@ def _ids(calibration: Points, test: Points) -> Iterator[Check]:
         twice = [label for label, count in Counter(points.ids or ()).items() if count > 1]
         if twice:
             title = f"{len(twice):,} ids occur more than once among the {name} rows, such as "
-            yield _warning("duplicated-ids", f"{title}{twice[0]!r}.")
+            yield _found("duplicated-ids", f"{title}{twice[0]!r}.")
     both = set(calibration.ids or ()) & set(test.ids or ())
     if both:
         title = f"{len(both):,} ids are in both the calibration and the test rows, such as "
-        yield _warning("shared-ids", f"{title}{min(both)!r}.")
+        yield _found("shared-ids", f"{title}{min(both)!r}.")
 
 
 def _row_order(errors: FloatArray) -> Iterator[Check]:
@@ -193,10 +185,10 @@ def _row_order(errors: FloatArray) -> Iterator[Check]:
 def _censored(y: FloatArray) -> Iterator[Check]:
     for value, side in ((y.min(), "smallest"), (y.max(), "largest")):
         share = float(np.mean(y == value))
-        # Few distinct values are a scale, not a limit of measurement.
+        # A few distinct values are a scale, not a detection limit.
         if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
             title = f"{percent(share)} of the targets have the {side} value, {value:g}."
-            yield _warning("censored", title)
+            yield _found("censored", title)
 
 
 def _duplicates(Z: FloatArray) -> Iterator[Check]:
@@ -204,7 +196,7 @@ def _duplicates(Z: FloatArray) -> Iterator[Check]:
     count = int(counts[counts > 1].sum())
     if count > max(CENSORED * len(Z), 1):
         title = f"{count:,} of {len(Z):,} calibration rows share their features with another row."
-        yield _note("duplicated-inputs", title)
+        yield _found("duplicated-inputs", title, "note")
 
 
 def _groups(sizes: Counter[str]) -> Iterator[Check]:
@@ -213,39 +205,45 @@ def _groups(sizes: Counter[str]) -> Iterator[Check]:
     if NO_LABEL in sizes:
         how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
         title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
-        yield _warning("missing-groups", title)
+        yield _found("missing-groups", title)
     if single:
         found = counted(len(single), len(sizes), "groups")
-        yield _warning("single-member-group", f"{found} one member: {first_of(single)}.")
+        yield _found("single-member-group", f"{found} one member: {first_of(single)}.")
     if small:
         found = f"{counted(len(small), len(sizes), 'groups')} fewer than {FEWEST_TEST_POINTS}"
-        yield _note("small-group", f"{found} test points: {first_of(small)}.")
+        yield _found("small-group", f"{found} test points: {first_of(small)}.", "note")
 
 
 def _short_groups(
-    short: Sequence[ShortGroup], parts: Sequence[CoveragePart], chosen: str | None
+    parts: Sequence[CoveragePart], n_calibration: int, chosen: str | None
 ) -> Iterator[Check]:
-    """Groups that are covered less than chance explains, in one warning."""
-    if not short:
+    """Groups that are covered less often than chance explains, the worst first, in one warning."""
+    found: dict[int, dict[str, Short]] = {}  # by number of the group, and by method
+    for part in parts:
+        for short in part.short(n_calibration, looks=len(parts)):
+            found.setdefault(short.number, {})[part.method] = short
+    if not found:
         return
-    n_groups = next(len(part.table.n) for part in parts if part.by == "group")
-    told = [_tell(group, chosen) for group in short]
+    worst_first = sorted(found.values(), key=lambda group: min(s.coverage for s in group.values()))
+    told = [_tell(group, parts, chosen) for group in worst_first]
     rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
-    covered = "is" if len(short) == 1 else "are"
-    title = f"{len(short)} of {n_groups} groups {covered} covered less than chance explains: "
-    yield _warning("short-group", f"{title}{'; '.join(told[:5])}{rest}.")
+    covered = "is" if len(told) == 1 else "are"
+    n_groups = len(parts[0].table.n)
+    title = f"{len(told)} of {n_groups} groups {covered} covered less than chance explains: "
+    yield _found("short-group", f"{title}{'; '.join(told[:5])}{rest}.")
 
 
-def _tell(group: ShortGroup, chosen: str | None) -> str:
+def _tell(group: dict[str, Short], parts: Sequence[CoveragePart], chosen: str | None) -> str:
     """A group with its coverage, by the recommended method first."""
-    shares = {method: f"{percent(share)} by {method}" for method, share in group.every.items()}
-    error = max((share * (1 - share) / group.n) ** 0.5 for share in group.found.values())
-    own = [f"{shares[chosen]} (recommended)"] if chosen in group.found else []
-    told = listed(own + [shares[method] for method in group.found if method != chosen])
+    one = next(iter(group.values()))
+    shares = {p.method: f"{percent(p.table.coverage[one.number])} by {p.method}" for p in parts}
+    error = max((s.coverage * (1 - s.coverage) / s.n) ** 0.5 for s in group.values())
+    own = [f"{shares[chosen]} (recommended)"] if chosen in group else []
+    told = listed(own + [shares[method] for method in group if method != chosen])
     if chosen is not None and not own:
         told = f"{shares[chosen]} (recommended, within chance), but {told}"
-    allowed = f"standard error {percent(error)}, chance allows {percent(group.by_chance)}"
-    return f"{group.name} ({group.n:,} rows), {told} ({allowed})"
+    allowed = f"standard error {percent(error)}, chance allows {percent(one.by_chance)}"
+    return f"{one.where} ({one.n:,} rows), {told} ({allowed})"
 
 
 def _too_few(levels: Sequence[float], n: int, n_test: int) -> Iterator[Check]:
@@ -256,11 +254,11 @@ def _too_few(levels: Sequence[float], n: int, n_test: int) -> Iterator[Check]:
             "few-calibration-points",
             "warning",
             f"{n:,} calibration points are too few for {listed([*map(percent, out_of_reach)])}.",
-            f"The only valid interval is then infinite. {percent(first)} needs "
+            f"The only valid interval is infinite then. {percent(first)} needs "
             f"{required_calibration_size(first):,} points.",
         )
     if n_test < FEWEST_TEST_POINTS:
-        yield _warning("few-test-points", f"There are only {n_test} test points.")
+        yield _found("few-test-points", f"There are only {n_test} test points.")
 
 
 def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
@@ -268,12 +266,12 @@ def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
     infinite = float(np.isinf(width).mean())
     if infinite:
         which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
-        yield _warning(
-            "infinite", f"{which} of {answer.method} at {percent(coverage)} are infinite."
-        )
+        title = f"{which} of {answer.method} at {percent(coverage)} are infinite."
+        yield _found("infinite", title)
     elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
-        title = f"{answer.method} gives every test point the same width."
-        yield _note("constant-widths", title)
+        yield _found(
+            "constant-widths", f"{answer.method} gives every test point the same width.", "note"
+        )
 
 
 def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:
@@ -290,13 +288,13 @@ def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Chec
     small = auc < HARMLESS
     title = (
         f"Calibration and test features differ{' a little' if small else ''}: a classifier "
-        f"tells them apart with AUC {auc:.2f} (0.5 is none).{found}"
+        f"tells them apart with AUC {auc:.2f} (0.5 would be chance).{found}"
     )
-    yield (_note if small else _warning)("drift", title)
+    yield _found("drift", title, "note" if small else "warning")
 
 
 def told_apart(first: FloatArray, second: FloatArray, random_state: int) -> tuple[float, float]:
-    """The cross-validated AUC of first against second, and its p-value if they are alike."""
+    """The cross-validated AUC of first against second, and its p-value under exchangeability."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -311,7 +309,7 @@ def told_apart(first: FloatArray, second: FloatArray, random_state: int) -> tupl
     guess = cross_val_predict(model, X, which, cv=folds, method="predict_proba")[:, 1]
     a, b = map(len, sets)
     auc = float(roc_auc_score(which, guess))
-    # Mann and Whitney's variance; three folds have three classifiers, which widens it a little.
+    # Mann-Whitney's variance; three folds have three classifiers, which widens it a little.
     error = sqrt((a + b + 1) / (12 * a * b)) * 1.15
     return auc, float(stats.norm.sf((auc - 0.5) / error))
 

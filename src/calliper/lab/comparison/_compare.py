@@ -1,4 +1,4 @@
-"""Every method on one calibration set and one test set: numbers, warnings, verdict."""
+"""Compare methods on one calibration set and one test set: numbers, warnings, verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,10 +9,9 @@ from calliper._validation import check_levels
 from calliper._writing import to_text
 from calliper.calibrators import Split
 from calliper.exceptions import CalliperError
-from calliper.lab.comparison._answers import Answer, Sets, ask
+from calliper.lab.comparison._answers import Answer, Points, Sets, ask, check_labels
 from calliper.lab.comparison._checks import Check, check_answers, check_data
-from calliper.lab.comparison._contest import Redrawn, Resamples, Scores, redraw
-from calliper.lab.comparison._points import Points, check_labels
+from calliper.lab.comparison._contest import Resamples, Scores, redraw
 from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, cut, deciles, measure
 from calliper.lab.comparison._verdict import Case, Verdict, judge
 from calliper.rows import same_rows
@@ -20,7 +19,7 @@ from calliper.scores import Score
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
-#: Raised when a field of the JSON changes its meaning or goes away; not when one is added.
+#: Increased when a field of the JSON changes its meaning or is removed, not when one is added.
 SCHEMA = 1
 
 _GRAVEST_FIRST = ("void", "warning", "note")
@@ -28,16 +27,16 @@ _GRAVEST_FIRST = ("void", "warning", "note")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """All that was found; :meth:`to_json` for machines, ``calliper.lab.report.page`` for people.
+    """The result of :func:`compare`; :meth:`to_json` writes it, ``calliper.lab.report`` shows it.
 
     Attributes
     ----------
     calibration, test : the points
-    levels, coverage : all levels, and the one that was asked about
-    answers : what each method said, failures among them
-    records : a row for each method that did not fail and each level
+    levels, coverage : all levels, and the one that the verdict is about
+    answers : the intervals of each method, or its failure
+    records : measures of each method that did not fail, at each level
     parts, deciles : coverage in parts of the test set; errors in each tenth of the widths
-    checks : what to know before trusting the numbers, the gravest first
+    checks : findings about the data, the most severe first
     verdicts : one for each level
 
     Examples
@@ -71,17 +70,17 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict at the level that was asked about."""
+        """The verdict at ``coverage``."""
         return self.verdicts[self.levels.index(self.coverage)]
 
     @property
     def is_void(self) -> bool:
-        """Whether rows that were seen before make the numbers meaningless."""
+        """Whether rows in two sets make the numbers meaningless."""
         return any(check.severity == "void" for check in self.checks)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Names of the methods that answered."""
+        """Names of the methods that did not fail."""
         return tuple(answer.method for answer in self.answers if answer.intervals is not None)
 
     def record(self, method: str, level: float) -> Record:
@@ -89,7 +88,7 @@ class Comparison:
         return next(r for r in self.records if r.method == method and r.level == level)
 
     def to_json(self, *, provenance: Mapping[str, Any] | None = None) -> str:
-        """All numbers as JSON; ``null`` where a number does not exist, ``"inf"`` for infinity.
+        """All numbers as JSON; ``null`` for undefined numbers, ``"inf"`` for infinity.
 
         The schema is in ``docs/judging-intervals.md``.
         """
@@ -97,7 +96,7 @@ class Comparison:
         return to_text(values, ensure_ascii=False, indent=1)
 
     def to_values(self) -> dict[str, Any]:
-        """What :meth:`to_json` writes: everything but the points themselves."""
+        """The values that :meth:`to_json` writes: everything but the points."""
         return {
             "schema": SCHEMA,
             "coverage": self.coverage,
@@ -135,34 +134,34 @@ def compare(
     random_state: int = 0,
     progress: Progress | bool | None = None,
 ) -> Comparison:
-    """Calibrate every method on the same points and say which one to use.
+    """Calibrate every method on the same points and recommend one.
 
-    Each method is fitted once and asked for all levels. One that fails is recorded and shown, and
-    the others go on. Plain split conformal is the yardstick, and is added if it is not there.
+    Each method is fitted once for all levels. Failures are recorded, and the other methods are
+    still compared. Plain split conformal is the baseline and is added if it is missing.
 
     Parameters
     ----------
     calibration, test : Points
-        Rows that the model has not seen; none in both.
+        Rows that the model was not trained on; none in both.
     methods : mapping of names to calibrators
-        Not fitted; copies are.
+        Copies of them are fitted.
     levels : sequence of float
-        Levels to look at; ``coverage`` is added if it is not among them.
+        Levels to compare at; ``coverage`` is added if it is missing.
     coverage : float
         The level that the verdict is about.
     training : Points, optional
-        Rows that the model was trained on: features are standardised by them, and some methods
-        learn from them.
+        Rows that the model was trained on: they standardise features, and some methods learn from
+        them.
     groups : sequence of labels, optional
-        One for each test point; coverage is shown for each group.
+        A label for each test point; coverage is reported for each group.
     group_name : str
-        What the groups are, such as the name of their column.
+        Name of the groups, such as their column.
     score_function : Score, optional
-        What is called an error; by default the absolute error. Intervals need both ends.
+        Definition of the error; by default the absolute error. It must give both ends.
     random_state : int
-        Draws resamples; the methods have their own.
+        Seed of the resamples; the methods have their own.
     progress : callable or True, optional
-        Called with how much is done, between 0 and 1; ``True`` shows it, in a notebook as a bar.
+        Called with the fraction done, between 0 and 1; ``True`` shows it, in a notebook as a bar.
 
     Returns
     -------
@@ -195,12 +194,19 @@ def compare(
         score=score_function,
     )
     _check_columns(sets)
-    named, report = _with_yardstick(methods), reporter(progress, "comparing")
-    answers = _ask_all(named, sets, every, report)
+    named, report = _with_baseline(methods), reporter(progress, "comparing")
+    answers: list[Answer] = []
+    for name, calibrator in named.items():
+        report(0.5 * len(answers) / len(named))
+        answers.append(ask(name, calibrator, sets, every))
+    report(0.5)
+    answered = [answer for answer in answers if answer.intervals is not None]
+    if not any(answer.constant for answer in answered):
+        failure = next(answer.failure for answer in answers if answer.constant)
+        raise CalliperError(f"even split conformal failed: {failure}")
     checks = [*check_data(sets, random_state=random_state)]
     report(0.6)
-    answered = [answer for answer in answers if answer.intervals is not None]
-    redrawn = redraw(
+    redrawn, factor = redraw(
         {answer.method: named[answer.method] for answer in answered},
         sets,
         every,
@@ -210,7 +216,7 @@ def compare(
     resamples = Resamples(len(test), random_state)
     void = next((check for check in checks if check.severity == "void"), None)
     cases = [
-        _case(sets, answered, Scores(test.y, answered, at, resamples), others, void)
+        _case(sets, answered, Scores(test.y, answered, at, resamples, others, factor), void)
         for at, others in zip(every, redrawn, strict=True)
     ]
     verdicts, asked = tuple(map(judge, cases)), every.index(level)
@@ -237,25 +243,8 @@ def compare(
     )
 
 
-def _ask_all(
-    named: Mapping[str, Any], sets: Sets, levels: Sequence[float], report: Progress
-) -> list[Answer]:
-    """What every method says; refused if not even the yardstick can answer."""
-    answers: list[Answer] = []
-    for name, calibrator in named.items():
-        report(0.5 * len(answers) / len(named))
-        answers.append(ask(name, calibrator, sets, levels))
-    yardsticks = [answer for answer in answers if answer.constant]
-    if all(answer.intervals is None for answer in yardsticks):
-        raise CalliperError(f"even split conformal failed: {yardsticks[0].failure}")
-    report(0.5)
-    return answers
-
-
-def _case(
-    sets: Sets, answered: Sequence[Answer], scores: Scores, redrawn: Redrawn, void: Check | None
-) -> Case:
-    """All numbers at one level that a verdict is judged by."""
+def _case(sets: Sets, answered: Sequence[Answer], scores: Scores, void: Check | None) -> Case:
+    """All numbers that the verdict at one level depends on."""
     parts = [[*cut(answer, scores.level, sets)] for answer in answered]
     constant = next(answer.method for answer in answered if answer.constant)
     return Case(
@@ -267,7 +256,6 @@ def _case(
         ],
         parts=[part for own in parts for part in own],
         scores=scores,
-        redrawn=redrawn,
         void=void,
     )
 
@@ -282,10 +270,10 @@ def _check_columns(sets: Sets) -> None:
             )
 
 
-def _with_yardstick(methods: Mapping[str, Any]) -> dict[str, Any]:
+def _with_baseline(methods: Mapping[str, Any]) -> dict[str, Any]:
     named = dict(methods)
     if not named:
-        raise CalliperError("methods must name one calibrator at least; got none.")
+        raise CalliperError("methods must name at least one calibrator; got none.")
     if not any(isinstance(calibrator, Split) for calibrator in named.values()):
         name = "split" if "split" not in named else "split conformal"
         named[name] = Split()

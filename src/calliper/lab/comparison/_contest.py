@@ -1,30 +1,30 @@
-"""Is one method better than another, or was it lucky?
+"""Tell whether one method is better than another or was lucky.
 
 Coverage. Given the calibration set, the coverage C of split conformal is Beta(Q, N+1−Q); m test
-points then cover Binomial(m, C) times. Together the number covered is beta-binomial, exactly for
-methods with that law and nearly so for the others, which adapt but use the same rank of as many
+points are then covered Binomial(m, C) times. So the number covered is beta-binomial: exactly for
+methods with that law, and nearly for the others, which adapt but use the same rank of as many
 scores.
 
-Scores. Resampling the test points tells how much of a difference is the luck of the test set. The
-luck of the calibration set is shared by all of them: a radius that happens to be too large makes
-its method look bad on every test point alike. Here it is measured. All points are put together, and
-two sets A and B of n points are drawn, R times over, without a point in common; each calibrates
-every method, and scores are compared on points that are in neither. A mean varies as one over the
-number of its points, so with D the difference of two methods' mean scores and N calibration points
+Scores. Resampling the test points shows how much of a difference is due to the test draw. All test
+points share the calibration draw: a radius that happens to be too large makes its method look bad
+on every test point. That part is measured by drawing again. From all points together, two disjoint
+sets A and B of n points are drawn R times; each calibrates every method, and scores are compared on
+points in neither set. The variance of a mean is inversely proportional to the number of points, so
+with D the difference of two methods' mean scores and N calibration points
 
     var D_N ≈ (n / N) · (1/R) Σ_r (D_A,r − D_B,r)² / 2 .
 
-n is N where N is small and there are enough test points, which is where the luck of the
-calibration set decides; else it goes down to N/2, the delete-half jackknife. The estimate has about
-R degrees of freedom, which :func:`better` allows for. Only the choice of a method uses these draws:
-every number that is reported comes from the calibration set as it is.
+n equals N where N is small and there are enough test points, which is where the calibration draw
+matters most; otherwise it goes down to N/2, the delete-half jackknife. The estimate has about R
+degrees of freedom, which :meth:`Scores.better` allows for. Only the choice of a method uses these
+draws: every reported number comes from the given calibration set.
 
 Reference: J. Shao, C. Wu (1989), "A General Theory for Jackknife Variance Estimation", Annals of
 Statistics, doi:10.1214/aos/1176347263.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, nan, sqrt
 from typing import Any
 
@@ -36,42 +36,42 @@ from calliper.lab.comparison._answers import Answer, Sets, ask
 from calliper.metrics import interval_scores
 from calliper.quantile import conformal_rank
 
-#: Share of perfect methods that this page suspects of covering too little or too much.
+#: Share of correct methods that are suspected of covering too little or too much.
 COVERAGE_DOUBT = 0.01
-#: Share of the score that a difference must make to be worth a name, however sure it is.
+#: Relative difference of scores below which no winner is named, however certain it is.
 WORTH_NAMING = 0.01
-#: Share of the comparisons of equal methods in which one is called better, at each side.
+#: Share of comparisons of equal methods in which one is called better, on each side.
 SCORE_DOUBT = 0.025
-#: Resamples of the test points: an error of an error of some five percent.
+#: Resamples of the test points; the errors are known to about five percent.
 N_RESAMPLES = 200
-#: Units that are drawn; of more rows, several at random make a unit, and memory stays bounded.
+#: Units to resample; of more rows, random sets of rows make a unit, which bounds memory.
 MOST_UNITS = 20_000
-#: Pairs of calibration sets that are drawn.
+#: Number of pairs of calibration sets drawn.
 N_DRAWS = 6
-#: Points that they are compared on; of fewer, their own noise would be the larger part.
+#: Points that they are compared on; with fewer, the noise of these points would dominate.
 REDRAWN_ROWS = 3_000
-#: Of more calibration points than these, a half behaves as the whole does.
+#: With more calibration points than this, half of them behave like all of them.
 ENOUGH_POINTS = 1_000
 
 
 def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> tuple[float, float]:
-    """The range that holds the coverage of a method that keeps its promise, 99 times of 100.
+    """The range of the coverage of a valid method in 99 of 100 cases.
 
     >>> coverage_by_chance(0.9, 1000, 5000)
     (0.8718, 0.9252)
     """
     rank = conformal_rank(level, n_calibration)
     if rank > n_calibration:
-        return 1.0, 1.0  # infinite intervals cover always
+        return 1.0, 1.0  # infinite intervals always cover
     law = stats.betabinom(n_test, rank, n_calibration + 1 - rank)
     low, high = law.ppf([COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]) / n_test
     return float(low), float(high)
 
 
 def bins_by_chance(level: float, n_calibration: int, n: IntArray, *, looks: int = 1) -> FloatArray:
-    """What the coverage of each bin of ``n`` points may fall to if all bins are covered alike.
+    """The lowest coverage of each bin of ``n`` points that chance explains if all bins are alike.
 
-    In 99 of 100 repetitions no bin falls below its bound, however many there are, nor at any of
+    In 99 of 100 repetitions no bin falls below its bound, whatever their number, in any of
     several ``looks`` at them.
     """
     rank = conformal_rank(level, n_calibration)
@@ -83,10 +83,7 @@ def bins_by_chance(level: float, n_calibration: int, n: IntArray, *, looks: int 
 
 
 class Resamples:
-    """Resamples of ``n`` rows: which rows are drawn together, and how often.
-
-    Means over resamples of units that were put together at random scatter as those of rows do.
-    """
+    """Bootstrap resamples of ``n`` rows, or of units of rows drawn together at random."""
 
     def __init__(self, n: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -95,10 +92,9 @@ class Resamples:
             np.bincount(rng.integers(self.n_units, size=self.n_units), minlength=self.n_units)
             for _ in range(N_RESAMPLES)
         ]
-        self.counts: FloatArray = np.array(drawn, dtype=np.float64)
-        unit = np.arange(n) if n == self.n_units else rng.permutation(n) % self.n_units
-        self.unit: IntArray = unit
-        self.sizes: FloatArray = self.counts @ np.bincount(unit, minlength=self.n_units)
+        self.counts = np.array(drawn, dtype=np.float64)
+        self.unit = np.arange(n) if n == self.n_units else rng.permutation(n) % self.n_units
+        self.sizes = self.counts @ np.bincount(self.unit, minlength=self.n_units)
 
     def means(self, rows: FloatArray) -> FloatArray:
         """The mean of each column of ``rows`` in each resample, (N_RESAMPLES, columns)."""
@@ -110,16 +106,23 @@ class Resamples:
 
 
 class Scores:
-    """Interval scores of all methods at one level, and what resampling does to their means.
+    """Interval scores of all methods at one level, and how their means vary with both draws.
 
-    All methods share the resamples of the test points, so that errors of their differences are
-    those of pairs.
+    All methods share the resamples of the test points, so differences are paired. ``redrawn`` are
+    the mean scores with other calibration sets, (R, 2, methods), and ``factor`` is n / 2N.
     """
 
     def __init__(
-        self, y: FloatArray, answers: Sequence[Answer], level: float, resamples: Resamples
+        self,
+        y: FloatArray,
+        answers: Sequence[Answer],
+        level: float,
+        resamples: Resamples,
+        redrawn: FloatArray,
+        factor: float,
     ) -> None:
         self.level, self.names = level, [answer.method for answer in answers]
+        self.redrawn, self.factor = redrawn, factor
         rows = np.column_stack(
             [interval_scores(y, answer.at(level), coverage=level) for answer in answers]
         )
@@ -139,37 +142,48 @@ class Scores:
             return 1.0, 0.0
         if not np.isfinite(self.means[b]) or self.means[b] == 0:
             return nan, nan
-        return float(self.means[a] / self.means[b]), spread(
-            self.resampled[:, a] / self.resampled[:, b]
-        )
-
-
-def spread(values: FloatArray) -> float:
-    """Half the distance of the percentiles one standard deviation to both sides of the middle."""
-    if not np.isfinite(values).all():
-        return nan
-    low, high = np.percentile(values, [15.865525, 84.134475])
-    return float(high - low) / 2
-
-
-@dataclass(frozen=True, eq=False)
-class Redrawn:
-    """Mean interval scores of each method from each set, (R, 2, methods), at one level.
-
-    Infinite where a set is too small for the level, or where the method failed on it. ``factor``
-    is n / 2N.
-    """
-
-    scores: FloatArray
-    factor: float
+        resampled = self.resampled[:, a] / self.resampled[:, b]
+        return float(self.means[a] / self.means[b]), spread(resampled)
 
     def variance(self, a: int, b: int) -> float:
-        """Of the difference of two methods' mean scores over calibration sets of N points."""
-        pair = self.scores[:, :, [a, b]]
+        """Variance of the difference of two mean scores over calibration sets of N points."""
+        pair = self.redrawn[:, :, [a, b]]
         if not np.isfinite(pair).all():
             return inf
         difference = pair[:, :, 1] - pair[:, :, 0]
         return self.factor * float(np.mean((difference[:, 0] - difference[:, 1]) ** 2))
+
+    def better(self, one: str, other: str, looks: int) -> bool:
+        """Whether ``one`` has the smaller mean score by more than both draws explain.
+
+        The gain is compared with its error from the test draw and the calibration draw, by
+        Student's t with Bonferroni's correction for ``looks``.
+        """
+        a, b = self.names.index(one), self.names.index(other)
+        if a == b or not np.isfinite(self.means[a]):
+            return False
+        if not np.isfinite(self.means[b]):
+            return True
+        gain = float(self.means[b] - self.means[a])
+        if gain <= WORTH_NAMING * float(self.means[b]):
+            return False
+        of_test = float((self.resampled[:, b] - self.resampled[:, a]).var())
+        of_calibration = self.variance(a, b)
+        if not np.isfinite(of_calibration):
+            return False
+        total = of_test + of_calibration
+        # Welch-Satterthwaite: only the redrawn calibration sets are few.
+        few = len(self.redrawn)
+        freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
+        return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)
+
+
+def spread(values: FloatArray) -> float:
+    """Half the distance between the percentiles one standard deviation below and above."""
+    if not np.isfinite(values).all():
+        return nan
+    low, high = np.percentile(values, [15.865525, 84.134475])
+    return float(high - low) / 2
 
 
 def redraw(
@@ -179,12 +193,15 @@ def redraw(
     *,
     random_state: int,
     progress: Callable[[float], None] = lambda fraction: None,
-) -> list[Redrawn]:
-    """What other calibration sets say, one for each level."""
+) -> tuple[FloatArray, float]:
+    """Mean scores with other calibration sets, (levels, R, 2, methods), and n / 2N.
+
+    Infinite where a set is too small for the level or the method failed.
+    """
     rng = np.random.default_rng(random_state)
     known, pool = len(sets.calibration), sets.calibration.and_also(sets.test)
     size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
-    scores = np.full((N_DRAWS, 2, len(levels), len(methods)), np.inf)
+    scores = np.full((len(levels), N_DRAWS, 2, len(methods)), np.inf)
     for draw in range(N_DRAWS if size else 0):
         order = rng.permutation(len(pool))
         rest = pool.take(order[2 * size :][:REDRAWN_ROWS])
@@ -197,33 +214,6 @@ def redraw(
                     continue
                 for row, level in enumerate(levels):
                     own = interval_scores(rest.y, answer.at(level), coverage=level)
-                    scores[draw, side, row, place] = own.mean()
+                    scores[row, draw, side, place] = own.mean()
         progress((draw + 1) / N_DRAWS)
-    factor = size / (2 * known)
-    return [Redrawn(scores[:, :, row], factor) for row in range(len(levels))]
-
-
-def better(scores: Scores, redrawn: Redrawn, one: str, other: str, looks: int) -> bool:
-    """Whether ``one`` has the smaller mean score by more than both draws explain.
-
-    The gain is held against the errors of the test draw (resamples) and of the calibration draw
-    (``redrawn``), with Student's law for the few of these and Bonferroni's correction for
-    ``looks``.
-    """
-    a, b = scores.names.index(one), scores.names.index(other)
-    if a == b or not np.isfinite(scores.means[a]):
-        return False
-    if not np.isfinite(scores.means[b]):
-        return True
-    gain = float(scores.means[b] - scores.means[a])
-    if gain <= WORTH_NAMING * float(scores.means[b]):
-        return False
-    of_test = float((scores.resampled[:, b] - scores.resampled[:, a]).var())
-    of_calibration = redrawn.variance(a, b)
-    if not np.isfinite(of_calibration):
-        return False
-    total = of_test + of_calibration
-    # Welch and Satterthwaite: only the calibration sets are few.
-    few = len(redrawn.scores)
-    freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
-    return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)
+    return scores, size / (2 * known)

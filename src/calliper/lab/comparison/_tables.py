@@ -1,21 +1,25 @@
-"""What the test points say of each method: measures, coverage in parts, errors by width."""
+"""The results of each method on the test points: measures, coverage in parts, errors by width.
+
+If every part of the test set is covered alike, n of its points are covered beta-binomially, as the
+whole test set is: Binomial(n, C) times, with the coverage C ~ Beta(Q, N+1−Q) of the calibration
+set. Of B parts, one falls below its quantile at 1 % / B in at most one case of 100; of B groups
+examined for K methods, one falls below its quantile at 1 % / (B K) for some method.
+"""
 
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import nan, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from calliper import metrics
 from calliper._types import FloatArray
-from calliper.intervals import Intervals
-from calliper.lab.comparison._answers import Answer, Sets
-from calliper.lab.comparison._contest import Scores, coverage_by_chance
-from calliper.lab.comparison._points import FEWEST_TEST_POINTS, Points
+from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, Answer, Points, Sets
+from calliper.lab.comparison._contest import Scores, bins_by_chance, coverage_by_chance
 
-#: What a record has of the registered measures, by the same names.
+#: Registered measures that a record holds under the same names.
 _MEASURED = ("coverage", "mean_width", "median_width", "tau_si", "r2_sqi", "fraction_infinite")
 
 
@@ -25,20 +29,20 @@ class Record:
 
     Attributes
     ----------
-    method, level : which
+    method, level : which method, at which level
     coverage, coverage_error : share of the test points inside, and its binomial standard error
-    chance_low, chance_high : where 99 of 100 draws of calibration and test set would put it
+    chance_low, chance_high : range of the coverage in 99 of 100 draws of calibration and test set
     mean_width, median_width : in the unit of y
     score, score_error : the mean interval score, smaller is better
     relative_score, relative_score_error : the score divided by that of split, from the same
         resamples; below 1 is better than a constant width
-    worst_by_prediction, worst_by_width : coverage of the worst tenth; of fewer, larger or smaller
-        parts where ties allow no tenths
-    tau_si, r2_sqi : do widths follow errors; see :mod:`calliper.metrics`
+    worst_by_prediction, worst_by_width : coverage of the worst tenth, or of other parts where
+        ties allow no tenths
+    tau_si, r2_sqi : whether widths follow errors; see :mod:`calliper.metrics`
     fraction_infinite : share of the intervals without a bound
     proved : the proved coverage
-    guarantee : the promise in words
-    seconds : to fit the method and answer at all levels
+    guarantee : the guarantee in words
+    seconds : time to fit the method and predict at all levels
 
     Examples
     --------
@@ -74,9 +78,19 @@ class Record:
     seconds: float
 
 
+class Short(NamedTuple):
+    """A bin that is covered less often than chance explains: its number, and its range or group."""
+
+    number: int
+    where: str
+    n: int
+    coverage: float
+    by_chance: float
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CoveragePart:
-    """Coverage of one method at one level, cut by one quantity.
+    """Coverage of one method at one level in bins of one quantity.
 
     ``by`` is ``"width"``, ``"prediction"``, ``"group"`` or ``"feature"``, the latter two with their
     ``name``.
@@ -88,8 +102,19 @@ class CoveragePart:
     name: str
     table: metrics.CoverageTable
 
+    def short(self, n_calibration: int, *, looks: int = 1) -> list[Short]:
+        """Bins that are covered less often than chance explains; a single bin is never one."""
+        table, where = self.table, f"{self.name} {{!r}}" if self.by == "group" else "{}"
+        bounds = bins_by_chance(self.level, n_calibration, table.n, looks=looks)
+        rows = zip(table.labels, table.n, table.coverage, bounds, strict=True)
+        return [
+            Short(number, where.format(label), int(n), float(coverage), float(bound))
+            for number, (label, n, coverage, bound) in enumerate(rows)
+            if coverage < bound and len(table.n) > 1
+        ]
+
     def to_values(self) -> dict[str, Any]:
-        """For JSON."""
+        """Values for JSON."""
         values = asdict(self)
         table = values.pop("table")
         columns = ("labels", "n", "coverage", "lower", "upper", "mean_width")
@@ -98,9 +123,9 @@ class CoveragePart:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Deciles:
-    """In each tenth of the widths: the width in the middle, and the error at the level.
+    """Median width and error quantile in each tenth of the widths.
 
-    Intervals ŷ ± width/2 that are as wide as the errors ask for have width = 2 · error.
+    Intervals ŷ ± width/2 that fit their errors have width = 2 · error.
     """
 
     method: str
@@ -112,7 +137,7 @@ class Deciles:
 def measure(
     answer: Answer, sets: Sets, scores: Scores, parts: Sequence[CoveragePart], *, reference: str
 ) -> Record:
-    """All measures of one method at one level; ``parts`` are its coverage in parts of the test."""
+    """All measures of one method at one level, with its coverage in ``parts`` of the test set."""
     level, test = scores.level, sets.test
     context = metrics.Context(level=level, y_pred=test.y_pred)
     found = metrics.measured(_MEASURED, test.y, answer.at(level), context)
@@ -140,7 +165,7 @@ def measure(
 
 
 def _worst(parts: Sequence[CoveragePart], by: str) -> float:
-    """Coverage of the worst part; those of a handful of points count if there are no others."""
+    """Coverage of the worst part; parts of a few points count only if there are no others."""
     found = [part.table for part in parts if part.by == by]
     if not found:
         return nan
@@ -149,38 +174,30 @@ def _worst(parts: Sequence[CoveragePart], by: str) -> float:
 
 
 def cut(answer: Answer, level: float, sets: Sets) -> Iterator[CoveragePart]:
-    """All tables of one method at one level."""
-    for by, name, table in _cuts(answer.at(level), sets):
+    """Coverage of one method at one level by width, prediction, feature and group."""
+    test, intervals = sets.test, answer.at(level)
+    values = {("prediction", ""): test.y_pred}
+    values |= {("feature", test.feature_names[i]): test.Z[:, i] for i in sets.shown_features}
+    tables: dict[tuple[str, str], metrics.CoverageTable] = {}
+    with warnings.catch_warnings():
+        # The checks report ties, constant values and small bins once for all methods.
+        warnings.simplefilter("ignore")
+        finite = intervals.width[np.isfinite(intervals.width)]
+        if len(finite) and np.ptp(finite) > 1e-9 * finite.max():
+            tables["width", ""] = metrics.coverage_by_width(test.y, intervals)
+        for key, each in values.items():
+            tables[key] = metrics.coverage_by_value(test.y, intervals, each)
+        if sets.groups is not None:
+            names = sorted(set(sets.groups), key=_natural)
+            number = {name: i for i, name in enumerate(names)}
+            table = metrics.coverage_by_group(test.y, intervals, [number[g] for g in sets.groups])
+            tables["group", sets.group_name] = replace(table, labels=tuple(names))
+    for (by, name), table in tables.items():
         yield CoveragePart(method=answer.method, level=level, by=by, name=name, table=table)
 
 
-def _cuts(intervals: Intervals, sets: Sets) -> Iterator[tuple[str, str, metrics.CoverageTable]]:
-    """What the test set is cut by, its name, and coverage in each part."""
-    test, y = sets.test, sets.test.y
-    with warnings.catch_warnings():
-        # What is tied, constant or alone in its bin is said once, by the checks.
-        warnings.simplefilter("ignore")
-        finite = np.isfinite(intervals.width)
-        if finite.any() and np.ptp(intervals.width[finite]) > 1e-9 * intervals.width[finite].max():
-            yield "width", "", metrics.coverage_by_width(y, intervals)
-        yield "prediction", "", metrics.coverage_by_value(y, intervals, test.y_pred)
-        for column in sets.shown_features:
-            table = metrics.coverage_by_value(y, intervals, test.Z[:, column])
-            yield "feature", test.feature_names[column], table
-        if sets.groups is not None:
-            yield "group", sets.group_name, by_group(y, intervals, sets.groups)
-
-
-def by_group(y: FloatArray, intervals: Intervals, groups: Sequence[str]) -> metrics.CoverageTable:
-    """Coverage in each group, in the order of numbers if all names are numbers."""
-    names = sorted(set(groups), key=_natural)
-    place = {name: i for i, name in enumerate(names)}
-    table = metrics.coverage_by_group(y, intervals, np.array([place[name] for name in groups]))
-    return replace(table, labels=tuple(names))
-
-
 def _natural(name: str) -> tuple[bool, float, str]:
-    """Numbers by their value, then names by their letters."""
+    """Sort numbers by value, then names alphabetically."""
     try:
         value = float(name)
     except ValueError:
@@ -189,17 +206,10 @@ def _natural(name: str) -> tuple[bool, float, str]:
 
 
 def deciles(answer: Answer, level: float, test: Points) -> Deciles:
-    """The points of R²_SQI, for drawing; infinite widths are left out."""
-    intervals = answer.at(level)
-    finite = np.isfinite(intervals.width)
+    """The points of R²_SQI for the figure, without infinite widths."""
+    width = answer.at(level).width
+    finite = np.isfinite(width)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = metrics.sqi_table(
-            test.errors[finite],
-            intervals.width[finite],
-            level,
-            n_bins=10,
-            bin_width="median",
-            min_bin_size=None,
-        )
+        table = metrics.sqi_table(test.errors[finite], width[finite], level)
     return Deciles(method=answer.method, level=level, width=table.isq, error=table.csq)

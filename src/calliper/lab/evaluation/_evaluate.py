@@ -1,6 +1,7 @@
-"""Problems × methods × splits → records: the same splits for all, resumable, in parallel."""
+"""Evaluate methods × problems × splits: the same splits for all, resumable, in parallel."""
 
 import os
+import platform
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from calliper._types import Coverage
 from calliper._validation import check_levels
 from calliper.exceptions import FailedTrialsWarning, warn
 from calliper.lab.evaluation import _plan as plan
-from calliper.lab.evaluation._problem import Problem
+from calliper.lab.evaluation._plan import Problem
 from calliper.lab.evaluation._records import Records, Row
 from calliper.lab.evaluation._run import run_all
 from calliper.lab.evaluation._store import Keys, Store, versions
@@ -30,48 +31,46 @@ def evaluate(
     measures: Mapping[str, Any] | None = None,
     progress: Progress | bool | None = None,
 ) -> Records:
-    """Compare methods: every one on the same splits of every problem.
+    """Evaluate every method on the same splits of every problem.
 
-    Each split draws N held-out rows to calibrate and others to test. It depends on
-    ``random_state``, the name of the problem, N and the number of the split only, so adding a
-    problem, a method or more splits changes no value. A method without a ``random_state`` of its
+    Each split draws N held-out rows to calibrate and others to test. It depends only on
+    ``random_state``, the name of the problem, N and the number of the split, so adding a problem,
+    a method or more splits changes no other value. A method without a ``random_state`` of its
     own is seeded by the split.
 
     Parameters
     ----------
     problems : Problem, or several with different names
     calibrators : mapping from a name to a calibrator or a :class:`Method`
-        A list is taken as well; its methods are named by how they print.
+        Or a list, whose methods are named by their representation.
     coverage : float or increasing list of floats, default 0.9
     n_splits : int, default 10
     n_calibration : int, several, or a mapping from names of problems to either
         N; by default half of the held-out rows.
     n_test : int, optional
-        Test rows of each split; by default all that do not calibrate.
+        Test rows of each split; by default all that are not used for calibration.
     random_state : int, default 0
     n_jobs : int, optional
         As in joblib, whose ``parallel_config`` chooses where trials run: processes, threads, or
         any registered backend that can return results one by one, such as Dask.
     store : folder or path of a ``.jsonl`` file, optional
-        Where each finished trial (one method on one split of one problem) is appended at once. A
-        later call with this store computes only what is missing: trials whose data, parameters,
-        levels, measures and versions are all the same are read. Trials in which the method or a
-        measure raised are computed again. Functions are compared by what they do, their defaults
-        and what they close over, but not what they call, nor the code of your own classes: start
-        another store if that has changed.
+        Finished trials (one method on one split of one problem) are appended there at once. A
+        later call with this store computes only what is missing: trials with the same data,
+        parameters, levels, measures and versions are read. Trials with errors are computed again.
+        Functions are compared by their code, defaults and closures, but not by the functions they
+        call or the code of your own classes: start another store if these change.
     measures : mapping from a name to a function or a :class:`calliper.metrics.Measure`
         Functions of ``(y, intervals, context)``; by default ``calliper.metrics.MEASURES``.
     progress : callable or True, optional
-        Called with the fraction of trials that are done; may raise to stop. ``True`` shows it: a
-        bar in a notebook, elsewhere a line on standard error.
+        Called with the fraction of trials done; may raise to stop. ``True`` shows a bar in a
+        notebook, elsewhere a line on standard error.
 
     Returns
     -------
     Records
-        A row for each problem × method × N × split × level. A method that raises, or whose worker
-        process dies, has rows with status "failed" and the text of its error, a measure that
-        raises is NaN and named in ``error``, and a :class:`FailedTrialsWarning` counts the rows of
-        both.
+        A row for each problem × method × N × split × level. If a method raises or its worker
+        process dies, its rows have the status "failed" and the text of the error; a measure that
+        raises is NaN and named in ``error``. A :class:`FailedTrialsWarning` counts these rows.
 
     Examples
     --------
@@ -118,7 +117,7 @@ def evaluate(
 def _compute(
     trials: list[plan.Trial], n_jobs: int | None, store: Store | None, report: Progress
 ) -> dict[int, list[Row]]:
-    """Rows of every trial by its position; read from the store where they are there."""
+    """Rows of every trial by its position, read from the store where possible."""
     results: dict[int, list[Row]] = {}
     keys, key_of = Keys(), {}
     for place, trial in enumerate(trials):
@@ -141,7 +140,7 @@ def _compute(
 
 
 def _settings(trials: list[plan.Trial]) -> dict[str, Any]:
-    """What a reader needs to repeat the run, beside the data."""
+    """What is needed to repeat the run, apart from the data."""
     first, methods = trials[0], {trial.name: trial.method for trial in trials}
     return {
         "coverage": list(first.levels),
@@ -149,7 +148,7 @@ def _settings(trials: list[plan.Trial]) -> dict[str, Any]:
         "random_state": first.draw.random_state,
         "methods": {name: method.describe() for name, method in methods.items()},
         "problems": {trial.problem.name: list(trial.problem.Z.shape) for trial in trials},
-        "versions": versions(),
+        "versions": {**versions(), "python": platform.python_version()},
     }
 
 

@@ -1,4 +1,4 @@
-"""What was measured: one plain row for each problem × method × N × split × level."""
+"""Results of an evaluation: one row for each problem × method × N × split × level."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-#: What every row has beside its measures.
+#: Fields of every row beside its measures.
 ROW_FIELDS = (
     "problem", "method", "n_calibration", "n_test", "split", "level", "status",
     "error", "warnings", "seconds_fit", "seconds_predict", "guaranteed",
 )  # fmt: skip
 
-#: What tells a row from every other.
+#: Fields that identify a row.
 IDENTITY = ("problem", "method", "n_calibration", "n_test", "split", "level")
 
 
 @dataclass(frozen=True)
 class Records:
-    """Tidy rows, and what is needed to repeat them.
+    """Tidy rows, and the settings that produced them.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class Records:
         Fields of each: ``problem``, ``method``, ``n_calibration``, ``n_test``, ``split``,
         ``level`` (the coverage asked for), ``status`` ("ok", "failed" or "skipped"), ``error``
         (its text), ``warnings``, ``seconds_fit``, ``seconds_predict``, ``guaranteed`` (the proved
-        coverage) and one for each measure; NaN where there is none.
+        coverage) and one for each measure, NaN if undefined.
     measures : dict
-        Of each measure, which values are good and how a table calls it.
+        Of each measure, which values are good, and its label.
     runs : list of dicts
-        Settings, seed and versions of the runs that the rows come from.
+        Settings, seed and versions of the runs.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Records:
         return iter(self.rows)
 
     def __add__(self, other: Records) -> Records:
-        """The rows of both; a row that is in both, with whatever values, is refused."""
+        """The rows of both; a row that is in both is an error."""
         if not isinstance(other, Records):
             return NotImplemented
         seen = {_identity(row) for row in self.rows}
@@ -71,7 +71,7 @@ class Records:
                 named = ", ".join(f"{k}={row.get(k)!r}" for k in IDENTITY)
                 raise CalliperError(
                     f"both records hold the row ({named}); counting it twice would make errors "
-                    f"look smaller. Leave it out of one of them, or name the methods apart."
+                    f"look smaller. Remove it from one of them, or rename the methods."
                 )
         for name in self.measures.keys() & other.measures.keys():
             if self.measures[name] != other.measures[name]:
@@ -81,7 +81,7 @@ class Records:
 
     @property
     def failures(self) -> list[Row]:
-        """Rows in which the method (status "failed") or a measure raised; ``error`` says what."""
+        """Rows in which the method (status "failed") or a measure raised an error."""
         return [row for row in self.rows if row["error"] and row["status"] != "skipped"]
 
     def where(self, **values: Any) -> Records:
@@ -90,13 +90,13 @@ class Records:
         return Records(kept, self.measures, self.runs)
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with a row for each row."""
+        """The rows as a pandas frame."""
         import pandas as pd
 
         return pd.DataFrame(self.rows)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Strict JSON, a row a line; written to ``path`` as well if it is given."""
+        """Strict JSON with one row on each line; also written to ``path`` if given."""
         head = {"measures": self.measures, "runs": self.runs}
         lines = [to_text(row) for row in self.rows]
         body = to_text(head)[:-1]
@@ -108,7 +108,7 @@ class Records:
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> Records:
-        """Records from the text of :meth:`to_json`, or from the path of a file that holds it."""
+        """Records from the text of :meth:`to_json`, or from the path of such a file."""
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
@@ -125,5 +125,5 @@ def _identity(row: Row) -> tuple[Any, ...]:
 
 
 def read_row(row: Row) -> Row:
-    """A row that was written by :func:`to_text`: measures are numbers again."""
+    """A row from JSON, with measures as numbers."""
     return {key: value if key in ROW_FIELDS else number(value) for key, value in row.items()}

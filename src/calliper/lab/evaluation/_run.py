@@ -1,17 +1,17 @@
-"""One trial after another, or side by side: a method calibrated, its intervals measured.
+"""Run trials, in sequence or in parallel: calibrate a method and measure its intervals.
 
-What raises is put on record, and the rest goes on, also where a worker process dies. Warnings are
-kept by trial: ``warnings.catch_warnings`` changes the whole process, so that two threads inside it
-at once lose warnings or leave the filters changed. Here the first thread to come in puts a hook in
-place, the last to leave takes it away, and the hook sorts warnings by thread. A thread that a trial
-has started itself is not known by it: its warnings go to every trial of that moment, marked.
+Errors are recorded and the other trials go on, even if a worker process dies. Warnings are recorded
+by trial: ``warnings.catch_warnings`` changes the whole process, so two threads inside it at once
+would lose warnings or leave the filters changed. So the first trial installs a hook, the last one
+removes it, and the hook sorts warnings by thread. Warnings of threads that a trial has started go
+to every trial then at work, marked.
 """
 
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -30,7 +30,7 @@ from calliper.scores import as_score
 
 
 def run(trial: Trial) -> list[Row]:
-    """The rows of a trial; what raises is put on record, and the rest goes on."""
+    """The rows of a trial; an error is recorded in them."""
     with caught_warnings() as caught:
         try:
             rows = _measured(trial)
@@ -73,7 +73,7 @@ def _measured(trial: Trial) -> list[Row]:
 
 
 def _calibrated(trial: Trial, rows: IntArray) -> Calibration:
-    """The method calibrated on held-out rows; seeds that it lacks are those of the split."""
+    """The method calibrated on held-out rows, seeded by the split unless it has a seed."""
     problem, method = trial.problem, trial.method
     score = as_score(method.score_function or problem.score_function)
     outputs, trained = method.predictions(problem)
@@ -90,7 +90,7 @@ def _calibrated(trial: Trial, rows: IntArray) -> Calibration:
 def _measure(
     row: Row, measures: Mapping[str, Measure], y: FloatArray, intervals: Intervals, context: Context
 ) -> None:
-    """Fill in every measure; one that raises stays NaN, and the row says why."""
+    """Fill in every measure; one that raises stays NaN, and ``error`` says why."""
     for name, measure in measures.items():
         try:
             row[name] = float(measure.function(y, intervals, context))
@@ -100,92 +100,70 @@ def _measure(
 
 
 def run_all(trials: Mapping[int, Trial], n_jobs: int | None) -> Iterator[tuple[int, list[Row]]]:
-    """Place and rows of each trial as soon as they are there, in any order.
+    """Place and rows of each trial as soon as they are computed, in any order.
 
-    A worker process that is killed (out of memory, a crash in compiled code) takes along all that
-    were at work, and does not say which trial it had. Those handed out are then run once more, one
-    at a time: what kills its worker alone is failed, the others have their rows, and the rest goes
-    on side by side.
+    A worker process that is killed (out of memory, a crash in compiled code) takes down all trials
+    at work, and does not say which one it had. Those handed out are then run again one at a time:
+    a trial that kills its worker alone has failed, and the rest goes on in parallel.
     """
     left = dict(trials)
     while left:
         handed_out: list[int] = []
+
+        def tasks(handed_out: list[int] = handed_out) -> Iterator[Any]:
+            for place, trial in list(left.items()):
+                handed_out.append(place)
+                yield delayed(_placed)(place, trial)
+
         try:
-            for place, rows in _side_by_side(left, handed_out, n_jobs):
+            # Trials one by one, so that a killed run loses only those that were being computed.
+            parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+            for place, rows in parallel(tasks()):
                 del left[place]
                 yield place, rows
         except BrokenExecutor:
             for place in [place for place in handed_out if place in left]:
-                yield place, _alone(place, left.pop(place), n_jobs)
-
-
-def _side_by_side(
-    trials: Mapping[int, Trial], handed_out: list[int], n_jobs: int | None
-) -> Iterator[tuple[int, list[Row]]]:
-    def tasks() -> Iterator[Any]:
-        for place, trial in list(trials.items()):
-            handed_out.append(place)
-            yield delayed(_placed)(place, trial)
-
-    # Trials one by one, so that a killed run loses only those that were being computed.
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(tasks())
-
-
-def _alone(place: int, trial: Trial, n_jobs: int | None) -> list[Row]:
-    try:
-        ((_, rows),) = _side_by_side({place: trial}, [], n_jobs)
-    except BrokenExecutor as error:
-        text = " ".join(str(error).split())
-        return trial.rows("failed", error=f"the worker process died: {text}")
-    return rows
+                yield place, _alone(left.pop(place), n_jobs)
 
 
 def _placed(place: int, trial: Trial) -> tuple[int, list[Row]]:
     return place, run(trial)
 
 
+def _alone(trial: Trial, n_jobs: int | None) -> list[Row]:
+    try:
+        rows: list[Row] = Parallel(n_jobs=n_jobs)([delayed(run)(trial)])[0]
+    except BrokenExecutor as error:
+        text = " ".join(str(error).split())
+        return trial.rows("failed", error=f"the worker process died: {text}")
+    return rows
+
+
 _lock = threading.Lock()
-_texts: dict[int, list[str]] = {}  # by thread
-_inside = 0
-_outside: Any = None
+_hook = ExitStack()
+_texts: dict[int, list[str]] = {}  # of the trials at work, by thread
 
 
 @contextmanager
 def caught_warnings() -> Iterator[list[str]]:
     """A list that fills with the warnings of this thread, each different text once."""
-    thread = threading.get_ident()
-    texts: list[str] = []
-    outer = _texts.get(thread)
-    _enter()
-    _texts[thread] = texts
+    thread, texts = threading.get_ident(), list[str]()
+    with _lock:
+        outer = _texts.get(thread)
+        if not _texts:
+            _hook.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("always")
+            warnings.showwarning = _sort
+        _texts[thread] = texts
     try:
         yield texts
     finally:
-        if outer is None:
+        with _lock:
             del _texts[thread]
-        else:
-            _texts[thread] = outer
-        _leave()
-
-
-def _enter() -> None:
-    global _inside, _outside
-    with _lock:
-        if _inside == 0:
-            _outside = warnings.catch_warnings()
-            _outside.__enter__()
-            warnings.simplefilter("always")
-            warnings.showwarning = _sort
-        _inside += 1
-
-
-def _leave() -> None:
-    global _inside
-    with _lock:
-        _inside -= 1
-        if _inside == 0:
-            _outside.__exit__(None, None, None)
+            if outer is not None:
+                _texts[thread] = outer
+            if not _texts:
+                _hook.close()
 
 
 def _sort(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""Finished trials on disk, each by a key that is made of all that its result depends on.
+"""Finished trials on disk, each under a key of everything that its result depends on.
 
 Two runs share a trial exactly if data, calibrator, score, N, split, seed, levels, measures and the
 versions of calliper, numpy, scipy and scikit-learn are the same. Objects are compared by their
@@ -8,19 +8,17 @@ class's name and what they hold, arrays by their numbers. A function is compared
 - its instructions, and the version of Python that compiled them,
 - the values of its defaults, and of what it has closed over.
 
-Pickling would keep a function by its name, so that two measures made by one factory, or one measure
-before and after an edit, would look the same. Comments and layout are no part of the instructions.
-What a function reads from its module and the code of classes are left to their names: the version
-of calliper stands for its own.
+Pickling would identify a function by its name, so two measures made by one factory, or one measure
+before and after an edit, would look the same. Comments and layout do not count. Global names that a
+function reads, and classes, are compared by name only; the version of calliper stands for its own.
 
-The store holds one line of JSON a trial, appended in one piece. A run that is killed leaves whole
-lines, or at most a torn last one, which is cut off when the store is next opened. The single writer
-is the process that called ``evaluate``.
+The store holds one line of JSON for each trial. A killed run leaves complete lines and at most one
+torn line at the end, which is removed when the store is next opened. Only the process that called
+``evaluate`` writes.
 """
 
 import json
 import os
-import platform
 import sys
 from functools import cache
 from hashlib import sha256
@@ -41,7 +39,7 @@ from calliper.metrics import Measure
 
 
 class Store:
-    """Rows of finished trials by key; ``path`` is a ``.jsonl`` file, or a folder to hold one."""
+    """Rows of finished trials by key; ``path`` is a ``.jsonl`` file, or a folder for one."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         given = Path(path)
@@ -56,20 +54,14 @@ class Store:
             self._read()
 
     def get(self, key: str) -> list[Row] | None:
-        """The rows of a finished trial, if it is there; one in which anything raised is not."""
+        """The rows of a finished trial without errors, or None."""
         rows = self._trials.get(key)
         return None if rows is None or any(row["error"] for row in rows) else rows
 
     def add(self, key: str, rows: list[Row]) -> None:
-        """Append a trial: one call to write, so that a kill leaves all of the line or its start."""
-        line = to_text({"key": key, "rows": rows}) + "\n"
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            rest = memoryview(line.encode())
-            while rest:
-                rest = rest[os.write(file, rest) :]
-        finally:
-            os.close(file)
+        """Append a trial; a run killed meanwhile leaves the whole line or a part of it."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(to_text({"key": key, "rows": rows}) + "\n")
 
     def _read(self) -> None:
         content = self.path.read_bytes()
@@ -82,26 +74,21 @@ class Store:
                 trial: dict[str, Any] = json.loads(line)
                 self._trials[trial["key"]] = [read_row(row) for row in trial["rows"]]
             except (ValueError, KeyError, TypeError, AttributeError):
-                self._warn(f"line {number} is no record of a trial")
+                self._warn(f"line {number} is not the record of a trial")
 
     def _warn(self, what: str) -> None:
         warn(f"{self.path}: {what}; that trial will be computed again.", TornStoreWarning)
 
 
 @cache
-def _versions() -> tuple[tuple[str, str], ...]:
-    """Versions of what decides the numbers."""
-    others = ("numpy", "scipy", "scikit-learn")
-    return ("calliper", __version__), *((name, version(name)) for name in others)
-
-
 def versions() -> dict[str, str]:
-    """Versions of what computes the records."""
-    return {**dict(_versions()), "python": platform.python_version()}
+    """Versions of the packages that the numbers depend on."""
+    others = ("numpy", "scipy", "scikit-learn")
+    return {"calliper": __version__, **{name: version(name) for name in others}}
 
 
 class Keys:
-    """Keys of trials; problems and methods that many trials share are hashed once."""
+    """Keys of trials; shared problems and methods are hashed once."""
 
     def __init__(self) -> None:
         self._parts: dict[int, tuple[str, Any]] = {}
@@ -116,12 +103,12 @@ class Keys:
             tuple(trial.measures),
             (draw.problem, trial.name, draw.n_calibration, trial.n_test, draw.split),
             (draw.random_state, trial.levels),
-            _versions(),
+            tuple(versions().items()),
         )
         return sha256(repr(parts).encode()).hexdigest()  # texts and numbers only
 
     def _part(self, shared: Any) -> str:
-        """The hash of an object, which is kept alive so that its id stays its own."""
+        """The hash of an object, which is kept alive so that its id is not reused."""
         if id(shared) not in self._parts:
             self._parts[id(shared)] = _hash(shared), shared
         return self._parts[id(shared)][0]
@@ -132,30 +119,30 @@ def _hash(shared: Any) -> str:
         return content_hash(_contents(shared))
     except Exception as error:
         raise CalliperError(
-            f"store= needs contents that can be compared with those of another run, and {shared!r} "
-            f"holds something that cannot ({error}): keep locks, open files and the like out of "
-            f"methods and measures, define classes at the top of a module, or leave store out."
+            f"store= compares methods and measures with those of other runs, and {shared!r} holds "
+            f"something that cannot be compared ({error}): keep locks, open files and the like out "
+            f"of it, define classes at the top level of a module, or omit store."
         ) from error
 
 
 def _contents(shared: Any) -> Any:
     if isinstance(shared, Measure):
-        # The class of an object that can be called is known by its name: add what it does.
+        # A callable object is known by the name of its class: add the code of its __call__.
         called = type(shared.function).__call__
         return shared.function, called if isinstance(called, FunctionType) else None
     contents = dict(vars(shared))
-    if "calibrator" in contents:  # what an earlier fit has left is no part of the method
+    if "calibrator" in contents:  # without the results of an earlier fit
         contents["calibrator"] = clone(contents["calibrator"])
     return contents
 
 
 def content_hash(contents: Any) -> str:
-    """The hash; raises what pickling raises if something in it has no contents to compare."""
+    """The hash of an object; raises what pickling raises if it cannot be pickled."""
     return str(_Hasher(coerce_mmap=True).hash(contents))
 
 
 class _Hasher(NumpyHasher):  # type: ignore[misc]
-    """joblib's, which knows arrays, with functions by what they do and sets in a fixed order."""
+    """joblib's hasher, with functions by their code and sets in a fixed order."""
 
     def save(self, obj: Any) -> None:
         if isinstance(obj, MethodType):  # joblib would take its name
@@ -164,7 +151,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType):
-            # As a state, which is saved after the function is known: it may close over itself.
+            # As a state, which is saved after the function is memoised: it may close over itself.
             return tuple, (("function", obj.__module__, obj.__qualname__),), _parts(obj)
         if isinstance(obj, CodeType):
             return tuple, (_instructions(obj),)
@@ -177,22 +164,20 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
 
 
 def _parts(function: FunctionType) -> Any:
-    """All that decides what a function computes, but for what it reads from its module."""
+    """Code, defaults and closure of a function, but not the global names that it reads."""
     does = sys.version_info[:2], function.__code__
-    closed = [_closed_over(cell) for cell in function.__closure__ or ()]
+    closed: list[Any] = []
+    for cell in function.__closure__ or ():
+        try:
+            closed.append(("cell", cell.cell_contents))
+        except ValueError:  # a name that is not bound yet
+            closed.append("empty")
     return does, function.__defaults__, function.__kwdefaults__, closed
 
 
-def _closed_over(cell: Any) -> Any:
-    try:
-        return ("cell", cell.cell_contents)
-    except ValueError:  # a name that was not bound yet
-        return "empty"
-
-
 def _instructions(code: CodeType) -> tuple[Any, ...]:
-    """What code does; not where it stands in which file."""
-    # Constants one by one: whether equal ones are one object depends on who compiled them.
+    """What code does, without its file and line numbers."""
+    # Constants one by one: whether equal ones are the same object depends on the compiler.
     constants = [content_hash((type(c).__name__, c)) for c in code.co_consts]
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)

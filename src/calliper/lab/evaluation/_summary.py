@@ -1,16 +1,16 @@
-"""From records to the paper's table: means over splits, with the uncertainty of the last digit.
+"""The paper's table from records: means over splits, with the uncertainty of the last digit.
 
-Uncertainty is, unless asked otherwise, the paper's 1-σ percentile error over splits: how far the
-value of one split lies from the mean. It says what to expect of *one* calibration set; the error
-of the printed mean itself (``uncertainty="bootstrap"``) is smaller. 0.952(6) is 0.952 ± 0.006.
+The uncertainty is by default the paper's 1-σ percentile error over splits: how far the value of one
+split lies from the mean, which is what to expect of *one* calibration set. The error of the mean
+itself (``uncertainty="bootstrap"``) is smaller. 0.952(6) is 0.952 ± 0.006.
 
 Bold is the best value of its group, and every value that differs from it by no more than the two
-printed uncertainties together (in quadrature). Values from fewer splits than there were take no
-part, nor, for widths, do methods that cover too little, or whose coverage nobody measured.
+uncertainties in quadrature. Values that are missing in some splits are not compared; nor are widths
+of methods that cover too little, or whose coverage was not measured.
 
-A coverage is flagged with † if its mean lies below the level by more than three standard errors;
-these are at least what the binomial law and the Beta law of the coverage of one calibration set
-give, so that a few splits that agree by chance do not flag.
+A coverage is flagged with † if its mean is below the level by more than three standard errors.
+These are at least as large as the binomial law and the Beta law of one calibration set imply, so
+that a few splits that agree by chance are not flagged.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from math import hypot, isfinite, isinf, isnan, nan, sqrt
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from calliper._validation import check_option
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation._records import Records, Row
 from calliper.metrics import MEASURES
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 Uncertainty = Literal["splits", "bootstrap"]
 Covers = Literal["reached", "too low", "unknown"]
 
-#: Columns unless others are asked for, those of the paper first.
+#: Default columns, those of the paper first.
 TABLE = ("coverage", "mean_width", "r2_sqi", "tau_sqi", "tau_si", "interval_score")
 
 #: Below this, R²_SQI says "not adaptive" and no more; the paper prints ≪ 0.
 FAR_BELOW = -2.0
 
-#: Standard errors by which a flagged coverage misses its level.
+#: Standard errors below the level from which coverage is flagged.
 FLAG = 3.0
 
 #: Part of a normal distribution within one standard deviation of its mean, in percent.
@@ -50,16 +51,16 @@ ONE_SIGMA = 68
 #: Numbers from here on are written with a power of ten.
 POWERS_FROM = 1e6
 
-#: Digits that hold every float beside every other.
+#: Digits that hold any two floats together.
 _EXACT = 1100
 
 _ARROWS = {"smaller": " ↓", "larger": " ↑"}
 _HEADS = {"n_calibration": "N"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class TableEntry:
-    """One value of the table: its mean over ``n`` of ``of`` splits, and how it is shown."""
+    """A value of the table: its mean over ``n`` of ``of`` splits, and how it is shown."""
 
     value: float
     error: float
@@ -74,41 +75,32 @@ class TableEntry:
 class Line:
     """A method in its group, with an entry for each measure."""
 
-    group: tuple[Any, ...]  # the values that make the group
-    same: int  # how many of them, from the first, are those of the line above
+    group: tuple[Any, ...]  # the values that define the group
+    same: int  # how many of them, from the first, equal those of the line above
     method: str
     entries: dict[str, TableEntry]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What :func:`summarise` returns; ``notes`` say what failed, was skipped or not compared.
+    """The table of :func:`summarise`.
 
     Parameters
     ----------
-    by : names by which records were put together
-    measures : of each measure what is known of it
-    lines : a line for each method and measure
+    by : fields by which records were grouped
+    measures : description of each measure
+    lines : a line for each method in each group
     notes : what failed, was skipped or not compared
     levels : the coverages asked for
-    uncertainty : what errors are
+    uncertainty : kind of the errors
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Split
-    >>> from calliper.lab.evaluation import Problem, evaluate
-    >>> rng = np.random.default_rng(0)
-    >>> Z, y = rng.uniform(size=(300, 1)), rng.normal(size=300)
-    >>> records = evaluate(
-    ...     Problem("noise", Z=Z, y=y, y_pred=np.zeros(300)),
-    ...     {"split": Split()},
-    ...     coverage=0.9,
-    ...     n_calibration=100,
-    ...     n_splits=2,
-    ... )
-    >>> summarise(records).levels
-    (0.9,)
+    >>> row = {"problem": "fan", "n_calibration": 50, "method": "Split", "level": 0.9}
+    >>> row |= {"n_test": 90, "status": "ok", "error": None, "mean_width": 1.0}
+    >>> table = summarise(Records([row], {"mean_width": {"best": "smaller"}}))
+    >>> table.lines[0].entries["mean_width"].value, table.levels
+    (1.0, (0.9,))
     """
 
     by: tuple[str, ...]
@@ -123,17 +115,19 @@ class Summary:
         heads = [_HEADS.get(name, name) for name in self.by]
         heads += ["method", *(self._head(name) for name in self.measures)]
         rows = [_markdown_row(_in_cell(head) for head in heads), "|---" * len(heads) + "|"]
-        for line in self.lines:  # a group is named on its first line only
+        for line in self.lines:  # a group is named in its first line only
             new = line.group[line.same :]
             group = [_in_cell(f"{v:g}" if isinstance(v, float) else str(v)) for v in new]
-            values = [_bold(line.entries[name]) for name in self.measures]
+            entries = (line.entries[name] for name in self.measures)
+            texts = ((each, each.text + (" †" if each.flagged else "")) for each in entries)
+            values = [f"**{text}**" if each.best else text for each, text in texts]
             rows.append(_markdown_row([*[""] * line.same, *group, _in_cell(line.method), *values]))
         notes = [f"- {_in_cell(note)}" for note in self.notes]
         parts = ["\n".join(rows), " ".join(self.legend()), "\n".join(notes)]
         return "\n\n".join(part for part in parts if part)
 
     def legend(self, bold: str = "**Bold**") -> list[str]:
-        """What the marks of the table mean, a sentence each."""
+        """The meaning of the marks of the table, one sentence each."""
         entries = [entry for line in self.lines for entry in line.entries.values()]
         kinds = {
             "splits": "68th percentile of the distances of single splits from their mean",
@@ -160,7 +154,7 @@ class Summary:
         return (measure.get("label") or name) + target + _ARROWS.get(best, "")
 
     def to_frame(self) -> pd.DataFrame:
-        """Numbers: a row for each group and method, two columns (value, error) a measure."""
+        """A row for each group and method, with columns for value and error of each measure."""
         import pandas as pd
 
         index = [(*line.group, line.method) for line in self.lines]
@@ -186,10 +180,10 @@ def summarise(
     ----------
     records : Records
     measures : list of names, optional
-        Columns. By default the paper's, the interval score, those that you brought yourself, and
-        the fraction of infinite intervals where there are any.
+        Columns. By default the paper's, the interval score, your own measures, and the fraction of
+        infinite intervals if there are any.
     by : names of fields
-        What makes a group, inside which methods are compared. The level is added if there are
+        Fields that define a group, in which methods are compared. The level is added if there are
         several.
     uncertainty : {"splits", "bootstrap"}
         ``"splits"``: the 68th percentile of the distances of single splits from their mean, the
@@ -198,10 +192,9 @@ def summarise(
     Returns
     -------
     Summary
-        With ``to_markdown()`` and ``to_frame()``. Bold values are the best of
-        their group and those within the uncertainties of it; † marks coverage that is too low,
-        or the width where coverage is not among the columns;
-        methods that failed, were skipped, or are infinite or undefined are shown as such.
+        With ``to_markdown()`` and ``to_frame()``. Bold values are the best of their group, or
+        equal to it within the uncertainties; † marks coverage that is too low, or widths if
+        coverage is not among the columns; failed, skipped, infinite and undefined are shown.
 
     Examples
     --------
@@ -218,8 +211,7 @@ def summarise(
     In parentheses: the uncertainty of the last digit, 68th percentile of the distances of single
     splits from their mean.
     """
-    if uncertainty not in get_args(Uncertainty):
-        raise CalliperError(f"uncertainty must be 'splits' or 'bootstrap'; got {uncertainty!r}.")
+    check_option(uncertainty, get_args(Uncertainty), "uncertainty")
     if not records.rows:
         raise CalliperError("records must not be empty: there is nothing to summarise.")
     levels = tuple(dict.fromkeys(row["level"] for row in records))
@@ -271,7 +263,7 @@ def _refuse_unknown(names: Sequence[str], known: dict[str, Any], what: str) -> N
 
 
 def _not_compared(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
-    """Why no width is bold, if no coverage was measured: to miss is the easy way to be narrow."""
+    """Why no width is bold if coverage was not measured: missing makes intervals narrow."""
     names = [name for name, measure in shown.items() if measure.get("if_covered")]
     measured = any(measure.get("best") == "level" for measure in records.measures.values())
     if measured or not names or len({row["method"] for row in records}) < 2:
@@ -280,7 +272,7 @@ def _not_compared(records: Records, shown: dict[str, dict[str, Any]]) -> list[st
 
 
 def _notes(records: Records) -> list[str]:
-    """What failed or was skipped, counted by method, problem and the text of the error."""
+    """Failed and skipped rows, counted by method, problem and error."""
     counts = Counter(
         (row["method"], row["problem"], row["status"], " ".join(row["error"].split()))
         for row in records
@@ -294,7 +286,7 @@ def _notes(records: Records) -> list[str]:
 
 
 def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str) -> TableEntry:
-    """Mean of a measure over the splits of one method, and the words for it."""
+    """Mean of a measure over the splits of one method, and its text."""
     done = [row for row in rows if row["status"] == "ok"]
     if not done:
         text = "failed" if any(row["status"] == "failed" for row in rows) else "skipped"
@@ -318,7 +310,7 @@ def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: s
 
 
 def _misses(mean: float, values: Any, rows: list[Row]) -> bool:
-    """Whether a mean coverage lies below its level by more than chance."""
+    """Whether a mean coverage is below its level by more than chance."""
     if not len(values):
         return False
     by_law = [
@@ -331,7 +323,7 @@ def _misses(mean: float, values: Any, rows: list[Row]) -> bool:
 
 
 def coverage_of(rows: list[Row], measures: Mapping[str, dict[str, Any]]) -> Covers:
-    """Whether one method covers, by every coverage in its records, shown or not."""
+    """Whether one method covers, by all coverage measures in its records, shown or not."""
     level = {name: measure for name, measure in measures.items() if measure.get("best") == "level"}
     entries = [entry_of(rows, name, measure, "splits") for name, measure in level.items()]
     if any(entry.flagged for entry in entries):
@@ -344,44 +336,32 @@ def mark_best(
     measures: Mapping[str, dict[str, Any]],
     covers: Mapping[str, Covers],
 ) -> None:
-    """Put ``best`` on the entries of one group, and † on widths whose coverage is not shown."""
+    """Mark the best entries of one group, and flag widths whose coverage is not shown."""
     coverage_shown = any(measure.get("best") == "level" for measure in measures.values())
     for name, measure in measures.items():
         only_covered = bool(measure.get("if_covered"))
+        rivals = []
         for method, row in entries.items():
+            entry, covered = row[name], covers[method] == "reached" or not only_covered
             if only_covered and not coverage_shown and covers[method] == "too low":
-                row[name] = replace(row[name], flagged=True)
+                entry.flagged = True
+            if covered and isfinite(entry.value) and entry.n == entry.of and entry.text != "≪ 0":
+                rivals.append(entry)
         sign = {"smaller": 1, "larger": -1}.get(str(measure.get("best")))
-        rivals = {
-            method: row[name]
-            for method, row in entries.items()
-            if isfinite(row[name].value) and row[name].n == row[name].of and row[name].text != "≪ 0"
-            if not only_covered or covers[method] == "reached"
-        }
         if sign is None or not rivals or len(entries) < 2:
             continue
-        best = min(rivals.values(), key=lambda entry: sign * entry.value)
-        for method, entry in rivals.items():
-            tolerance = hypot(_known(entry.error), _known(best.error))
-            if abs(entry.value - best.value) <= tolerance:
-                entries[method][name] = replace(entry, best=True)
-
-
-def _known(error: float) -> float:
-    return error if isfinite(error) else 0.0
+        best = min(rivals, key=lambda entry: sign * entry.value)
+        for entry in rivals:
+            errors = (each if isfinite(each) else 0.0 for each in (entry.error, best.error))
+            entry.best = abs(entry.value - best.value) <= hypot(*errors)
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _bold(entry: TableEntry) -> str:
-    text = entry.text + (" †" if entry.flagged else "")
-    return f"**{text}**" if entry.best else text
-
-
 def _in_cell(text: str) -> str:
-    # An underscore inside a word is only an underscore; at its edge it would start italics.
+    # An underscore inside a word is literal; at its edge it would start italics.
     special = r"(^[#>+-]|[\\|*`<\[]|(?<![^\W_])_|_(?![^\W_]))"
     return re.sub(special, r"\\\1", " ".join(text.split()))
 
@@ -389,9 +369,8 @@ def _in_cell(text: str) -> str:
 def one_sigma(values: Any) -> tuple[float, float]:
     """Mean and 1-σ percentile error: the 68th percentile of the distances from the mean.
 
-    It is the standard deviation if the values are normal, and less moved by one outlier if not.
-    With fewer than two values the error is not known: NaN. An infinite value makes the mean
-    infinite.
+    It is the standard deviation if the values are normal, and more robust otherwise. With fewer
+    than two values the error is unknown: NaN. An infinite value makes the mean infinite.
 
     Parameters
     ----------
@@ -411,7 +390,7 @@ def one_sigma(values: Any) -> tuple[float, float]:
     mean = float(np.mean(values)) if len(values) else float("nan")
     if len(values) < 2 or not isfinite(mean):
         return mean, float("nan")
-    # Of repeats of one number the rounded mean may differ in the last place.
+    # The rounded mean of equal numbers may differ in the last place.
     if values.min() == values.max():
         return float(values[0]), 0.0
     return mean, float(np.percentile(np.abs(values - mean), ONE_SIGMA))
@@ -421,13 +400,13 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     """A value with the uncertainty of its last digit in parentheses.
 
     The error is rounded to one digit and the value to the same place. Without parentheses the
-    error is zero (three decimals are shown then) or not known. NaN is a dash.
+    error is zero (with three decimals) or unknown. NaN is a dash.
 
     Parameters
     ----------
     value : float
     error : float, optional
-        Its uncertainty; NaN if not known.
+        Its uncertainty; NaN if unknown.
 
     Returns
     -------
@@ -441,7 +420,7 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     ('0.250', '∞', '2.3(1)e7')
     """
     if error < 0:
-        raise CalliperError(f"error must be at least 0, or NaN if it is not known; got {error!r}.")
+        raise CalliperError(f"error must be at least 0, or NaN if unknown; got {error!r}.")
     if isnan(value):
         return "–"
     if isinf(value):
@@ -451,29 +430,25 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     if isnan(error) or error == 0:
         return _plain(value)
     digit, place = (int(part) for part in f"{error:.0e}".split("e"))
-    size = max(abs(value), error)
-    if size >= POWERS_FROM or place < -9:
-        # In decimals, whose powers of ten neither overflow nor vanish; rounded before the power
-        # is read off, since 9.99(6)e6 may become 1.000e7.
-        with localcontext() as context:
-            context.prec = _EXACT
-            rounded = round(Decimal(value), -place)
-            power = max(rounded.adjusted(), place) if rounded else place
-            shown = _fixed(rounded.scaleb(-power), power - place)
-        return f"{shown}({digit})e{power}"
-    if place <= 0:
-        return f"{_fixed(value, -place)}({digit})"
-    return f"{_fixed(round(value, -place), 0)}({digit * 10**place})"
+    # In decimals, whose powers of ten neither overflow nor vanish; rounded before the power is
+    # read off, since 9.99(6)e6 may become 1.000e7.
+    with localcontext() as context:
+        context.prec = _EXACT
+        rounded = round(Decimal(value), -place)
+        if max(abs(value), error) < POWERS_FROM and place >= -9:
+            return f"{_fixed(rounded, max(-place, 0))}({digit * 10 ** max(place, 0)})"
+        power = max(rounded.adjusted(), place) if rounded else place
+        return f"{_fixed(rounded.scaleb(-power), power - place)}({digit})e{power}"
 
 
 def _plain(value: float) -> str:
-    """Three decimals where they say something, else three digits and a power of ten."""
+    """Three decimals where these suffice, otherwise three digits and a power of ten."""
     if value == 0 or 1e-3 <= abs(value) < POWERS_FROM:
         return f"{value:.3f}"
     mantissa, power = f"{value:.2e}".split("e")
     return f"{mantissa}e{int(power)}"
 
 
-def _fixed(value: float | Decimal, decimals: int) -> str:
+def _fixed(value: Decimal, decimals: int) -> str:
     text = f"{value:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text

@@ -1,15 +1,15 @@
-"""What a person looks at: figures, and one page that compares methods. Nothing is printed."""
+"""Figures, and one page that compares methods. Nothing is printed."""
 
-from calliper.lab.report._bands import BandDisplay, draw_bands
+from calliper.lab.report._bands import BandDisplay, FanDisplay, draw_bands
 from calliper.lab.report._coverage import (
     CalibrationCurveDisplay,
     CoverageDisplay,
     CoverageLawDisplay,
     MonitorDisplay,
+    PITDisplay,
     RunningCoverageDisplay,
 )
 from calliper.lab.report._curves import MetricCurveDisplay, draw_tuning
-from calliper.lab.report._distribution import FanDisplay, PITDisplay
 from calliper.lab.report._importance import WidthImportanceDisplay
 from calliper.lab.report._widths import EmbeddingDisplay, WidthErrorDisplay, draw_calibration
 from calliper.lab.report.page import Provenance, SourceFile, render_page

@@ -1,4 +1,4 @@
-"""Coverage drawn: over all levels, in parts of the data, over time and over calibration draws."""
+"""Figures of coverage: over levels, in parts of the data, over time, over calibration draws."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -9,6 +9,7 @@ from scipy import stats
 from calliper import metrics
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_levels, check_vector
+from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.guarantees import coverage_law
 from calliper.lab.report import _style as style
@@ -17,17 +18,17 @@ from calliper.quantile import conformal_rank
 
 @dataclass(eq=False)
 class CalibrationCurveDisplay(style.Display):
-    """Measured against asked for, level by level; made by :meth:`from_intervals`.
+    """Measured against nominal coverage at each level; made by :meth:`from_intervals`.
 
-    What to see: points on the diagonal, within their bounds. Below it intervals are too narrow
-    at that level, above it too wide. All levels are measured on the same rows, so neighbouring
-    points err together.
+    What to look for: points on the diagonal, within their bounds. Below it intervals are too
+    narrow at that level, above it too wide. All levels are measured on the same rows, so
+    neighbouring points deviate together.
 
     Attributes
     ----------
     asked : (L,) levels, ascending
     covered : (L,) share of the targets inside at each
-    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these very intervals
+    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these intervals
     n : number of test points
     ax_, figure_ : where it was drawn last
 
@@ -73,15 +74,17 @@ class CalibrationCurveDisplay(style.Display):
 
     @property
     def largest_gap(self) -> float:
-        """Largest distance from the diagonal over the levels."""
+        """Largest distance from the diagonal at any level."""
         return float(np.abs(self.covered - self.asked).max())
 
-    def plot(
+    _size = (5.0, 4.8)
+
+    def plot(  # type: ignore[override]
         self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
     ) -> Self:
-        """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
+        """Draw the curve, called ``name`` in the legend; others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
-        ax = self._start(ax, (5.0, 4.8))
+        ax = self._start(ax)
         points = style.several(self.n, "test point")
         if fresh:
             ax.plot([0, 1], [0, 1], label="exact", **style.TARGET)
@@ -103,16 +106,16 @@ class CalibrationCurveDisplay(style.Display):
 
 @dataclass(eq=False)
 class CoverageDisplay(style.Display):
-    """Coverage bin by bin with its 1-σ bounds, beside the level asked for.
+    """Coverage in each bin with its 1-σ bounds, and the level asked for.
 
-    What to see: about two bars of three touch the line. Bars that stay off it on one side of the
-    figure show where coverage is lost, and what it is paid with elsewhere.
+    What to look for: about two of three bars touch the line. Bars that stay off it on one side of
+    the figure show where coverage is lost, and where intervals are too wide in return.
 
     Attributes
     ----------
     table : CoverageTable
     coverage : the level asked for, or None
-    what : what the bins are bins of, for the axis
+    what : the binned quantity, for the axis
     ax_, figure_ : where it was drawn last
 
     Examples
@@ -141,7 +144,7 @@ class CoverageDisplay(style.Display):
         n_bins: int = 10,
         coverage: float | None = None,
     ) -> Self:
-        """Coverage by the values or the groups that are given, else by width.
+        """Coverage by the given values or groups, or by width.
 
         Parameters
         ----------
@@ -151,11 +154,11 @@ class CoverageDisplay(style.Display):
             As in :func:`calliper.metrics.coverage_by_value` and
             :func:`calliper.metrics.coverage_by_group`; one of them at most.
         what : str, optional
-            What the values or groups are, with the unit, for the axis; by default the name of
-            the series that holds them.
+            Name of the values or groups, with the unit, for the axis; by default the name of the
+            series.
         n_bins : int
         coverage : float, optional
-            The level to draw; by default the one the intervals carry, if any.
+            The level to draw; by default that of the intervals, if known.
         """
         read = metrics.one_level(intervals)
         if values is not None and groups is not None:
@@ -173,68 +176,61 @@ class CoverageDisplay(style.Display):
         level = None if level is None else check_levels(level)[0]
         return cls(table, level, default if what is None else what)
 
-    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
-        """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
-        table, in_rows = self.table, self.table.edges is None
-        height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
-        ax = self._start(ax, (6.4, height))
-        place = np.arange(len(table.n))
-        bars = {"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)}
-        look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
-        look |= {"zorder": 3, "label": "covered, with 1-σ bounds", **bars}
-        ax.errorbar(*((table.coverage, place) if in_rows else (place, table.coverage)), **look)
-        self._draw_level(ax, in_rows)
-        if in_rows:
-            self._name_groups(ax, place)
-        else:
-            self._name_edges(ax)
-        self._bound(ax, in_rows)
-        by = style.literal(self.what.split(" (")[0])
-        style.entitle(ax, name or f"Coverage by {by}", self._caption(in_rows))
-        return self
+    @property
+    def _size(self) -> tuple[float, float]:
+        return 6.4, 4.0 if self.table.edges is not None else max(
+            2.6, 1.8 + 0.32 * len(self.table.n)
+        )
 
-    def _draw_level(self, ax: Any, in_rows: bool) -> None:
-        if self.coverage is not None:
-            # In rows, not down into the legend.
-            ends = [-0.6 if in_rows else -0.5, len(self.table.n) - 0.5]
-            line = (ends, [self.coverage, self.coverage])
-            words = f"asked for: {style.percent(self.coverage)}"
-            ax.plot(*(line[::-1] if in_rows else line), label=words, **style.TARGET)
-
-    def _caption(self, in_rows: bool) -> str:
-        least, most = int(self.table.n.min()), int(self.table.n.max())
-        size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-        bin_or_group = "group" if in_rows else "bin"
-        return f"worst {style.percent(self.table.worst)} · {size} rows in a {bin_or_group}"
-
-    def _bound(self, ax: Any, in_rows: bool) -> None:
-        """All bars in view with room for the legend below, and never past 1 without need."""
+    def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
+        """A dot with its bounds for each bin: bins of numbers side by side, groups in rows."""
         from matplotlib.ticker import MaxNLocator
 
-        low = min(float(self.table.lower.min()), 1.0 if self.coverage is None else self.coverage)
+        table, in_rows = self.table, self.table.edges is None
+        turned = slice(None, None, -1 if in_rows else 1)  # coverage is on the other axis
+        bars = style.bars(table.coverage, table.lower, table.upper)
+        look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
+        look |= {"xerr" if in_rows else "yerr": bars, "zorder": 3}
+        dots = (np.arange(len(table.n)), table.coverage)
+        ax.errorbar(*dots[turned], label="covered, with 1-σ bounds", **look)
+        low = float(table.lower.min())
+        if self.coverage is not None:
+            ends = [-0.6 if in_rows else -0.5, len(table.n) - 0.5]  # not into the legend
+            words = f"asked for: {style.percent(self.coverage)}"
+            ax.plot(*(ends, [self.coverage] * 2)[turned], label=words, **style.TARGET)
+            low = min(low, self.coverage)
         span, inside = max(1.0 - low, 0.05), "share of targets inside"
         axis = ax.xaxis if in_rows else ax.yaxis
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         style.in_percent(axis)
         if in_rows:
+            self._name_groups(ax)
             ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
             style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
+            self._name_edges(ax)
             ax.set_ylim(low - 0.45 * span, 1.0 + 0.05 * span)
             style.label(ax, self.what, inside, legend="lower left")
+        least, most = int(table.n.min()), int(table.n.max())
+        size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        size += f" rows in a {'group' if in_rows else 'bin'}"
+        by = style.literal(self.what.split(" (")[0])
+        return f"Coverage by {by}", f"worst {style.percent(table.worst)} · {size}"
 
-    def _name_groups(self, ax: Any, place: Any) -> None:
+    def _name_groups(self, ax: Any) -> None:
         named = zip(self.table.labels, self.table.n, strict=True)
-        ax.set_yticks(place, [style.literal(f"{name}  (n = {n:,})") for name, n in named])
-        ax.set_ylim(len(place) + 0.3, -0.6)  # the last row is the legend's
+        names = [style.literal(f"{name}  (n = {n:,})") for name, n in named]
+        ax.set_yticks(np.arange(len(names)), names)
+        ax.set_ylim(len(names) + 0.3, -0.6)  # the last row is the legend's
         ax.tick_params(axis="y", length=0)
 
     def _name_edges(self, ax: Any) -> None:
-        """Edges between the bins, drawn equally wide because the bins have equal counts."""
+        """Edges of the bins, which are drawn equally wide because they have equal counts."""
         edges = self.table.edges
         assert edges is not None
         known = edges[~np.isnan(edges)]
-        ticks, names = np.arange(len(known)) - 0.5, [_short(edge) for edge in known]
+        short = ["∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−") for edge in known]
+        ticks, names = np.arange(len(known)) - 0.5, short
         for tick in ticks:
             ax.axvline(tick, color=style.QUIET, alpha=0.12, linewidth=0.8, zorder=0)
         if len(known) < len(edges):  # rows without a value: named in the middle of their bin
@@ -247,24 +243,20 @@ class CoverageDisplay(style.Display):
         ax.set_xlim(-0.5, len(edges) - 1.5)
 
 
-def _short(edge: float) -> str:
-    return "∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−")
-
-
 @dataclass(eq=False)
 class RunningCoverageDisplay(style.Display):
-    """The share inside of the latest ``window`` steps; made by :meth:`from_outside`.
+    """Coverage over the latest ``window`` steps; made by :meth:`from_outside`.
 
-    What to see: a line that stays in the grey band, where it would be nine times of ten if steps
-    missed by chance alone. A line that leaves it downwards shows drift that nothing makes up for.
+    What to look for: a line that stays in the grey band, where chance alone keeps it nine times
+    out of ten. A line that leaves it downwards shows drift that nothing corrects.
 
     Attributes
     ----------
-    running : (T − window + 1,) share inside of each window
+    running : (T − window + 1,) share inside in each window
     coverage : the level asked for in the long run
     window : steps in a window
     mean : share inside over all steps
-    lower, upper : 5th and 95th percentile of the share in a window, if chance alone decides
+    lower, upper : 5th and 95th percentile of the share in a window by chance alone
     ax_, figure_ : where it was drawn last
 
     Examples
@@ -289,8 +281,8 @@ class RunningCoverageDisplay(style.Display):
         Parameters
         ----------
         outside : array of shape (T,)
-            1 where the target was outside and 0 where not, in order of time: ``history.outside``
-            of a controller, or ``~intervals.contains(y)``.
+            1 where the target was outside, 0 where not, in order of time: ``history.outside`` of
+            a controller, or ``~intervals.contains(y)``.
         coverage : float
             The level asked for in the long run.
         window : int, default 200
@@ -313,10 +305,14 @@ class RunningCoverageDisplay(style.Display):
             upper=float(high),
         )
 
-    def plot(self, ax: Any = None, *, name: str = "running", color: str = style.BLUE) -> Self:
-        """Draw the line; draw others on the same ``ax`` to compare."""
+    _size = (7.2, 4.0)
+
+    def plot(  # type: ignore[override]
+        self, ax: Any = None, *, name: str = "running", color: str = style.BLUE
+    ) -> Self:
+        """Draw the line, called ``name`` in the legend; others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
-        ax = self._start(ax, (7.2, 4.0))
+        ax = self._start(ax)
         if fresh:
             band = "9 of 10, by chance alone"
             ax.axhspan(self.lower, self.upper, color=style.GREY, alpha=0.22, lw=0, label=band)
@@ -336,15 +332,15 @@ class RunningCoverageDisplay(style.Display):
 
 @dataclass(eq=False)
 class MonitorDisplay(style.Display):
-    """Evidence that something is wrong, label by label; made by :meth:`from_monitor`.
+    """Evidence that something is wrong, after each label; made by :meth:`from_monitor`.
 
-    What to see: a line far below the limit. Where it reaches the limit there is an alarm.
+    What to look for: a line far below the limit. Reaching the limit raises the alarm.
 
     Attributes
     ----------
     log_evidence : (T,) natural logarithm of the evidence after each label
     limit : the evidence of an alarm
-    alarm_at, since : places of the alarm and of where it probably began; None without one
+    alarm_at, since : label of the alarm and where it probably began; None without an alarm
     ax_, figure_ : where it was drawn last
 
     Examples
@@ -362,14 +358,14 @@ class MonitorDisplay(style.Display):
 
     @classmethod
     def from_monitor(cls, monitor: Any) -> Self:
-        """What a monitor of ``calliper.monitoring`` has seen so far, at least one label."""
+        """The evidence of a monitor of ``calliper.monitoring``, after at least one label."""
         if not len(trace := monitor.log_evidence):
             raise CalliperError("the monitor has seen no label yet: update it first.")
         return cls(trace, monitor.limit, monitor.alarm_at, monitor.since)
 
-    def plot(self, ax: Any = None, *, color: str = style.BLUE) -> Self:
-        """Draw evidence on a scale of powers of ten."""
-        ax = self._start(ax, (7.2, 4.0))
+    _size = (7.2, 4.0)
+
+    def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         shown = style.thin(len(self.log_evidence))
         ax.plot(shown, self.log_evidence[shown] / np.log(10), color=color, linewidth=1.5)
         ax.axhline(np.log10(self.limit), label=f"alarm at {self.limit:.4g}", **style.TARGET)
@@ -378,22 +374,20 @@ class MonitorDisplay(style.Display):
                 hue = style.ORANGE if words != "alarm at" else style.VERMILION
                 ax.axvline(place, color=hue, linewidth=1.2, label=f"{words} label {place:,}")
         ax.yaxis.set_major_formatter(lambda power, _: f"$10^{{{power:g}}}$")
-        style.entitle(ax, "Evidence over time", "against the claim that nothing is wrong")
         style.label(ax, "label", "evidence")
-        return self
+        return "Evidence over time", "against the claim that nothing is wrong"
 
 
 @dataclass(eq=False)
 class CoverageLawDisplay(style.Display):
-    """Coverage of many calibration sets of one size, beside its law; from :meth:`from_coverages`.
+    """Coverage of many calibration sets of one size, and its law; from :meth:`from_coverages`.
 
     The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
     MADSplit if points are exchangeable and scores have no ties. Coverage measured on ``n_test``
     points scatters more: the law is then beta-binomial with the same parameters.
 
-    What to see: bars that follow the line. Bars to the left of it mean that exchangeability
-    fails, or that another method was used, which has no known law (a narrower or wider heap is
-    then no fault).
+    What to look for: bars that follow the line. Bars to the left of it mean that exchangeability
+    fails, or that the method is another one, whose law is not known (it may be narrower or wider).
 
     Attributes
     ----------
@@ -431,7 +425,7 @@ class CoverageLawDisplay(style.Display):
     def from_coverages(
         cls, coverages: Any, *, coverage: float, n_calibration: int, n_test: int | None = None
     ) -> Self:
-        """Set measured coverages beside their law.
+        """Compare measured coverages with their law.
 
         Parameters
         ----------
@@ -441,7 +435,7 @@ class CoverageLawDisplay(style.Display):
             The level asked for.
         n_calibration : int
         n_test : int, optional
-            Test points that each was measured on; leave out if coverage is known exactly.
+            Test points of each measurement; omit it if coverage is known exactly.
         """
         values = np.sort(check_vector(coverages, "coverages"))
         if len(values) < 2 or values[0] < 0 or values[-1] > 1:
@@ -458,14 +452,13 @@ class CoverageLawDisplay(style.Display):
             )
         (low, high), x, density = _law(level, n, n_test)
         inside = (values >= low - 1e-12) & (values <= high + 1e-12)
-        error = float(values.std(ddof=1) / np.sqrt(len(values)))
         return cls(
             coverages=values,
             coverage=level,
             n_calibration=n,
             n_test=n_test,
             mean=float(values.mean()),
-            error=error,
+            error=float(values.std(ddof=1) / np.sqrt(len(values))),
             law_mean=rank / (n + 1),
             law_quantiles=(low, high),
             x=x,
@@ -473,27 +466,20 @@ class CoverageLawDisplay(style.Display):
             share_inside=float(inside.mean()),
         )
 
-    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
-        """Draw bars for what was measured, a line for the law."""
-        ax = self._start(ax)
+    def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         law = "Beta" if self.n_test is None else "beta-binomial"
-        measured = f"measured, {len(self.coverages):,} calibration sets"
-        ax.hist(
-            self.coverages, bins=self._bins(), density=True, color=color, alpha=0.4, label=measured
-        )
+        bars: dict[str, Any] = {"bins": self._bins(), "density": True, "color": color, "alpha": 0.4}
+        words = f"measured, {len(self.coverages):,} calibration sets"
+        ax.hist(self.coverages, label=words, **bars)
         ax.plot(self.x, self.density, color=style.VERMILION, linewidth=1.8, label=f"{law} law")
         asked = f"asked for: {style.percent(self.coverage)}"
         ax.axvline(self.coverage, label=asked, **style.TARGET)
         style.in_percent(ax.xaxis)
         ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
         style.label(ax, "coverage given one calibration set", "density")
-        style.entitle(ax, name or "Coverage over calibration draws", self._caption())
-        return self
-
-    def _caption(self) -> str:
         test = "" if self.n_test is None else f", {self.n_test:,} test points each"
         low, high = self.law_quantiles
-        return (
+        return "Coverage over calibration draws", (
             f"N = {self.n_calibration:,}{test} · mean {style.percent(self.mean)} (law: "
             f"{style.percent(self.law_mean)})\n{style.percent(self.share_inside)} lie between the "
             f"law's 5th and 95th percentiles, {low:.3f} and {high:.3f}"
@@ -515,7 +501,7 @@ class CoverageLawDisplay(style.Display):
 def _law(
     level: float, n: int, n_test: int | None
 ) -> tuple[tuple[float, float], FloatArray, FloatArray]:
-    """The law's 5th and 95th percentile, where it is drawn, and its density there."""
+    """The 5th and 95th percentile of the law, the points to draw it at, and its density there."""
     if n_test is None:
         law = coverage_law(level, n)
         low, high = law.ppf([0.05, 0.95]).tolist()
@@ -527,3 +513,52 @@ def _law(
     low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
     x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size
     return (low, high), x, counts.pmf(np.rint(x * size)) * size
+
+
+@dataclass(eq=False)
+class PITDisplay(style.Display):
+    """Where targets lie in their distributions; made by :meth:`from_distribution`.
+
+    What to look for: bars of equal height, inside the band. Low outer bars mean distributions that
+    are too wide, high ones too narrow, and a slope that they lie too high or too low.
+
+    Parameters
+    ----------
+    table : ShareTable
+        The shares of the targets in equal bins, and their band.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
+    >>> Z = np.linspace(0, 1, 20)[:, None]
+    >>> found = split.predict_distribution(Z, 100 * Z[:, 0])
+    >>> PITDisplay.from_distribution(100 * Z[:, 0] + 5, found).table.n
+    20
+    """
+
+    table: metrics.ShareTable
+
+    @classmethod
+    def from_distribution(
+        cls, y: Any, distribution: Distribution, *, n_bins: int = 10, random_state: Any = 0
+    ) -> Self:
+        """Count targets in bins, with the arguments of :func:`calliper.metrics.pit_histogram`."""
+        return cls(metrics.pit_histogram(y, distribution, n_bins=n_bins, random_state=random_state))
+
+    def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
+        table, width = self.table, 1 / len(self.table.place)
+        ax.bar(table.place, table.share, width, align="edge", color=color, alpha=0.55, ec="white")
+        band: dict[str, Any] = {"color": style.ORANGE, "alpha": 0.35, "lw": 0, "zorder": 3}
+        words = f"chance: {style.percent(table.level)} of the bars"
+        ax.axhspan(table.lower[0], table.upper[0], label=words, **band)
+        ax.axhline(width, label="expected", **style.TARGET)
+        ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(table.share.max(), table.upper.max())))
+        style.in_percent(ax.yaxis)
+        style.label(ax, "place of the target in its distribution", "share", ncols=2)
+        targets = style.several(table.n, "target")
+        return (
+            "Are the distributions right?",
+            f"{targets}, {table.n_outside} of the bars outside the band",
+        )

@@ -24,7 +24,7 @@ _UNITS = {"mse": " of the local scale", "deviance": "", "mi": " (nats, not null-
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One method: mean of the measure over splits, and its 1-σ percentile error, for each N."""
+    """Mean of a measure over splits and its 1-σ percentile error at each N, of one method."""
 
     n_calibration: IntArray
     mean: FloatArray
@@ -35,17 +35,17 @@ class Curve:
 
 @dataclass(eq=False)
 class MetricCurveDisplay(style.Display):
-    """How a measure changes with more calibration points; made by :meth:`from_records`.
+    """A measure over the number of calibration points; made by :meth:`from_records`.
 
-    What to see: which method needs fewer points, and whether methods differ by more than the
-    bars, which is what another split of the same data would change.
+    What to look for: which method needs fewer points, and whether methods differ by more than the
+    bars, the variation between splits of the same data.
 
     Attributes
     ----------
     curves : dict from the name of a method to its ``n_calibration``, ``mean``, ``error``,
         ``n_splits`` and ``n_undefined`` (splits without a value, left out of the mean)
     metric : its name in the records
-    problem : what was measured
+    problem : its name
     level : the coverage asked for
     ax_, figure_ : where it was drawn last
 
@@ -96,26 +96,29 @@ class MetricCurveDisplay(style.Display):
 
     @property
     def label(self) -> str:
-        """What the figure calls the metric."""
+        """Name of the metric in the figure."""
         known = MEASURES.get(self.metric)
         words = (known and known.label) or self.metric.replace("_", " ")
         return words[0].upper() + words[1:] if words[0].isascii() else words
 
-    def plot(self, ax: Any = None, *, name: str | None = None) -> Self:
-        """Draw a line with bars for each method; N is on a logarithmic axis."""
-        ax = self._start(ax)
+    def _draw(self, ax: Any) -> tuple[str, str]:
+        """A line with bars for each method; N is on a logarithmic axis."""
+        from matplotlib.ticker import NullLocator
+
         for place, method in enumerate(self.curves):
-            self._draw(ax, place, method)
+            self._draw_curve(ax, place, method)
         if self.metric in ("coverage", "empirical_coverage"):
             ax.axhline(self.level, label=f"asked for: {style.percent(self.level)}", **style.TARGET)
             style.in_percent(ax.yaxis)
-        self._set_up(ax)
+        sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
         style.label(ax, "calibration points, N", self.label, legend="best")
-        style.entitle(ax, name or f"{self.label}: {self.problem}", self._caption())
-        return self
+        return f"{self.label}: {self.problem}", self._caption()
 
-    def _draw(self, ax: Any, place: int, method: str) -> None:
-        """The line of one method; side by side, or its bars would hide those of another."""
+    def _draw_curve(self, ax: Any, place: int, method: str) -> None:
+        """The line of one method, shifted sideways so that bars do not hide each other."""
         curve, (color, mark) = self.curves[method], style.SERIES[place % len(style.SERIES)]
         x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
         finite = np.isfinite(curve.mean)
@@ -123,7 +126,7 @@ class MetricCurveDisplay(style.Display):
         bars |= {"color": color, "marker": mark, "label": method + _remarks(curve)}
         # No bar is drawn where the error is not known.
         ax.errorbar(x[finite], curve.mean[finite], yerr=curve.error[finite], **bars)
-        # Means beyond all numbers: arrows at the top or the bottom of the axes.
+        # Infinite means: arrows at the top or the bottom of the axes.
         look = {"color": color, "ms": 8, "linestyle": "none", "clip_on": False}
         for edge, mark, mean in ((1, "^", np.inf), (0, "v", -np.inf)):
             if len(at := x[curve.mean == mean]):
@@ -131,23 +134,14 @@ class MetricCurveDisplay(style.Display):
                 ax.plot(at, [edge] * len(at), marker=mark, transform=where, **look)
 
     def _caption(self) -> str:
-        splits = {int(s) for curve in self.curves.values() for s in curve.n_splits}
+        splits = np.concatenate([curve.n_splits for curve in self.curves.values()])
         drawn = np.concatenate([c.error[np.isfinite(c.mean)] for c in self.curves.values()])
         known = np.isfinite(drawn)
         bars = ", bars ± 1 σ of a split" if known.any() else ""
         bars += "" if known.all() else "; no bar: one value, its error is not known"
-        low, high = min(splits), max(splits)
-        span = f"{low}" if low == high else f"{low} to {high}"
-        over = f"{span} split{'' if splits == {1} else 's'}"
-        return f"{style.percent(self.level)} asked for · mean over {over}{bars}"
-
-    def _set_up(self, ax: Any) -> None:
-        from matplotlib.ticker import NullLocator
-
-        sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
-        ax.set_xscale("log")
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+        low, over = splits.min(), style.several(splits.max(), "split")
+        span = "" if low == splits.max() else f"{low} to "
+        return f"{style.percent(self.level)} asked for · mean over {span}{over}{bars}"
 
 
 def _rows(records: Any) -> list[Mapping[str, Any]]:
@@ -163,7 +157,7 @@ def _rows(records: Any) -> list[Mapping[str, Any]]:
 
 
 def _the_one(rows: list[Mapping[str, Any]], key: str, name: str, value: Any) -> Any:
-    """The value asked for, or the only one there is."""
+    """The value asked for, or the only one in the records."""
     present = list(dict.fromkeys(row[key] for row in rows))
     if value is None and len(present) > 1:
         raise CalliperError(f"records hold several of {name}: {present}; pass {name}= one of them.")
@@ -185,7 +179,7 @@ def _curve(rows: list[Mapping[str, Any]], metric: str) -> Curve:
 
 
 def _remarks(curve: Curve) -> str:
-    """What of a method is not on its line: values that do not exist, and infinite means."""
+    """What the line of a method does not show: undefined values and infinite means."""
     words = []
     if n_lost := int(curve.n_undefined.sum()):
         words.append(f"{n_lost} of {curve.n_splits.sum()} undefined")
@@ -196,7 +190,7 @@ def _remarks(curve: Curve) -> str:
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
-    """Above, the criterion against each candidate; below, how many points chose each.
+    """Draw the criterion over the candidates, and below how many points chose each.
 
     Parameters
     ----------
@@ -235,7 +229,7 @@ def draw_tuning(curve: TuningCurve) -> Figure:
 
 
 def _set_up(xaxis: Any, low: float, high: float) -> None:
-    """Limits, and ticks in plain numbers: several in a decade where there are few decades."""
+    """Limits, and ticks in plain numbers, several a decade if there are few decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     xaxis.axes.set_xlim(low, high)
@@ -272,5 +266,5 @@ def _draw_counts(axis: Any, curve: TuningCurve) -> None:
 
 
 def _half_width(candidates: FloatArray) -> float:
-    """Factor from the middle of a bar to its end: bars do not touch and are not too wide."""
+    """Factor from the middle of a bar to its end, so that bars do not touch."""
     return float(np.exp(0.4 * min([0.25, *np.diff(np.log(candidates))])))

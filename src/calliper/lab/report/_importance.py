@@ -1,6 +1,6 @@
-"""Which columns make intervals wide: widths of rows with one column permuted, and of one row.
+"""Which columns make intervals wide, over all rows and in one row.
 
-Over m rows x_i with widths w(x_i), column j counts for what a permutation π of it changes,
+The importance of column j is what a permutation π of it changes, over m rows of widths w(x_i),
 
     I_j = mean_i |w(x_i with x_{π(i)j} in place of x_ij) − w(x_i)|,
 
@@ -9,15 +9,16 @@ moves the width by
 
     M_j(x) = w(x) − mean_i w(x with x_ij in place of x_j),
 
-which is positive where the value in the row makes the interval wider than other rows' values would.
-Only intervals are asked for, so that any model and any method can be explained. Columns that go
-together share what they do, and a permutation makes rows that do not occur; neither number is a
-statement about causes.
+which is positive if the value in the row makes the interval wider than the values of other rows
+would. Only intervals are needed, so any model and any method can be explained. Correlated columns
+share their effect, and permuted rows may not occur in practice; neither number is about causes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ MOST_BARS = 20
 
 @dataclass(eq=False)
 class WidthImportanceDisplay(style.Display):
-    """What each column does to the width: over all rows and, if asked for, in one row.
+    """The effect of each column on the width, over all rows and optionally in one row.
 
     Attributes
     ----------
@@ -46,7 +47,7 @@ class WidthImportanceDisplay(style.Display):
     importance : (d,) mean change of the width when the column is permuted, in the unit of y
     deviation : (d,) its standard deviation over permutations
     mean_width : of all rows
-    moves : (d,) what the value in the row adds to its width, or None
+    moves : (d,) what the value in that row adds to its width, or None
     width : of that row, or None
     ax_, figure_ : where it was drawn last
 
@@ -83,7 +84,7 @@ class WidthImportanceDisplay(style.Display):
         max_rows: int = 500,
         random_state: Any = None,
     ) -> Self:
-        """Permute each column of some rows, and ask for intervals again.
+        """Permute each column of some rows, and predict intervals again.
 
         Parameters
         ----------
@@ -94,10 +95,14 @@ class WidthImportanceDisplay(style.Display):
         row : int, optional
             The row of X to explain.
         n_repeats : permutations of each column
-        max_rows : if there are more rows, so many are drawn at random
-        random_state : seed of the permutations, and of that draw
+        max_rows : size of the random sample if there are more rows
+        random_state : seed of the permutations and the sample
         """
-        level, widths = check_level(coverage), _Widths(model)
+        if not isinstance(model, IntervalModel | RadiusModel):
+            raise CalliperError(
+                f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
+            )
+        widths = partial(_widths, model, check_level(coverage))
         at_least(n_repeats, 1, "n_repeats")
         rng, n = check_random_state(random_state), n_rows(X)
         if not hasattr(X, "iloc"):
@@ -111,10 +116,10 @@ class WidthImportanceDisplay(style.Display):
         some = np.sort(rng.permutation(n)[: at_least(max_rows, 2, "max_rows")])
         few = _safe_indexing(X, some)
         found = permutation_importance(
-            widths,
+            SimpleNamespace(fit=len),  # which scikit-learn requires and does not call
             few,
-            before := widths.of(few, level),
-            scoring=lambda model, rows, y: -float(np.abs(model.of(rows, level) - y).mean()),
+            before := widths(few),
+            scoring=lambda _, rows, y: -float(np.abs(widths(rows) - y).mean()),
             n_repeats=n_repeats,
             random_state=rng,
         )
@@ -127,14 +132,14 @@ class WidthImportanceDisplay(style.Display):
             float(before.mean()),
         )
         if row is not None:
-            made.width = float(widths.of(_safe_indexing(X, [row, row]), level)[0])
+            made.width = float(widths(_safe_indexing(X, [row, row]))[0])
             made.moves = np.array(
-                [made.width - widths.of(_with(X, row, few, j), level).mean() for j in range(d)]
+                [made.width - widths(_with(X, row, few, j)).mean() for j in range(d)]
             )
         return made
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each column, the one that matters most first."""
+        """A row for each column, the most important first."""
         import pandas as pd
 
         found = {"importance": self.importance, "deviation": self.deviation}
@@ -144,10 +149,13 @@ class WidthImportanceDisplay(style.Display):
         ordered: pd.DataFrame = frame.iloc[self._order()]
         return ordered
 
-    def plot(self, ax: Any = None, *, name: str | None = None) -> Self:
-        """Draw a bar for each column: what it moves in the row, or its importance over rows."""
+    @property
+    def _size(self) -> tuple[float, float]:
+        return 6.4, 1.2 + 0.28 * min(len(self.columns), MOST_BARS)
+
+    def _draw(self, ax: Any) -> tuple[str, str]:
+        """A bar for each column: its effect in the row, or its importance over rows."""
         order = self._order()[:MOST_BARS][::-1]
-        ax = self._start(ax, (6.4, 1.2 + 0.28 * len(order)))
         names = [style.literal(self.columns[j]) for j in order]
         if self.moves is None:
             ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
@@ -162,46 +170,31 @@ class WidthImportanceDisplay(style.Display):
             style.label(ax, "moves the width of this row by (unit of y)", "", legend=None)
         if len(order) < len(self.columns):
             words += f" · {len(order)} of {len(self.columns)} columns"
-        style.entitle(ax, name or "Which columns make intervals wide", words)
-        return self
+        return "Which columns make intervals wide", words
 
     def _order(self) -> Any:
-        """Numbers of the columns by what they do, most first."""
+        """Numbers of the columns by their effect, largest first."""
         size = self.importance if self.moves is None else np.abs(self.moves)
         return np.argsort(-size, kind="stable")
 
 
-class _Widths:
-    """The width as a function of the inputs, in the shape that scikit-learn inspects."""
-
-    def __init__(self, model: Any) -> None:
-        if not isinstance(model, IntervalModel | RadiusModel):
-            raise CalliperError(
-                f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
-            )
-        self.model = model
-
-    def fit(self, X: Any, y: Any) -> Any:
-        """Nothing is fitted; inspection asks for the method."""
-        return self
-
-    def of(self, X: Any, level: float) -> FloatArray:
-        """(m,) widths; refused if one is infinite."""
-        if isinstance(self.model, IntervalModel):
-            width = np.asarray(self.model.predict_interval(X, coverage=level).width)
-        else:
-            width = 2 * np.asarray(self.model.predict_radius(X, level))
-        if not np.isfinite(width).all():
-            raise CalliperError(
-                f"{np.count_nonzero(~np.isfinite(width))} of {len(width)} intervals are infinite "
-                f"at coverage {level:g}, and nothing moves them: ask for a lower level, or "
-                f"calibrate on more rows."
-            )
-        return width
+def _widths(model: Any, level: float, X: Any) -> FloatArray:
+    """(m,) widths of the intervals of a model or calibrator; an infinite one is an error."""
+    if isinstance(model, IntervalModel):
+        width = np.asarray(model.predict_interval(X, coverage=level).width)
+    else:
+        width = 2 * np.asarray(model.predict_radius(X, level))
+    if not np.isfinite(width).all():
+        raise CalliperError(
+            f"{np.count_nonzero(~np.isfinite(width))} of {len(width)} intervals are infinite at "
+            f"coverage {level:g}, whatever the columns: ask for a lower level, or calibrate on "
+            f"more rows."
+        )
+    return width
 
 
 def _with(X: Any, row: int, others: Any, column: int) -> Any:
-    """The row as often as there are others, with their values in one column."""
+    """The row repeated, with the values of the other rows in one column."""
     rows = _safe_indexing(X, np.full(n_rows(others), row))
     if hasattr(rows, "iloc"):
         rows = rows.copy()

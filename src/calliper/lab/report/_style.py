@@ -1,10 +1,11 @@
-"""What all displays share: colours that everyone can tell apart, bare axes, a title."""
+"""The frame of all displays: colours that everyone can tell apart, plain axes, a title."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,38 +14,57 @@ from calliper._types import FloatArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which people of all kinds of colour vision can tell apart.
+# Okabe and Ito's palette, which is safe for colour-blind readers.
 BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"
 PURPLE, SKY, QUIET, GREY = "#CC79A7", "#56B4E9", "#444444", "#8C8C8C"
 
-#: Colours and marks for several methods: each pair also differs without colour.
+#: Colours and markers of several methods, which also differ without colour.
 SERIES = tuple(zip((BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY), "os^DvP", strict=True))
 TARGET: dict[str, Any] = {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (4, 2))}
 
-#: Dots in one figure: more of them hide each other.
+#: Most dots in one figure; more would hide each other.
 MOST_DOTS = 5000
 
 
 @dataclass(eq=False)
 class Display:
-    """What every display has: where it was drawn last."""
+    """Numbers that :meth:`plot` draws; ``ax_`` and ``figure_`` are where they were drawn last."""
 
     ax_: Any = field(default=None, init=False, repr=False)
     figure_: Any = field(default=None, init=False, repr=False)
+    _size: ClassVar[Any] = (6.4, 4.2)
+    #: Draws on the axes, styled by ``look``, and returns the title and the caption.
+    _draw: ClassVar[Callable[..., tuple[str, str]]]
 
-    def _start(self, ax: Any, size: tuple[float, float] = (6.4, 4.2)) -> Any:
+    def plot(self, ax: Any = None, *, name: str | None = None, **look: Any) -> Self:
+        """Draw on ``ax``, by default on new axes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        name : str, optional
+            The title.
+        **look
+            ``color``, or ``cmap`` for dots coloured by width.
+        """
+        ax = self._start(ax)
+        title, caption = self._draw(ax, **look)
+        entitle(ax, name or title, caption)
+        return self
+
+    def _start(self, ax: Any) -> Any:
         """The axes to draw on, new ones if none are given."""
         if ax is None:
             from matplotlib import pyplot
 
-            _, ax = pyplot.subplots(figsize=size, layout="constrained")
+            _, ax = pyplot.subplots(figsize=self._size, layout="constrained")
         ax.spines[["top", "right"]].set_visible(False)
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 
 
 def blank_figure(size: tuple[float, float], *grid: int, **how: Any) -> tuple[Figure, Any]:
-    """A figure that no window shows, and its axes."""
+    """A figure without a window, and its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -57,7 +77,7 @@ def blank_figure(size: tuple[float, float], *grid: int, **how: Any) -> tuple[Fig
 
 
 def label(ax: Any, x: str, y: str, *, legend: str | None = "upper left", ncols: int = 1) -> None:
-    """Name both axes; a legend of what is drawn, without a frame, where it is asked for."""
+    """Name both axes, and add a legend without a frame unless ``legend`` is None."""
     ax.set_xlabel(literal(x))
     ax.set_ylabel(literal(y))
     if legend is not None:
@@ -65,17 +85,17 @@ def label(ax: Any, x: str, y: str, *, legend: str | None = "upper left", ncols: 
 
 
 def literal(name: str) -> str:
-    """A name as it is spelt: a column called ``$x$`` is no formula, nor an error in one."""
+    """A name as it is spelt: a column called ``$x$`` is not a formula."""
     return name.replace("$", r"\$")
 
 
 def columns_of(frame: Any) -> list[Any]:
-    """Names of the columns of a frame; none of what is no frame."""
+    """Names of the columns of a frame; an empty list for anything else."""
     return [*getattr(frame, "columns", ())]
 
 
 def name_of(column: Any, default: str) -> str:
-    """What a series, or a frame of one column, calls itself; else the default."""
+    """The name of a series, or of the one column of a frame; otherwise the default."""
     columns = columns_of(column)
     name = columns[0] if len(columns) == 1 else getattr(column, "name", None)
     return str(name) if isinstance(name, str | int) and name != "" else default
@@ -88,7 +108,7 @@ def bars(middle: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray
 
 
 def in_percent(axis: Any) -> None:
-    """Numbers of an axis as shares, none where there can be no share."""
+    """Label an axis in percent, between 0 and 100 % only."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(
@@ -97,7 +117,7 @@ def in_percent(axis: Any) -> None:
 
 
 def entitle(ax: Any, title: str, caption: str) -> None:
-    """A title above, and below it, quietly, what to see."""
+    """A title, and a caption in small type below it."""
     lines = caption.count("\n") + 1
     ax.set_title(title, loc="left", fontweight="bold", fontsize=11, pad=10 + 12 * lines)
     where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
@@ -105,9 +125,9 @@ def entitle(ax: Any, title: str, caption: str) -> None:
 
 
 def percent(value: float) -> str:
-    """A share as a person says it: ``90 %``, ``97.5 %``; what is not all is never ``100 %``."""
+    """A share in percent: ``90 %``, ``97.5 %``; less than all is never ``100 %``."""
     missing = 100 * (1 - value)
-    # Three digits, and below 100 % as many as tell what is missing to two.
+    # Three digits, and just below 100 % enough for two digits of what is missing.
     digits = 3 - floor(log10(missing)) if 1e-9 < missing < 1 else 3
     return f"{100 * value:.{digits}g} %"
 
@@ -118,18 +138,18 @@ def several(n: int, thing: str) -> str:
 
 
 def thin(n: int, most: int = MOST_DOTS) -> Any:
-    """Which of n rows are drawn: all, or evenly many of them in their order."""
+    """Which of n rows are drawn: all, or an even selection in order."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 def drawn_ends(lower: Any, upper: Any, low: float, high: float) -> tuple[Any, Any]:
-    """Ends of intervals to be drawn on an axis from low to high: infinite ones reach beyond it."""
+    """Ends to draw on an axis from low to high; infinite ones reach beyond it."""
     far = 10 * (high - low)
     return np.maximum(lower, low - far), np.minimum(upper, high + far)
 
 
 def limits(values: FloatArray, room: float = 0.06) -> tuple[float, float]:
-    """Ends of an axis that shows all finite values with some room."""
+    """Limits of an axis that shows all finite values with some margin."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return -1.0, 1.0

@@ -1,4 +1,4 @@
-"""Widths drawn: against the errors they meet, and over the inputs in two dimensions."""
+"""Figures of widths: against errors, and over the inputs in two dimensions."""
 
 import warnings
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from calliper.rows import same_rows
 class WidthErrorDisplay(style.Display):
     """Errors over widths, with the quantile of the errors in each tenth of the widths.
 
-    What to see: the marks (CSQ, the error that a share c of each tenth stays below) lie on the
-    line IS = 2 · CSQ, since an interval ŷ ± r that is right has width 2r and error quantile r.
-    Above the line intervals are too narrow, below it too wide; a flat row of marks means that
-    width says nothing about the error. R²_SQI measures the distance from the line.
+    What to look for: markers (CSQ, the error quantile at level c of each tenth) on the line
+    IS = 2 · CSQ, since a correct interval ŷ ± r has width 2r and error quantile r. Above the line
+    intervals are too narrow, below it too wide; a flat row of markers means that widths say
+    nothing about errors. R²_SQI measures the distance from the line.
 
     Attributes
     ----------
     widths, errors : (n,) upper − lower and ``|y − ŷ|`` of each row, from the smallest error up
-    isq, csq : (B,) median width and error quantile of each bin, infinite in a bin of such widths
+    isq, csq : (B,) median width and error quantile of each bin; infinite for infinite widths
     coverage : the level of the quantile
     r2, tau : R²_SQI and τ_SQI of the same bins, NaN where undefined
     ax_, figure_ : where it was drawn last
@@ -66,7 +66,7 @@ class WidthErrorDisplay(style.Display):
     ) -> Self:
         """Compute bins and measures; all parameters are those of :func:`calliper.metrics.r2_sqi`.
 
-        Measures that are undefined are NaN here, without a warning: the figure says so.
+        Undefined measures are NaN without a warning: the figure says so.
         """
         read = metrics.one_level(intervals)
         level = metrics.level_of(read, coverage)
@@ -75,7 +75,7 @@ class WidthErrorDisplay(style.Display):
         errors, widths = metrics.scores_and_widths(y, read, **policy)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            table = metrics.sqi_table(errors, widths, level, bin_width="median", **bins)
+            table = metrics.sqi_table(errors, widths, level, **bins)
             r2, tau = (
                 measure(y, read, coverage=level, **policy, **bins)
                 for measure in (metrics.r2_sqi, metrics.tau_sqi)
@@ -84,17 +84,21 @@ class WidthErrorDisplay(style.Display):
 
     @property
     def n_infinite(self) -> int:
-        """How many widths are infinite, and cannot be drawn."""
+        """Number of infinite widths, which cannot be drawn."""
         return int(np.count_nonzero(np.isinf(self.widths)))
 
-    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
-        """Draw dots for rows (a share of them if they are many), marks for tenths, the line."""
-        ax = self._start(ax, (5.6, 4.6))
+    _size = (5.6, 4.6)
+
+    def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         finite, drawable = np.isfinite(self.widths), np.isfinite(self.isq)
         right = 1.05 * self.widths[finite].max(initial=0.0) or 1.0
-        # One outlying error must not press everything else to the floor.
+        # One outlying error must not squeeze everything else.
         top = 1.15 * float(self.csq[drawable].max(initial=right / 2))
-        self._draw_rows(ax, np.flatnonzero(finite))
+        every = np.flatnonzero(finite)
+        shown = every[style.thin(len(every))]
+        words = "row" if len(shown) == len(every) else f"row ({len(shown):,} of {len(every):,})"
+        dots: dict[str, Any] = {"color": style.GREY, "ms": 2, "alpha": 0.5, "rasterized": True}
+        ax.plot(self.widths[shown], self.errors[shown], ".", label=words, **dots)
         ax.plot([0, right], [0, right / 2], label="ideal: IS = 2 · CSQ", **style.TARGET)
         bins = style.several(len(self.isq), "bin")
         words = f"{style.percent(self.coverage)} quantile in {bins} of the widths"
@@ -104,49 +108,35 @@ class WidthErrorDisplay(style.Display):
         if not finite.any():
             words = "all intervals are infinite"
             ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", color=style.VERMILION)
-        hidden = int(np.count_nonzero(self.errors[finite] > top))
-        style.entitle(ax, name or "Width against error", self._caption(hidden))
-        return self
-
-    def _draw_rows(self, ax: Any, finite: Any) -> None:
-        shown = finite[style.thin(len(finite))]
-        words = "row" if len(shown) == len(finite) else f"row ({len(shown):,} of {len(finite):,})"
-        look: dict[str, Any] = {"color": style.GREY, "ms": 2, "alpha": 0.5, "rasterized": True}
-        ax.plot(self.widths[shown], self.errors[shown], ".", label=words, **look)
-
-    def _caption(self, hidden: int) -> str:
         words = " · ".join(
-            f"{symbol} = {_number(value)}" if np.isfinite(value) else f"{symbol} undefined"
+            f"{symbol} = {value:.{2 if value > -10 else 0}f}".replace("-", "−")
+            if np.isfinite(value)
+            else f"{symbol} undefined"
             for symbol, value in (("R²_SQI", self.r2), ("τ_SQI", self.tau))
         )
         if self.n_infinite:
             words += f" · {style.several(self.n_infinite, 'infinite width')} not shown"
-        if hidden:
+        if hidden := int(np.count_nonzero(self.errors[finite] > top)):
             words += f" · {style.several(hidden, 'error')} above the axes"
-        return words
-
-
-def _number(value: float) -> str:
-    """Two decimals; of a value far below 0 none, since they say nothing more."""
-    return (f"{value:.2f}" if value > -10 else f"{value:.0f}").replace("-", "−")
+        return "Width against error", words
 
 
 @dataclass(eq=False)
 class EmbeddingDisplay(style.Display):
     """Inputs in the plane of their two main directions, coloured by width.
 
-    What to see: regions of one colour, so that width follows the input. A mix of all colours
-    everywhere means that width is noise, or that it follows a direction not shown: look at how
-    much of the variance the two directions hold.
+    What to look for: regions of one colour, where width follows the input. A mix of all colours
+    everywhere means that width is noise, or follows a direction not shown: check how much of the
+    variance the two directions explain.
 
     Attributes
     ----------
-    position : (n, 2) coordinates of the rows that are drawn
+    position : (n, 2) coordinates of the rows drawn
     widths : (n,) widths of their intervals, perhaps infinite
-    rows : (n,) which rows these are
+    rows : (n,) numbers of these rows
     explained : share of the variance along each direction; None if the coordinates were given
     names : of the coordinates, for the axes
-    n_rows : number of rows there were
+    n_rows : number of all rows
     ax_, figure_ : where it was drawn last
 
     Examples
@@ -176,7 +166,7 @@ class EmbeddingDisplay(style.Display):
         max_points: int = style.MOST_DOTS,
         random_state: Any = None,
     ) -> Self:
-        """Find the two main directions of all rows, and take the rows to draw.
+        """Find the two main directions of all rows, and choose the rows to draw.
 
         Parameters
         ----------
@@ -188,9 +178,9 @@ class EmbeddingDisplay(style.Display):
             False: the two columns of X are coordinates already, for example from UMAP; those of
             a frame name the axes.
         max_points : int
-            If there are more rows, so many are drawn at random.
+            Draw a random sample of this size if there are more rows.
         random_state : optional
-            Seed of that choice.
+            Seed of the sample.
         """
         read = metrics.one_level(intervals)
         same_rows(read, "intervals", X=X)
@@ -208,9 +198,10 @@ class EmbeddingDisplay(style.Display):
         names = _axis_names(X, explained)
         return cls(position[rows], read.width[rows], rows, explained, n_rows=n, names=names)
 
-    def plot(self, ax: Any = None, *, name: str | None = None, cmap: str = "viridis") -> Self:
-        """Draw wide intervals on top; the colours span the 2nd to the 98th percentile."""
-        ax = self._start(ax, (6.0, 4.8))
+    _size = (6.0, 4.8)
+
+    def _draw(self, ax: Any, cmap: str = "viridis") -> tuple[str, str]:
+        """Wide intervals are on top; the colours span the 2nd to the 98th percentile."""
         finite = np.isfinite(self.widths)
         order = np.flatnonzero(finite)[np.argsort(self.widths[finite])]
         low, high = np.percentile(self.widths[order], [2, 98]) if len(order) else (0.0, 0.0)
@@ -224,20 +215,16 @@ class EmbeddingDisplay(style.Display):
         if not finite.all():
             ax.plot(*self.position[~finite].T, "x", color=style.VERMILION, ms=4, label="infinite")
         style.label(ax, *self.names, legend=None if finite.all() else "best")
-        style.entitle(ax, name or "Where intervals are wide", self._caption())
-        return self
-
-    def _caption(self) -> str:
         words = style.several(self.n_rows, "row")
         if len(self.rows) < self.n_rows:
             words = f"{len(self.rows):,} of {words}, drawn at random"
         if self.explained is not None:
             words += " · two main directions of the standardised inputs"
-        finite = self.widths[np.isfinite(self.widths)]
-        if len(finite) and finite.min() == finite.max():
-            words += f" · all finite widths are {finite[0]:.3g}"
-        n_infinite = int(np.count_nonzero(np.isinf(self.widths)))
-        return words + (f" · {n_infinite:,} infinite" if n_infinite else "")
+        known, n_infinite = self.widths[order], int(np.count_nonzero(~finite))
+        if len(known) and known[0] == known[-1]:
+            words += f" · all finite widths are {known[0]:.3g}"
+        words += f" · {n_infinite:,} infinite" if n_infinite else ""
+        return "Where intervals are wide", words
 
 
 def _axis_names(X: Any, explained: FloatArray | None) -> tuple[str, str]:
@@ -250,7 +237,7 @@ def _axis_names(X: Any, explained: FloatArray | None) -> tuple[str, str]:
 
 
 def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Principal components of the standardised columns, with signs fixed by the largest weight."""
+    """Principal components of standardised columns, signs fixed by the largest weight."""
     scaled = metrics.unit_spread(features)
     if not scaled.shape[1]:
         raise CalliperError("every column of X is constant: all rows would lie on one point.")
@@ -264,9 +251,9 @@ def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:
-    """A figure of calibration errors beside half-widths at 0.9 of the same rows, (n,) each.
+    """A figure of calibration errors and half-widths at 0.9 of the same rows, (n,) each.
 
-    What to see: where errors grow with the half-width, intervals are wide for a reason.
+    What to look for: errors that grow with the half-width.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
-"""The four figures, as Bokeh models without data.
+"""The four figures as Bokeh models without data.
 
-Every renderer carries its part in its name (``focus``, ``other``, ``ideal``, …), by which the
-script of the page colours it, in light and in dark. Sources are named as well; the script fills
-them for the level and the methods that are chosen.
+The name of every renderer is its role (``focus``, ``other``, ``ideal``, …), by which the script of
+the page colours it in light and dark mode. The script also fills the named sources for the chosen
+level and methods.
 """
 
 from typing import Any
 
-#: The sources of all figures by their names.
+#: The sources of all figures by name.
 Sources = dict[str, Any]
 
 #: Columns of each source; the script of the page fills them.
@@ -23,7 +23,7 @@ _SOURCES = {
 
 
 def figure_items() -> dict[str, Any]:
-    """Each figure as a value that BokehJS draws into the element of its name."""
+    """Each figure as JSON that BokehJS draws into the element of that name."""
     from bokeh.embed import json_item
 
     source = {
@@ -41,7 +41,7 @@ def figure_items() -> dict[str, Any]:
 
 
 def _models() -> Any:
-    """Bokeh's models; their stubs do not know all of their parameters."""
+    """Bokeh's models, untyped because their stubs lack some parameters."""
     from bokeh import models
 
     return models
@@ -55,7 +55,7 @@ def _figure(
     drawn = figure(
         name=f"figure_{name}",
         height=height,
-        x_range=_models().Range1d(0, 1),  # the script sets ranges, since it knows the data
+        x_range=_models().Range1d(0, 1),  # the script sets the ranges
         y_range=_models().Range1d(0, 1),
         sizing_mode="stretch_width",
         tools="pan,box_zoom,reset,save",
@@ -76,7 +76,7 @@ def _figure(
         axis.minor_tick_line_color = None
         axis.major_tick_in = 0
         axis.major_label_policy = _models().AllLabels()
-    if named:  # places 0, 1, 2, …, which the script gives their names
+    if named:  # ticks at 0, 1, 2, …, which the script names
         drawn.xaxis.ticker = _models().FixedTicker(ticks=[])
     drawn.xgrid.grid_line_color = None
     drawn.toolbar.autohide = True
@@ -85,12 +85,12 @@ def _figure(
 
 
 _DASHED: dict[str, Any] = {"line_dash": "dashed", "line_width": 1.3}
-#: The page's own colours, which the rest of a tooltip does not know in the dark.
+#: The colours of the page, which tooltips do not follow in dark mode.
 _TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);max-width:20rem"
 
 
 def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]]) -> None:
-    """A tooltip; the values are text that the script has written, and are escaped."""
+    """A tooltip of values written by the script, which are escaped."""
     rows = "".join(f"<div><b>{name}</b> @{column}</div>" for name, column in lines)
     tip: dict[str, Any] = {"mode": "mouse", "point_policy": "snap_to_data", "name": "hover"}
     tip["tooltips"] = f'<div style="{_TIP}">{rows}</div>'
@@ -98,7 +98,7 @@ def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]]) -> No
 
 
 def _bars(drawn: Any, source: Sources, which: str, x: str, y: str) -> list[Any]:
-    """Points with error bars for the chosen method and the one that it is compared with."""
+    """Points with error bars for the chosen method and the one to compare with."""
     caught = []
     for role, marker in (("other", "square"), ("focus", "circle")):
         data = source[f"{which}_{role}"]
@@ -106,7 +106,7 @@ def _bars(drawn: Any, source: Sources, which: str, x: str, y: str) -> list[Any]:
         drawn.segment(x, low, x, high, source=data, line_width=1.5, name=f"{role} bar")
         drawn.line(x, y, source=data, line_width=1.5, line_alpha=0.55, name=f"{role} line")
         drawn.scatter(x, y, source=data, size=8, marker=marker, name=role)
-        # As wide as a marker, so that bar and marker have one tooltip between them.
+        # As wide as a marker, so that bar and marker share a tooltip.
         caught.append(
             drawn.segment(x, low, x, high, source=data, line_width=12, line_alpha=0, name="catch")
         )
@@ -129,7 +129,7 @@ def _parts(source: Sources) -> Any:
     lines = [("method", "method"), ("where", "label"), ("coverage", "found"), ("test points", "n")]
     _hover(drawn, shown, lines)
     drawn.xaxis.major_label_orientation = 0.75
-    drawn.yaxis.bounds = (0, 100)  # the frame has room above, but there is no coverage there
+    drawn.yaxis.bounds = (0, 100)  # the frame extends above
     return drawn
 
 
@@ -161,7 +161,7 @@ def _points(source: Sources) -> Any:
         dot: dict[str, Any] = {"size": size, "marker": marker, "line_width": 1.5, "name": role}
         bar = drawn.segment("x", "lower", "x", "upper", source=data, **ends)
         target = drawn.scatter("x", "y", source=data, **dot)
-        # A target inside lies on its bar: one tooltip for both.
+        # A target inside lies on its bar: one tooltip serves both.
         caught += [bar] if role == "inside" else [bar, target]
     _hover(drawn, caught, [("", "id"), ("", "told"), ("at", "at")])
     return drawn

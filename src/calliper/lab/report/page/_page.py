@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing but itself."""
+"""A comparison as one self-contained HTML page."""
 
 import platform
 import re
@@ -22,13 +22,13 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "bokeh")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that the numbers come from, named so that it can be found again.
+    """A file that the numbers come from.
 
     Parameters
     ----------
     name : str
     part : str
-        What it was used for.
+        Its use, such as "calibration".
     n_rows : int
     sha256 : str
         Of its content.
@@ -47,14 +47,14 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What it takes to do it again.
+    """How to reproduce a comparison.
 
     Attributes
     ----------
     command : as it was typed
-    files : what was read
-    notes : how rows were split, and the like
-    use : a command that applies what was found, with ``{method}`` and ``{coverage}`` to fill in
+    files : the files read
+    notes : for example how rows were split
+    use : a command that applies the result, with placeholders ``{method}`` and ``{coverage}``
 
     Examples
     --------
@@ -68,18 +68,18 @@ class Provenance:
     use: str = ""
 
     def to_use(self, method: str | None, level: float) -> str:
-        """The command that applies this method; empty if there is none."""
+        """The command that applies this method, or an empty string."""
         if method is None:
             return ""
         return self.use.replace("{method}", method).replace("{coverage}", f"{level:g}")
 
     def values(self) -> dict[str, Any]:
-        """For JSON, with the versions of what computed it."""
+        """Values for JSON, with versions."""
         return {**asdict(self), "versions": versions()}
 
 
 def versions() -> dict[str, str]:
-    """What the numbers depend on."""
+    """Versions of the packages that the numbers depend on."""
     packages = {name: version(name) for name in _PACKAGES}
     return {"calliper": __version__, "python": platform.python_version(), **packages}
 
@@ -91,25 +91,25 @@ def render_page(
     provenance: Provenance | None = None,
     descriptions: Mapping[str, str] | None = None,
 ) -> str:
-    """One self-contained HTML page: verdict, guarantee, figures, table, warnings, how to repeat.
+    """One self-contained HTML page: verdict, guarantee, figures, table, warnings, provenance.
 
-    It asks nothing of the network and is forbidden to. Needs the extra ``cli`` (Bokeh, Jinja).
+    It does not use the network, and forbids it. Needs the extra ``cli`` (Bokeh, Jinja).
 
     Parameters
     ----------
     comparison : Comparison
         From :func:`calliper.lab.comparison.compare`.
     title : str
-        What the data are, above the verdict.
+        Shown above the verdict.
     provenance : Provenance, optional
-        Command and files, to repeat it.
+        Command and files, to reproduce it.
     descriptions : mapping of methods to text, optional
-        A plain line for each method; by default the first line of its class.
+        A line for each method; by default the first line of its docstring.
 
     Returns
     -------
     str
-        The page, to be written to a file.
+        The page, to write to a file.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def _environment() -> Any:
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,  # names of columns, files and groups are other people's text
+        autoescape=True,  # names of columns, files and groups are not trusted
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -170,14 +170,14 @@ def _environment() -> Any:
 
 
 def _breakable(name: str) -> Any:
-    """A name that may go on in the next line after an underscore, a slash or a full stop."""
+    """A name that may wrap after an underscore, a slash or a full stop."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"([_/.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def _script_json(values: Mapping[str, Any]) -> str:
-    """JSON that may stand in a script element: nothing in it can end the element."""
+    """JSON for a script element, which nothing in it can close."""
     text = to_text(values, ensure_ascii=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")

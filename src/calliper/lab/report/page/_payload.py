@@ -1,4 +1,4 @@
-"""What the page shows: its table as text, the numbers and points that its script reads."""
+"""Content of the page: its table as text, and the numbers and points that its script reads."""
 
 import base64
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from calliper.lab._words import number, percent, percent_down, seconds, with_err
 from calliper.lab.comparison import Comparison, Record
 from calliper.metrics import MEASURES
 
-#: Fields of a record by their names, or what else goes into JSON.
+#: Fields of a record by name, or other values for JSON.
 Values = dict[str, Any]
 
-#: Test points that are drawn; all of them are counted. More would be a stain, and slow.
+#: Most test points drawn; all of them are counted. More would be slow and unreadable.
 PAGE_POINTS = 2_000
-#: Of these, the ones that are drawn with their interval.
+#: Most of these drawn with their intervals.
 MOST_INTERVALS = 150
-#: Letters of an id that are shown.
+#: Characters of an id that are shown.
 LONGEST_ID = 40
 
 
 def payload(comparison: Comparison) -> dict[str, Any]:
-    """Everything, in values that JSON takes."""
+    """All values of the page, for JSON."""
     values = comparison.to_values()
     wanted = ("coverage", "levels", "methods", "n_test", "verdicts", "records", "parts", "deciles")
     points = _points(comparison)
@@ -36,15 +36,15 @@ def payload(comparison: Comparison) -> dict[str, Any]:
         "is_void": comparison.is_void,
         "group_name": comparison.group_name,
     }
-    # The points are packed already, and their centres must keep all digits.
+    # The points are packed already, and their centres keep all digits.
     return {**{name: rounded(plain(value)) for name, value in chosen.items()}, "points": points}
 
 
 def _points(comparison: Comparison) -> dict[str, Any]:
-    """Some test points, drawn at random without replacement; arrays once, as 32-bit numbers.
+    """A random sample of the test points, as arrays of 32-bit numbers.
 
-    32 bits hold seven digits. Errors are therefore differences already, and predictions and
-    features are distances from a centre that has all digits: targets of 10⁹ ± 1 stay apart.
+    32 bits hold seven digits. So errors are stored as differences, and predictions and features as
+    distances from a centre with all digits: targets of 10⁹ ± 1 stay distinct.
     """
     test, n = comparison.test, len(comparison.test)
     rng = np.random.default_rng(comparison.random_state)
@@ -66,7 +66,7 @@ def _points(comparison: Comparison) -> dict[str, Any]:
             method: packed(intervals.width[rows].T / 2, np.float32)
             for method, intervals in answers.items()
         },
-        # Not left to the 32 bits of the half-width, which could put a point on the other side.
+        # Not computed from the 32 bits of the half-width, which could change the side.
         "inside": {
             method: packed(intervals.contains(test.y)[rows].T, np.uint8)
             for method, intervals in answers.items()
@@ -75,7 +75,7 @@ def _points(comparison: Comparison) -> dict[str, Any]:
 
 
 def centred(values: NDArray[Any]) -> dict[str, Any]:
-    """Distances from a centre, and the centre."""
+    """A centre, and distances from it."""
     centre = float(np.median(values))
     return {"centre": centre, "from_centre": packed(values - centre, np.float32)}
 
@@ -87,7 +87,7 @@ def packed(values: NDArray[Any], kind: type[np.float32] | type[np.uint8]) -> str
 
 
 def rounded(value: Any) -> Any:
-    """Numbers to ten digits: so many that they read as the whole ones do, at half the size."""
+    """Numbers rounded to ten digits, at half the size."""
     if isinstance(value, dict):
         return {key: rounded(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -99,9 +99,9 @@ def rounded(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class PageColumn:
-    """A heading, what it means in a line, which end is the better one, and its cells.
+    """A column of the table: heading, meaning, which values are better, and its cells.
 
-    ``name`` is the field of a record that is sorted by; ``text`` is how its values read there.
+    ``name`` is the field of a record to sort by; ``text`` formats the values of a record.
     """
 
     name: str
@@ -142,7 +142,7 @@ PAGE_COLUMNS = (
         name="proved",
         text=lambda values: percent_down(values["proved"]),
         title="proved",
-        meaning="the coverage that is proved, if the assumptions hold",
+        meaning="the coverage that is proved if the assumptions hold",
         best="high",
     ),
     _measure(
@@ -162,8 +162,8 @@ PAGE_COLUMNS = (
         name="relative_score",
         text=_relative,
         title="score against constant width",
-        meaning="interval score in percent of split's; below 100 % is better than one width for "
-        "all",
+        meaning="interval score in percent of that of split; below 100 % is better than a "
+        "constant width",
         best="low",
     ),
     _measure("worst_by_prediction", percent),
@@ -175,17 +175,16 @@ PAGE_COLUMNS = (
         name="seconds",
         text=lambda values: seconds(values["seconds"]),
         title="seconds",
-        meaning="to fit and to answer at all levels",
+        meaning="time to fit and predict at all levels",
         best="low",
     ),
 )
 
 
 def table_rows(comparison: Comparison, level: float) -> list[Values]:
-    """The table at one level, in the order in which the methods were given.
+    """The table at one level, in the given order of the methods.
 
-    ``note`` is said beside the name of a method; of a cell, ``text`` is read and ``value`` is
-    what is sorted by.
+    ``note`` is shown next to the name of a method; a cell shows ``text`` and sorts by ``value``.
     """
     chosen = comparison.verdicts[comparison.levels.index(level)].method
     found = [comparison.record(method, level) for method in comparison.methods]

@@ -114,7 +114,7 @@ function showParts() {
   figure.y_range.setv({ start: Math.max(0, 100 * lowest - 2), end: 101 });
   const line = figure.center.find((item) => item.name === "level");
   line.location = 100 * levelNow();
-  blank("parts", labels.length ? "" : "Both have one width for all, so there are no tenths of it.");
+  blank("parts", labels.length ? "" : "Both have the same width everywhere, so there are no tenths of it.");
 }
 
 const titleOfPart = () => ({ prediction: "prediction", width: "width" })[state.by] ?? state.name;

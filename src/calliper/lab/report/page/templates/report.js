@@ -35,7 +35,7 @@ function showPromise() {
   document.getElementById("promise").textContent =
     none ? verdict.promise : recordOf(focusNow(), levelNow()).guarantee;
   document.getElementById("h-promise").textContent =
-    none ? "What is promised" : `What ${focusNow()} promises`;
+    none ? "What is guaranteed" : `What ${focusNow()} guarantees`;
   const hint = document.getElementById("recommended");
   hint.textContent = none ? "none recommended" : verdict.method === focusNow() ? "recommended" : `recommended: ${verdict.method}`;
 }

@@ -1,4 +1,4 @@
-// What the figures say, in words and in tables, for those who cannot or need not see them.
+// The figures in words and in tables, for readers who cannot see them.
 
 function tableOf(name, caption, heads, rows) {
   const table = document.getElementById(`numbers-${name}`);
@@ -61,7 +61,7 @@ function describeCurve() {
     if (high.length) parts.push(`covers more than chance allows at ${high.join(", ")}`);
     return `${method} ${parts.join(" and ")}.`;
   });
-  say("curve", `${words.join(" ")} Shaded: where chance puts an honest method in 99 cases of 100.`);
+  say("curve", `${words.join(" ")} Shaded: the range of a valid method in 99 of 100 cases.`);
   const rows = values.levels.flatMap((level) =>
     both().map((method) => {
       const r = recordOf(method, level);
@@ -75,7 +75,7 @@ function describeCurve() {
 function describeParts() {
   const words = both().map((method) => {
     const part = partOf(method);
-    if (!part) return `${method} has one width for all, so there are no tenths of it.`;
+    if (!part) return `${method} has the same width everywhere, so there are no tenths of it.`;
     const low = Math.min(...part.coverage), high = Math.max(...part.coverage);
     if (low === high) return `${method} covers ${percent(low)} everywhere.`;
     const where = part.labels[part.coverage.indexOf(low)];
@@ -95,11 +95,11 @@ function describeParts() {
 
 function describeWidths() {
   const method = focusNow(), { width, error } = decilesOf(method), record = recordOf(method, levelNow());
-  const heads = ["width (middle of its tenth)", `error at ${percent(levelNow())}`, "width it asks for"];
+  const heads = ["width (middle of its tenth)", `error at ${percent(levelNow())}`, "width it needs"];
   const rows = width.map((size, i) => [number(size), number(error[i]), number(2 * error[i])]);
   tableOf("widths", `${atLevel()}, ${method}: widths and errors`, heads, rows);
   if (allInfinite(method)) {
-    say("widths", `${atLevel()}, ${method}: every interval is infinite; it covers always and says nothing.`);
+    say("widths", `${atLevel()}, ${method}: every interval is infinite: it always covers and says nothing.`);
     return;
   }
   const bare = record.fraction_infinite
@@ -107,10 +107,10 @@ function describeWidths() {
   const far = beyond ? ` ${count(beyond)} of the points drawn lie beyond the frame.` : "";
   const drawnOf = points.n < values.n_test
     ? ` ${count(points.n)} of ${count(values.n_test)} test points are drawn.` : "";
-  const r2 = finite(record.r2_sqi) ? record.r2_sqi.toFixed(2).replace("-", "−") : "not defined";
+  const r2 = finite(record.r2_sqi) ? record.r2_sqi.toFixed(2).replace("-", "−") : "undefined";
   const bins = width.length > 1
     ? `a diamond is the error that ${percent(levelNow())} of the points in its tenth of the widths do not exceed; below the dashed line widths are larger than needed, above it too small. R²_SQI is ${r2} (1 is best, negative no better than a constant width).`
-    : "all widths are the same, so they cannot follow the error.";
+    : "all widths are the same, so they cannot follow the errors.";
   say("widths", `${atLevel()}, ${method}: ${bins} Outside their interval: ${percent(1 - record.coverage)} of all.${bare}${drawnOf}${far}`);
 }
 
@@ -124,7 +124,7 @@ function describePoints() {
   }
   const which = n < values.n_test ? `${n} test points drawn at random` : `all ${n} test points`;
   const lie = outside === 1 ? "lies outside its" : "lie outside their";
-  const bare = unbounded ? ` ${unbounded} have an interval without a bound, which is not drawn.` : "";
+  const bare = unbounded ? ` ${unbounded} have an infinite interval, which is not drawn.` : "";
   say("points", `${atLevel()}, ${method}: ${which}; ${outside} of them ${lie} interval.${bare}`);
   const rows = [...Array(Math.min(n, 25)).keys()].map((i) => {
     const known = Number.isFinite(half[i]), scale = known ? half[i] : Math.abs(points.error[i]);
