@@ -188,10 +188,8 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         return scale.prepare(scores)
 
     def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
-        if shares is not None:
-            return scale.weighted_order_statistics(Z, levels, shares)
         ranks = [quantile.conformal_rank(level, self.n_calibration_) for level in levels]
-        return scale.order_statistics(Z, ranks)
+        return scale.order_statistics(Z, ranks if shares is None else levels, shares)
 
     def _proved(self, level: float) -> float:
         if self.weights_ is not None:

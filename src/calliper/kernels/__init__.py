@@ -1,4 +1,4 @@
-"""Nearness: who speaks for a point, and how loudly; each kernel with its closed forms.
+"""Nearness: which points count for a new point, and how much; each kernel with its closed forms.
 
 What is not listed in ``__all__`` serves the other packages.
 """

@@ -1,11 +1,10 @@
 """Exact nearest neighbours by NumPy: a fast index proposes them, direct differences decide.
 
 A sorted line for one feature, a k-d tree in low dimension, or blocked matrix products otherwise
-propose the neighbours; wherever two distances at the edge of the neighbourhood are closer than the
-rounding error of what proposed them, the row is settled again by direct differences. Fast searches
-use the expansion ‖x‖² − 2x·z + ‖z‖², whose rounding can order two equal distances either way.
-Features whose squares would overflow or vanish are first divided by a power of two, which changes
-no digit. Balls that contain new points are in ``_balls.py``.
+propose the neighbours. Where two distances at the edge of the neighbourhood are closer than the
+rounding error of the index, the row is settled by direct differences. Features whose squares would
+overflow or vanish are first divided by a power of two, which changes no digit. Balls that contain
+new points are in ``_balls.py``.
 """
 
 from typing import Any
