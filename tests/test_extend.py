@@ -124,7 +124,7 @@ def test_bags_of_every_engine_grow_and_are_indexed_again(kind, d, grown, monkeyp
     n = 1010 if d == 40 else 160
     Z, scores, new = rows(n + 30, d, kind, seed=d)
     method = FullRescaled(KNN(6), shrinkage=0.2).fit(Z[:n], scores[:n])
-    assert method.bag_.bag.search.engine == {1: "line", 2: "tree", 40: "wide"}[d]
+    assert method.bag_.bag.search.engine == {1: "line", 2: "tree", 40: "brute"}[d]
     indexed = set()
     for row in range(n, n + 30):
         method.extend(Z[row : row + 1], scores[row : row + 1])

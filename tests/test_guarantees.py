@@ -40,7 +40,7 @@ def test_words_say_what_is_and_is_not_promised():
         "at least 0.9 ",
         "exchangeable",
         "Marginal",
-        "nine cases of ten",
+        "nine cases out of ten",
         "99 calibration",
     ):
         assert part in words

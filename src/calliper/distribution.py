@@ -11,12 +11,12 @@ statistics of y_i* are bounds, with −∞ at rank 0 and +∞ at rank N+1:
     P(Y ≤ y*_(⌈p(N+1)⌉)) ≥ p,     P(Y ≥ y*_(⌊p(N+1)⌋)) ≥ 1 − p.
 
 Between two points Π is known up to 1/(N+1) only. The curve with 1/N at each of them, which ``cdf``,
-``sf``, ``ppf``, ``mean``, ``std``, ``crps`` and ``sample`` take, lies in that band; ``exceedance``
-takes the middle of the band. Quantiles cost what intervals cost; all else needs
-the N numbers of a row, which exist for a block of rows at a time.
+``sf``, ``ppf``, ``mean``, ``std``, ``crps`` and ``sample`` use, lies in that band; ``exceedance``
+is the middle of the band. Quantiles cost what intervals cost; everything else needs the N numbers
+of a row, which exist for a block of rows at a time.
 
-Under a covariate shift the points count by their weights w_i, and the new row by its own, w, in
-place of 1: Π(y, τ) = (Σ w_i over y_i* < y + τ·(w + Σ w_i over y_i* = y)) / (Σ w_i + w).
+Under covariate shift the points count by their weights w_i, and the new row by its own, w, in place
+of 1: Π(y, τ) = (Σ w_i over y_i* < y + τ·(w + Σ w_i over y_i* = y)) / (Σ w_i + w).
 
 Reference: Vovk, Shen, Manokhin, Xie (2019), "Nonparametric predictive distributions based on
 conformal prediction", doi:10.1007/s10994-018-5755-8. The closed form with local scales is, to our

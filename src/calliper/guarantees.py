@@ -1,9 +1,9 @@
-"""What is promised over all inputs together: the proved coverage, its assumptions, its limits.
+"""What is guaranteed over all inputs together: the proved coverage, its assumptions, its limits.
 
-All bounds are for a calibration set of N points and a new point that are exchangeable (for
-example independent draws from one distribution), with a model that has not seen either. They are
-*marginal*: probabilities over the draw of the calibration set as well as of the new point. Given
-one calibration set, coverage is a random number around that value. With Q = ⌈(1−α)(N+1)⌉:
+All bounds are for a calibration set of N points and a new point that are exchangeable (for example
+independent draws from one distribution), with a model that has seen neither. They are *marginal*:
+probabilities over the draw of the calibration set as well as of the new point. Given one
+calibration set, coverage is a random number around that value. With Q = ⌈(1−α)(N+1)⌉:
 
     split, MADSplit, full     Q/(N+1) ≥ 1−α
     Jackknife+                1 − (2(N+1−Q) − 1)/(N+1) ≥ 1−2α
@@ -11,9 +11,9 @@ one calibration set, coverage is a random number around that value. With Q = ⌈
 
 Letters: 1−α → ``coverage``, N → ``n``, Q → ``conformal_rank``, F → ``n_folds``.
 
-References: Vovk (2012), "Conditional validity of inductive conformal predictors",
-arXiv:1209.2673. Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference with the
-jackknife+", doi:10.1214/20-AOS1965, Theorems 1 and 4.
+References: Vovk (2012), "Conditional validity of inductive conformal predictors", arXiv:1209.2673.
+Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+",
+doi:10.1214/20-AOS1965, Theorems 1 and 4.
 """
 
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ def jackknife_coverage(coverage: float, n: int) -> float:
     """1 − (2(N+1−Q) − 1)/(N+1) ≥ 1 − 2α, and 1 if Q = N+1: proved for Jackknife+ rescaling.
 
     At most 2(N+1−Q) − 1 of N+1 exchangeable points can each beat Q others, since no two beat one
-    another. For Q = N this is the full 1 − α. At least 0, where the formula says less than nothing.
+    another. For Q = N this is the full 1 − α. A negative bound is raised to 0.
 
     Parameters
     ----------
@@ -177,14 +177,14 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     """The smallest Q with P(Beta(Q, N+1−Q) ≥ coverage) ≥ confidence; N+1 if there is none.
 
     That probability is P(Binomial(N, coverage) ≤ Q−1). Where :func:`coverage_law` holds, the Q-th
-    smallest score covers at least so much in at least that share of draws of N points.
+    smallest score reaches the coverage in at least that share of draws of N points.
 
     Parameters
     ----------
     coverage, n
-        As in :func:`conformal_coverage`; the level is one to reach.
+        As in :func:`conformal_coverage`.
     confidence : float
-        Share of the draws of these in which it shall be reached.
+        Share of draws of the calibration set in which the coverage must be reached.
 
     Returns
     -------
@@ -209,7 +209,7 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
 
 
 def required_for_confidence(coverage: float, confidence: float) -> int:
-    """The smallest N whose largest score covers so much with that confidence.
+    """The smallest N whose largest score reaches the coverage with that confidence.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def required_for_confidence(coverage: float, confidence: float) -> int:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The promise of one fitted method at one level.
+    """The guarantee of one fitted method at one level.
 
     Parameters
     ----------
@@ -245,14 +245,14 @@ class Guarantee:
     proved : the proved marginal coverage
     has_law : whether the Beta law of coverage given the calibration set is known
     tails : number of tails calibrated separately
-    note : what is promised instead of the usual, as the end of a sentence
-    confidence : share of draws of the calibration points in which the level shall be reached
-    n_effective : under covariate shift, how many points of equal weight would say as much
-    event : what is promised to happen
-    around : what intervals lie around, in words, if it is not simply the prediction
+    note : what replaces the usual guarantee, as the end of a sentence
+    confidence : share of draws of the calibration set in which the level must be reached
+    n_effective : under covariate shift, the equivalent number of points of equal weight
+    event : what is guaranteed to happen
+    around : what intervals are centred on, if it is not simply the prediction
     averages : what it averages over besides draws of the calibration points
-    groups : the number of groups in each of which it holds; 0 where it is about all together
-    checks : what was looked at of the assumptions, and what was not, as whole sentences
+    groups : the number of groups in each of which it holds; 0 if there are none
+    checks : which assumptions were checked and which were not, in whole sentences
     points : what its N points are called
 
     Examples
@@ -282,7 +282,7 @@ class Guarantee:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must hold for the promise to hold."""
+        """What must hold for the guarantee to hold."""
         first = ASSUMPTIONS[0] if self.confidence is None else INDEPENDENT
         if self.n_effective is not None:
             first = SHIFTED
@@ -311,7 +311,7 @@ class Guarantee:
         return float(low), float(high)
 
     def describe(self) -> str:
-        """The promise, its conditions, what it averages over, what was checked: a line each."""
+        """The guarantee, its conditions, what it averages over, what was checked: a line each."""
         if self._infinite():
             sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
             return (
@@ -340,8 +340,8 @@ class Guarantee:
                 f"{self.coverage:g})."
             )
         return (
-            f"with these very {self.n_calibration:,} calibration points, {self.event} with "
-            f"probability at least {self.coverage:g}. That is so in at least "
+            f"for this particular set of {self.n_calibration:,} calibration points, {self.event} "
+            f"with probability at least {self.coverage:g}. That holds in at least "
             f"{100 * self.confidence:.4g} % of draws of the calibration points."
         )
 
@@ -350,7 +350,7 @@ class Guarantee:
         return "Provided that " + ";\nand that ".join(self.assumptions) + "."
 
     def averaged(self) -> str:
-        """The line that says what the promise averages over."""
+        """The line that says what the guarantee averages over."""
         over, whose, begin = self.averages, "the", "Marginal"
         if self.groups:
             over, whose = over.replace("all inputs", "its inputs"), "its"
@@ -362,7 +362,7 @@ class Guarantee:
         return f"{begin}: an average over {over}. Nothing is promised for one input."
 
     def _besides(self) -> list[str]:
-        """Lines about weights, centres, and these very calibration points."""
+        """Lines about weights, centres, and this particular calibration set."""
         lines = [f"In these intervals {self.around}."] if self.around else []
         if self.n_effective is not None:
             lines.append(
@@ -372,12 +372,12 @@ class Guarantee:
         spread = self._spread()
         if spread is not None:
             lines.append(
-                f"With these very calibration points, coverage lies between {spread[0]:.3f} and "
-                f"{spread[1]:.3f} in nine cases of ten."
+                f"For this particular calibration set, coverage lies between {spread[0]:.3f} and "
+                f"{spread[1]:.3f} in nine cases out of ten."
             )
         elif self.confidence is None:
             lines.append(
-                "With these very calibration points coverage may be lower or higher; no bound on "
+                "For this particular calibration set coverage may be lower or higher; no bound on "
                 "that is known for this method."
             )
         return lines

@@ -1,27 +1,26 @@
 """The finite-sample order statistic of conformal prediction, plain and weighted, exact.
 
-The threshold of every conformal method is the Q-th smallest of N calibration values with
-Q = ⌈(1−α)(N+1)⌉, and +∞ when Q = N+1. Computed in floating point that rank is off by one in
-hundreds of ordinary cases (α = 0.172, N = 249), so here, and only here, it is computed in
-rational arithmetic.
+The threshold of every conformal method is the Q-th smallest of N calibration values with Q =
+⌈(1−α)(N+1)⌉, and +∞ when Q = N+1. In floating point that rank is off by one in hundreds of ordinary
+cases (α = 0.172, N = 249), so here, and only here, it is computed in rational arithmetic.
 
-Localised methods give calibration scores v_1 ≤ … ≤ v_N weights w_i ≥ 0; the new point, whose
-score is not known, carries w_∞ and counts as infinite. The threshold is the first score at which
-the weight of all scores up to it reaches its share of the total T = Σ w_i + w_∞:
+Localised methods give calibration scores v_1 ≤ … ≤ v_N weights w_i ≥ 0; the new point, whose score
+is unknown and counts as infinite, has the weight w_∞. The threshold is the first score at which the
+weight of all scores up to it reaches its share of the total T = Σ w_i + w_∞:
 
     Δ = min{v_k : w_1 + … + w_k ≥ (1−α) T},  +∞ if there is none.
 
-Tie rule: sums are compared up to 10⁻¹² T (less at levels that near to 0 or 1), so a share that
-equals the level but for rounding reaches it. If T = 0, nothing is known at that place and the
-threshold is infinite. With equal weights this is the plain order statistic.
+Sums are compared up to 10⁻¹² T (less at levels that near to 0 or 1), so a share that equals the
+level except for rounding reaches it. If T = 0, the threshold is infinite. With equal weights this
+is the plain order statistic.
 
 Letters: v → ``ordered``, w → ``weights``, w_∞ → ``at_infinity``, 1−α → ``levels``.
 
 A score that ties with its threshold must be covered, so what is computed from a threshold is
 rounded outward: ``outward`` for products and long sums, ``above`` and ``below`` for one sum.
 
-Reference: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate
-shift", arXiv:1904.06019, Lemma 1 (the weighted quantile).
+Reference: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate shift",
+arXiv:1904.06019, Lemma 1 (the weighted quantile).
 """
 
 from collections.abc import Callable, Sequence
@@ -170,7 +169,7 @@ def pad_exceptions(
     return padded_position, padded_value
 
 
-def row_order_statistics(values: FloatArray, ranks: list[int]) -> FloatArray:
+def row_order_statistics(values: FloatArray, ranks: Sequence[int]) -> FloatArray:
     """The rank-th smallest of each row of (m, N), for each rank: (m, L); no NaN among them."""
     columns = np.array(ranks) - 1
     return np.partition(values, columns, axis=1)[:, columns]

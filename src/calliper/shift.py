@@ -1,16 +1,16 @@
-"""Covariate shift: new inputs come from elsewhere, targets given inputs do not.
+"""Covariate shift: new inputs have another distribution, targets given inputs do not.
 
 Calibration inputs are drawn from P and new ones from Q. With weights w(x) ∝ dQ/dP, a new point is
 exchangeable with the calibration points *by weight*: it takes each place in the bag with
 probability proportional to the weight of the input there. A threshold is then reached by the share
 of weights, not of points, and the new row's own weight counts as infinite (``quantile.Shares``).
 
-Weights are known where the sampling was designed. Else they are estimated: a classifier tells new
-inputs from old ones, and its odds, corrected for the numbers of both, are the ratio of densities.
+Weights are known where the sampling was designed. Otherwise they are estimated: a classifier tells
+new inputs from old ones, and its odds, corrected for the numbers of both, are the density ratio.
 Wrong weights ŵ cost at most ½ E|ŵ/Eŵ − w| of coverage, the mean over P.
 
-References: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate
-shift", arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of estimated weights).
+References: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate shift",
+arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of estimated weights).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,22 +34,22 @@ __all__ = ["LikelihoodRatio", "Recency", "ShiftReport"]
 
 
 class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
-    """Weights of inputs, learnt from unlabelled rows of before and of now: a function of rows.
+    """Weights of inputs, learnt from unlabelled old and new rows: a function of rows.
 
     Parameters
     ----------
     classifier : scikit-learn classifier with ``predict_proba``, optional
         By default boosted trees whose probabilities are calibrated by a sigmoid over 5 folds. They
-        find a shift of any shape, take gaps and categories, find next to none where there is none,
-        and never state a probability of 0 or 1, whose odds would be no weight. Where the shift is
-        smooth, logistic regression of standardised inputs comes closer.
+        find a shift of any shape, take gaps and categories, and never give a probability of 0 or
+        1, whose odds would not be a weight. If the shift is smooth, logistic regression on
+        standardised inputs is more accurate.
     random_state : int, RandomState or None
         Seeds the default classifier.
 
     Attributes
     ----------
-    classifier_ : the fitted classifier; its second class are the rows of now
-    ratio_ : number of rows of before over those of now
+    classifier_ : the fitted classifier; its second class is the new rows
+    ratio_ : number of old rows over number of new rows
 
     Examples
     --------
@@ -94,12 +94,12 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X_before: Any, X_now: Any) -> Self:
-        """Learn to tell rows of now from rows of before.
+        """Learn to tell new rows from old ones.
 
         Parameters
         ----------
-        X_before : (n, d) inputs distributed as the calibration rows but apart from them, such as
-            those that the model was trained on: weights must not depend on calibration rows
+        X_before : (n, d) inputs distributed like the calibration rows but not among them, such as
+            training inputs: weights must not depend on calibration rows
         X_now : (k, d) inputs distributed as the new rows, without targets
         """
         classifier = self._default() if self.classifier is None else clone(self.classifier)
@@ -119,7 +119,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         if (now == 1).any():
             raise CalliperError(
                 f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are "
-                "of now, which is not a finite weight: calibrate its probabilities "
+                "new, which is not a finite weight: calibrate its probabilities "
                 "(CalibratedClassifierCV) or regularise it."
             )
         return np.asarray(self.ratio_ * now / (1 - now))
@@ -200,7 +200,7 @@ class ShiftTrees:
         return [] if None in found else found  # type: ignore[return-value]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """(m, 2) probabilities that a row is of before, and of now."""
+        """(m, 2) probabilities that a row is old, and new."""
         names = self.feature_names_in_
         if names and hasattr(X, "columns") and [*X.columns] != names:
             raise CalliperError(f"inputs must have the columns {names}, in this order.")
@@ -214,13 +214,13 @@ class ShiftTrees:
 
 @dataclass(frozen=True)
 class ShiftReport:
-    """What weights leave of a calibration set.
+    """How much of a calibration set remains by weight.
 
     Attributes
     ----------
     coverage : the level asked for
     n_calibration : N
-    n_effective : (Σw)²/Σw², how many points of equal weight would say as much
+    n_effective : (Σw)²/Σw², the equivalent number of points of equal weight
     largest : the largest weight of a new row, in units of the sum of calibration weights
     infinite : share of new rows whose own weight alone makes their interval infinite
 

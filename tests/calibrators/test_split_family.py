@@ -133,7 +133,7 @@ def test_words(method):
     if isinstance(method, LoCart):
         assert "each of the" in words and "leaves alone" in words
     else:
-        assert "nine cases of ten" in words
+        assert "nine cases out of ten" in words
 
 
 def test_many_rows_are_worked_through_in_blocks():

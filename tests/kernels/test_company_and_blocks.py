@@ -134,7 +134,7 @@ def of_two_left_out():
     )
     scales.prepare(scores)
     yield scales.order_statistics(new, [3, 20, 80])
-    yield scales.weighted_order_statistics(new, LEVELS, shares.of_rows(slice(0, len(new))))
+    yield scales.order_statistics(new, LEVELS, shares.of_rows(slice(0, len(new))))
     yield scales.largest(new)
 
 

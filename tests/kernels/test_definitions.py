@@ -256,7 +256,7 @@ def test_without_two_points_fast_ways_are_the_dense_one(kernel, kind):
         np.testing.assert_allclose(each, expected, rtol=1e-9)
         np.testing.assert_allclose(scale.largest(new), LeaveTwoOut.largest(scale, new), rtol=1e-12)
         shares = Shares(draw.integers(0, 3, 160) * 1.0, draw.integers(1, 9, len(new)) * 1.0)
-        found = scale.weighted_order_statistics(new, levels, shares)
+        found = scale.order_statistics(new, levels, shares)
     np.testing.assert_allclose(found, row_thresholds(every, levels, shares), rtol=1e-9)
 
 

@@ -13,7 +13,7 @@ from calliper.calibrators import FullRescaled
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
-from calliper.kernels._neighbors import NeighborSearch, WideSearch
+from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._rbf import median_distance
 from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Crowd, SharedNeighbors
@@ -142,13 +142,13 @@ def test_ties_are_those_of_sums_in_order(d, n_pairs, n):
 def test_ties_among_many_wide_points_are_those_of_sums_in_order():
     centre, points = tied_in_sums(40, 500, 1 << 12)
     search = NeighborSearch(points[500:], "euclidean")
-    assert search.engine == "wide"
+    assert search.engine == "brute"
     distance = np.sort(all_distances(centre, points[500:], "euclidean"), axis=1)
     tied = distance[:, 0] == distance[:, 1]
     np.testing.assert_array_equal(search.nearest(centre, 1)[1], tied)
 
 
-def test_wide_search_near_the_centre_and_where_the_sample_is_nearest():
+def test_the_nearest_of_wide_points_near_their_centre():
     draw = np.random.default_rng(0)
     points = draw.normal(size=(1200, 40))
     search = NeighborSearch(points, "euclidean")
@@ -157,11 +157,6 @@ def test_wide_search_near_the_centre_and_where_the_sample_is_nearest():
         expected = np.argsort(all_distances(rows, points, "euclidean"), axis=1)[:, :3]
         found = search.nearest(rows, 3)[0]
         np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(expected, axis=1))
-    points = 50 * points
-    points[::8] = np.eye(40)[np.arange(150) % 40] * np.sqrt(1.0 + np.arange(150))[:, None]
-    distance, index, sure = WideSearch(points, np.zeros(40)).query(np.zeros((1, 40)), 2)
-    assert index.tolist() == [[0, 8]] and sure.all()
-    np.testing.assert_allclose(distance, [[1, 2]])
 
 
 def test_ties_across_shards_are_counted_in_each():

@@ -1,7 +1,6 @@
 """What fast searches promise of points that they leave out, where rounding is at its worst."""
 
 import pickle
-import warnings
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,7 +10,7 @@ from calliper import _blocks
 from calliper.exceptions import CalliperError
 from calliper.kernels import _neighbors, _search
 from calliper.kernels._balls import BallScan
-from calliper.kernels._neighbors import NeighborSearch, WideSearch, search_of
+from calliper.kernels._neighbors import NeighborSearch, search_of
 from calliper.kernels._search import all_distances, paired_distances
 
 if find_spec("torch"):
@@ -111,54 +110,6 @@ def assert_no_other_is_as_near(near, distance, n):
     for found, every in zip(near, distance, strict=True):
         as_near = np.flatnonzero(every <= np.sort(every[found])[n - 1])
         assert set(as_near) <= set(found)
-
-
-@pytest.mark.parametrize("d", [2, 33])
-@pytest.mark.parametrize("unit", [2.0**-30, 1.0, 2.0**30])
-@pytest.mark.parametrize("away", [0.0, 0.3, 1.0])
-def test_rows_of_single_precision_that_are_sure_are_right(d, unit, away):
-    """Points in a shell so thin that products cannot order them, away from the centre or not."""
-    rng = np.random.default_rng(d)
-    around = rng.normal(size=(150, d))
-    around *= ((1 + 1e-7 * rng.uniform(size=150)) / np.sqrt((around**2).sum(axis=1)))[:, None]
-    middle = np.full(d, away)
-    around[:2] *= [[0.5], [0.6]]
-    points = unit * np.vstack([middle + around, middle + 2 * around, -middle - 3 * around])
-    rows = unit * np.vstack([middle, middle * (1 + 1e-6), middle + 1e-8 * rng.normal(size=d)])
-    search = WideSearch(points, np.zeros(d))
-    _, near, sure = search.query(rows, 3)
-    assert_no_other_is_as_near(near[sure], exact(rows, points)[sure], 3)
-    apart = unit * np.vstack([middle + (1 + 0.01 * np.arange(150)[:, None]) * around])
-    _, near, sure = WideSearch(apart, np.zeros(d)).query(rows[:1], 3)
-    assert sure.all()
-    assert_no_other_is_as_near(near, exact(rows[:1], apart), 3)
-
-
-def test_a_partition_may_leave_what_comes_later_in_any_order(monkeypatch):
-    """More points that products cannot order than are candidates, and others far from them."""
-
-    def partition(values, place, axis):
-        order = np.argsort(values, axis=axis)
-        return np.hstack([order[:, : place + 1], order[:, :place:-1]])
-
-    rng = np.random.default_rng(0)
-    around = rng.normal(size=(60, 33))
-    size = np.append(1 + 1e-8 * rng.uniform(size=20), rng.uniform(2, 9, size=40))
-    points = 1 + around * (size / np.linalg.norm(around, axis=1))[:, None]
-    monkeypatch.setattr(np, "argpartition", partition)
-    _, near, sure = WideSearch(points, np.zeros(33)).query(np.ones((1, 33)), 3)
-    assert_no_other_is_as_near(near[sure], exact(np.ones((1, 33)), points)[sure], 3)
-
-
-def test_rows_of_single_precision_are_not_sure_of_sums_of_many_terms():
-    """Distances to which rounding adds more than they differ by, and less than all of them do."""
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        around, middle = rng.normal(size=(150, 128)), rng.choice([-1.0, 1.0], 128)
-        around *= ((1 + 2e-4 * rng.uniform(size=150)) / np.linalg.norm(around, axis=1))[:, None]
-        points = middle + around
-        _, near, sure = WideSearch(points, np.zeros(128)).query(middle[None], 3)
-        assert_no_other_is_as_near(near[sure], exact(middle[None], points)[sure], 3)
 
 
 @pytest.mark.parametrize("d", [3, 16])
@@ -302,17 +253,6 @@ def test_single_precision_is_whole_but_on_tensor_cores():
         with _torch.full_speed(kind):
             assert torch.get_float32_matmul_precision() == expected
         assert torch.get_float32_matmul_precision() == before
-
-
-def test_wide_rows_that_are_far_in_one_feature_alone():
-    rng = np.random.default_rng(0)
-    points, rows = rng.normal(size=(200, 33)), np.zeros((2, 33))
-    rows[0, 5], rows[1, 7] = 1e39, -1e39
-    search = WideSearch(points, np.zeros(33))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for part in (rows, rows[:1], rows[1:]):
-            assert not search.query(part, 3)[2].any()
 
 
 @on_a_device

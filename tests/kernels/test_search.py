@@ -38,17 +38,11 @@ ENGINES = [
     ("line", 1, 40),
     ("tree", 2, 150),
     ("brute", 3, 40),
-    ("wide", 33, 60),
+    ("brute", 33, 60),
     ("metric", 2, 30),
     ("torch", 33, 60),
     ("torch", 2, 70),
 ]
-
-
-@pytest.fixture(autouse=True)
-def small_data_may_use_the_wide_engine(monkeypatch):
-    suits = lambda points: points.shape[1] >= 32  # noqa: E731
-    monkeypatch.setattr(_neighbors.WideSearch, "suits", staticmethod(suits))
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +115,7 @@ def test_nearest_others(engine, d, n, kind, seed):
 @pytest.mark.parametrize(("engine", "d", "n"), [*ENGINES, ("brute", 20, 60)])
 @pytest.mark.parametrize("few", [True, False])
 def test_balls_containing(engine, d, n, kind, few, monkeypatch):
-    monkeypatch.setattr(_neighbors, "MIN_QUERIES_FOR_TREE", 10**9 if few else 1)
+    monkeypatch.setattr(_neighbors, "MIN_QUERIES", {} if few else {"line": 1, "tree": 1})
     rng = np.random.default_rng(d)
     search = make(rng, engine, d, n, kind)
     queries = np.vstack([cloud(rng, 20, d, kind), search.points[:5]])
@@ -182,13 +176,12 @@ def test_engines_agree_on_large_data():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_wide_search_with_a_bounding_sample(kind):
-    """Enough points that the sample bounds the distances, and enough ties to upset it."""
+def test_many_wide_points_with_copies(kind):
     rng = np.random.default_rng(0)
     points = cloud(rng, 2000, 40, kind)
     points[500:600] = points[0]
     search = NeighborSearch(points, "euclidean")
-    assert search.engine == "wide"
+    assert search.engine == "brute"
     queries = np.vstack([cloud(rng, 20, 40, kind), points[:3]])
     for k in (1, 11, 200):
         found, tied = search.nearest(queries, k)
@@ -280,7 +273,7 @@ def test_wide_rows_that_single_precision_takes_for_equal(unit):
     middle = rng.normal(size=40) * np.array([[1.0], [-1.0]])
     points = unit * (np.repeat(middle, 100, axis=0) + 1e-5 * rng.normal(size=(200, 40)))
     search = NeighborSearch(points, "euclidean")
-    assert search.engine == "wide"
+    assert search.engine == "brute"
     near, _ = search.nearest(points[:20] + unit * 1e-6, 5)
     far = distances(points, points[0] + unit * 1e-6)
     assert far[near[0]].max() == np.sort(far)[4]
@@ -297,7 +290,7 @@ def test_wide_rows_whose_distances_differ_by_less_than_products_round(unit):
     around *= (0.3 * (1 + 1e-8 * rng.permutation(300)) / np.sqrt((around**2).sum(axis=1)))[:, None]
     points = unit * np.vstack([middle + around, -middle + 0.01 * rng.normal(size=(300, 40))])
     search = NeighborSearch(points, "euclidean")
-    assert search.engine == "wide"
+    assert search.engine == "brute"
     found, tied = search.nearest(unit * middle[None], 5)
     far = distances(points, unit * middle)
     assert sorted(found[0]) == sorted(np.argsort(far)[:5]) and not tied[0]
@@ -367,7 +360,7 @@ def test_balls_of_points_closer_than_squares_can_tell():
     search, reach = NeighborSearch(points, "euclidean"), np.zeros(5)
     few = search.balls_containing(points, reach)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_neighbors, "MIN_QUERIES_FOR_TREE", 1)
+        patch.setattr(_neighbors, "MIN_QUERIES", {"line": 1})
         many = search.balls_containing(points, reach)
     pairs = {(q, p) for q in range(3) for p in range(3)} | {(3, 3), (4, 4)}
     for query, point, at_edge in (few, many):
@@ -393,7 +386,7 @@ def test_wide_rows_that_are_all_copies():
     points = rng.normal(size=(2500, 33))
     points[:2000] = points[0]
     search = NeighborSearch(points, "euclidean")
-    assert search.engine == "wide"
+    assert search.engine == "brute"
     found, tied = search.nearest(points[:2], 1)
     assert tied.all() and (found < 2000).all()
 

@@ -75,7 +75,7 @@ def test_two_tails_share_the_doubt():
         sign = 1 if end is upper else -1
         assert end[0] - sign * model.predict(X[:1])[0] == pytest.approx(expected)
     text = method.guarantee(0.9, confidence=0.95).describe()
-    assert "these very 200 calibration points" in text and "95 % of draws" in text
+    assert "this particular set of 200 calibration points" in text and "95 % of draws" in text
     assert "independent draws" in text
 
 

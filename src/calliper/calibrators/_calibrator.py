@@ -1,19 +1,18 @@
-"""The frame of all methods: features and scores in, a radius at any level and a promise out.
+"""The frame of all methods: features and scores in, a radius at any level and a guarantee out.
 
 A method is a subclass of :class:`Calibrator` that writes at most three things, as in its paper:
 
     _learn(rows)                learns from checked calibration points
     _radius(Z, levels, shares)  the radius at checked rows, (m, L); or ``_local_scale(Z)``, by which
-                                it is a threshold of what ``_rescale`` made in ``_learn``
+                                the thresholds that ``_rescale`` kept in ``_learn`` are multiplied
     _proved(level)              the marginal coverage that is proved, if not that of split conformal
 
-and says of itself what it uses (``uses``), what people choose it by (``about``), and in class
-attributes or properties what :class:`Calibrator` lists. All else happens here, once: input is
-checked and an earlier fit forgotten, levels become ranks, levels that N points cannot reach are
-infinite with one warning, the radius is rounded outward and shaped.
+and declares what it uses (``uses``), how people choose it (``about``), and the attributes that
+:class:`Calibrator` lists. Everything else happens here, once: checking input, forgetting an earlier
+fit, mapping levels to ranks, warning, rounding the radius outward and shaping it.
 
-What ``fit`` was given is kept, as most of it is in any case, so that ``extend`` can fit to more of
-it. A method that knows a shorter way writes ``_take_in``.
+What ``fit`` was given is kept, so that ``extend`` can fit to more. A method with a shorter way to
+extend writes ``_take_in``.
 """
 
 from abc import ABC, abstractmethod
@@ -91,22 +90,22 @@ def methods() -> "dict[str, type[Calibrator]]":
 
 
 class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
-    """A method: learns from features and scores, answers with a radius for any level.
+    """A method: learns from features and scores, gives a radius for any level.
 
     Attributes
     ----------
-    uses : what ``fit`` takes beyond features and scores, and what it cannot do without
-    about : what people choose it by; on the command line if it has a name there
+    uses : what ``fit`` takes beyond features and scores, and what it needs
+    about : how people choose it; its name on the command line, if it has one
     judges_nearness : whether the radius depends on the features
-    takes_inputs : whether rows shall come as they are, frames too: no distance is asked of them
+    takes_inputs : whether rows come as they were passed, frames included; no distances are needed
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
-    averages : what its promise averages over besides draws of the calibration points
+    averages : what its guarantee averages over besides draws of the calibration points
     has_distribution : whether there is a predictive distribution, if ``fit`` is given signs
     through_kernel : whether features go to the kernel alone, whose engine may hold them
-    promises : whether anything is known of its coverage
-    kernel : who counts as a neighbour, where the method has such a parameter
+    promises : whether anything is known about its coverage
+    kernel : which points count as neighbours, where the method has such a parameter
     """
 
     uses: Any = Uses()
@@ -137,7 +136,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def rounded(self) -> bool:
-        """Whether the radius is one of the scores to the last bit, or rounded outward already."""
+        """Whether the radius is exactly one of the scores, or already rounded outward."""
         return False
 
     n_calibration_: int
@@ -184,27 +183,25 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         magnitudes : (N,), default ``scores``
             What local scales are made of. One-sided errors are rescaled by absolute errors.
         signs : (N,), optional
-            Those of the errors that the scores are sizes of, for a distribution.
+            Signs of the errors, for a distribution.
         weights : (N,), optional
-            How many times as often such inputs come among new rows, up to a constant; see
+            How many times as often such inputs occur among new rows, up to a constant; see
             ``docs/shifted-inputs.md``.
         groups : (N,), column name or function of the rows, optional
             The group of each point, for :class:`Grouped`.
         training : (Z, scores), (Z, scores, targets) or Rows, optional
-            Training inputs, errors and targets, apart from the calibration points.
+            Training inputs, errors and targets; none of them calibration points.
         left_out : (Z, scores) or Rows, optional
-            Training rows and the sizes of the errors that the model makes on them when it is
-            trained without them (out of fold, out of bag).
+            Training rows and the sizes of their out-of-fold or out-of-bag errors.
         length_scale : float, optional
-            Distance in ``Z`` at which N points still count for one another, where the space has a
-            unit of its own.
+            Distance in ``Z`` at which N points still inform one another, if the space has a unit.
         """
         sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
         rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
         return self._fit(rows, training=training, left_out=left_out, length_scale=length_scale)
 
     def fit_to(self, rows: Rows, **apart: Any) -> Self:
-        """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
+        """As :meth:`fit`, but ignores what the method does not use."""
         uses = self.uses
         known = {name: value for name, value in apart.items() if name in uses}
         return self._fit(self._used(rows), **known)
@@ -212,12 +209,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def extend_by(
         self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
     ) -> Self:
-        """As :meth:`extend`, where more may be known than the method uses."""
+        """As :meth:`extend`, but ignores what the method does not use."""
         length_scale = length_scale if "length_scale" in self.uses else None
         return self._extend(self._used(rows), window, length_scale)
 
     def warn_if_known(self, scores: Any) -> None:
-        """Say that rows to be added are there already, as scores that hardly tie tell."""
+        """Warn if rows to be added seem to be there already, judging by their scores."""
         held = None if self._rows is None else self._rows.scores
         if not isinstance(held, np.ndarray):
             return
@@ -234,7 +231,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _used(self, rows: Rows) -> Rows:
-        """The rows without what is known of every row whether or not the method uses it."""
+        """The rows without magnitudes and signs that the method does not use."""
         unused = {"magnitudes", "signs"} - self.uses
         return replace(rows, **dict.fromkeys(unused))
 
@@ -246,7 +243,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         left_out: Any = None,
         length_scale: float | None = None,
     ) -> Self:
-        """As :meth:`fit`, by rows as they came."""
+        """As :meth:`fit`, for rows as they came."""
         self._refuse_unused(rows, training=training, left_out=left_out, length_scale=length_scale)
         valid.forget_fit(self)
         Z = self._as_rows(rows.Z, None)
@@ -261,7 +258,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def _once(self, name: str, learn: Callable[[], Any]) -> Any:
-        """What a file knows of this, else what ``learn`` finds."""
+        """What a file holds under this name, else what ``learn`` finds."""
         return self._known[name] if name in self._known else learn()
 
     def for_file(self) -> dict[str, Any]:
@@ -316,7 +313,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self.n_calibration_ = len(rows.scores)
 
     def _keep(self, rows: Rows) -> None:
-        """Keep the calibration points for ``extend``; where rows are only counted, none of them."""
+        """Keep the calibration points for ``extend``; not their features if unused."""
         self.weights_ = rows.weights
         self._rows = rows if self.judges_nearness else replace(rows, Z=rows.Z[:0].copy())
 
@@ -351,24 +348,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         groups: Any = None,
         length_scale: float | None = None,
     ) -> Self:
-        """Add calibration points: all is then, bit for bit, as if fitted anew to all of them.
+        """Add calibration points: the result is bit for bit that of a new fit to all of them.
 
         Parameters
         ----------
-        Z, scores : (m, d) and (m,), points that come after those at hand
+        Z, scores : (m, d) and (m,), points that come after the present ones
         window : int, optional
-            Keep so many points, the latest, and drop those before.
-        magnitudes, signs, weights, groups : (m,), of the new points, if ``fit`` was given such
+            Keep only this many points, the latest.
+        magnitudes, signs, weights, groups : (m,), of the new points, if ``fit`` was given them
         length_scale : float, optional
-            For the number of points that there are now. What else ``fit`` was given of other
-            points still counts.
+            For the number of points that there are now. Training and left-out rows stay.
         """
         sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
         rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
         return self._extend(rows, window, length_scale)
 
     def _extend(self, new: Rows, window: int | None, length_scale: float | None) -> Self:
-        """As :meth:`extend`, by rows as they came."""
+        """As :meth:`extend`, for rows as they came."""
         check_is_fitted(self)
         rows = self._rows.join(self._added(new, length_scale))
         n = len(rows) if window is None else min(valid.at_least(window, 1, "window"), len(rows))
@@ -385,17 +381,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def aged(self, factor: float) -> Self:
-        """A copy whose points weigh so many times as much."""
+        """A copy whose points' weights are multiplied by a factor."""
         made = copy(self)
         made._rows = replace(self._rows, weights=self._rows.weights * factor)
         return made
 
     def _still_known(self, rows: Rows, before: Self) -> Mapping[str, Any]:
-        """What was learnt before and would be learnt of these rows again, by its name."""
+        """What was learnt before and would not change with these rows, by name."""
         return {}
 
     def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
-        """Share of N + 1 thresholds below the score of each row, (m,); None if not known so."""
+        """Share of N + 1 thresholds below the score of each row, (m,); None if unknown."""
         known = vars(self)
         ratio = known.get("rescaled_scores_", known.get("scores_"))
         if ratio is None:
@@ -416,7 +412,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return False
 
     def _refuse_unused(self, rows: Rows | None = None, **given: Any) -> None:
-        """Say which of what was given this method does not use, if any."""
+        """Refuse what was given and this method does not use."""
         if rows is not None:
             of_each = {"magnitudes": rows.magnitudes, "signs": rows.signs}
             given = {**of_each, "weights": rows.weights, "groups": rows.groups, **given}
@@ -438,7 +434,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return Rows(Z, scores, sizes, signs, weights)
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
-        """Rows apart from the calibration points, with what of them the method uses, checked."""
+        """Training or left-out rows, with what the method uses of them, checked."""
         if given is None and name != "training":
             return None
         rows, uses = None if given is None else Rows.of(given), self.uses
@@ -466,14 +462,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return vector
 
     def _as_rows(self, Z: Any, held: Any) -> Any:
-        """Features as they are checked; ``held`` are the calibration points that they come to."""
+        """Features to be checked; ``held`` are the calibration points."""
         if not self.judges_nearness:
             return valid.numbers_or_zeros(Z)
         handler = handler_of_tensor(Z)
         return Z if handler is None else handler.rows_of(Z, self, held)
 
     def _check_new(self, Z: Any) -> Any:
-        """Features of new rows, checked, and where the calibration points are."""
+        """Features of new rows, checked, on the device of the calibration points."""
         held = None if self._rows is None else self._rows.Z
         rows = self._as_rows(Z, held)
         if isinstance(held, EngineRows):
@@ -481,11 +477,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return valid.check_new_features(self, rows)
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that make no sense; the frame asks before it looks at training rows."""
+        """Refuse invalid parameters; called before training rows are looked at."""
         return
 
     def _note(self, level: float, proved: float) -> str | None:
-        """What replaces the usual promise, as the end of a sentence."""
+        """What replaces the usual guarantee, as the end of a sentence."""
         return None
 
     def predict_radius(
@@ -499,10 +495,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> FloatArray:
         """The radius at each row: (m,), or (m, L) for a list of L levels.
 
-        With a ``confidence``, methods that have a law cover so much given these very calibration
-        points, in at least that share of draws of them. ``weights``, (m,), are those of the rows,
-        if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a column
-        name or a function of the rows, are for :class:`Grouped`.
+        With a ``confidence``, methods that have a law reach the coverage for this particular
+        calibration set, in at least that share of draws of it. ``weights``, (m,), are those of the
+        rows, if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a
+        column name or a function of the rows, are for :class:`Grouped`.
         """
         weights, groups = same_rows(Z, "Z", weights=weights, groups=groups)
         asked = {"confidence": confidence, "weights": weights, "groups": groups}
@@ -562,7 +558,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return Distribution(centre, Z, signed, n, bounds=ends, _shares=shares)
 
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
-        """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
+        """±t_i with the errors' signs: all of a few rows, (m, N), or some ranks of any rows."""
         ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
         sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
         return quantile.with_signs(sizes, np.sign(ratio))
@@ -609,7 +605,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return valid.each_level(proved, coverage)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        """The guarantee with its assumptions; ``.describe()`` puts it in words."""
         coverage = valid.check_level(coverage)
         proved = float(self.guaranteed_coverage(coverage))
         if confidence is not None:
@@ -627,7 +623,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def shift_report(self, weights: Any, coverage: float = 0.9) -> ShiftReport:
-        """What the weights of ``fit`` leave for new rows of these weights, (m,)."""
+        """What the weights of ``fit`` leave for new rows with these weights, (m,)."""
         check_is_fitted(self)
         if self.weights_ is None:
             raise CalliperError(f"{type(self).__name__} was fitted without weights.")
@@ -708,7 +704,7 @@ class ForeignCalibrator(Calibrator):
 
     @property
     def promises(self) -> bool:  # type: ignore[override]
-        """Whether it says what it guarantees."""
+        """Whether it has ``guaranteed_coverage``."""
         return hasattr(self.calibrator, "guaranteed_coverage")
 
     @property
@@ -726,7 +722,7 @@ class ForeignCalibrator(Calibrator):
         return np.asarray(self.fitted_.predict_radius(Z, levels))
 
     def radii(self, Z: Any, levels: tuple[float, ...], **how: Any) -> FloatArray:
-        """As it says, at every level."""
+        """What the calibrator returns, at every level."""
         confidence = how.pop("confidence", None)
         self._refuse_unused(**how)
         if confidence is not None:
@@ -737,7 +733,7 @@ class ForeignCalibrator(Calibrator):
         return float(self.fitted_.guaranteed_coverage(level))
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """What it says of itself."""
+        """The calibrator's own guarantee."""
         promise: Guarantee = self.fitted_.guarantee(coverage)
         return promise
 
@@ -755,12 +751,12 @@ def as_calibrator(calibrator: Any) -> Calibrator:
 
 
 def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
-    """The kernel given, or the default, as training rows make it."""
+    """The kernel given, or the default, as training rows determine it."""
     return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
 
 
 def columns_by(setting: Callable[[float], float], levels: list[float]) -> dict[float, list[int]]:
-    """Which levels, by their numbers, have the same setting."""
+    """Columns of the levels that share a setting, by setting."""
     columns: dict[float, list[int]] = {}
     for column, level in enumerate(levels):
         columns.setdefault(setting(level), []).append(column)
@@ -782,12 +778,12 @@ def refuse_distribution(calibrator: Calibrator) -> None:
 
 
 def takers_of_weights() -> str:
-    """Who takes weights, as the end of a sentence."""
+    """Which methods take weights, as the end of a sentence."""
     return f"pass weights to fit, of one of {', '.join(_users_of('weights'))}"
 
 
 def _users_of(word: str) -> list[str]:
-    """Names of the methods that use what this word stands for."""
+    """Names of the methods that use this."""
     return sorted(kind.__name__ for kind in methods().values() if word in kind().uses)
 
 

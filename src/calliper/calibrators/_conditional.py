@@ -1,58 +1,51 @@
-"""Conditional calibration: coverage that holds for groups, or any reweighting by a basis.
+"""Conditional calibration: coverage that holds for groups, or under any reweighting by a basis.
 
 Split conformal compares a new score with one quantile of the others. Here the quantile is a
-function of the input, linear in a basis Φ and fitted to all N+1 scores, the new one among them;
-the new score is accepted unless a best fit passes below it. The largest accepted is the radius:
+function of the input, linear in a basis Φ and fitted to all N+1 scores, the new one included. The
+new score is accepted unless a best fit passes below it; the largest accepted one is the radius:
 
     ĝ_S = argmin_{g ∈ span Φ} Σ_i ℓ_{1−α}(s_i − g(X_i)) + ℓ_{1−α}(S − g(x)),
     Δ(x) = sup{S : S ≤ ĝ_S(x) for every such ĝ_S}
          = min{g(x) : g minimises Σ_i ℓ_{1−α}(s_i − g(X_i)) − (1−α) g(x)},   +∞ if nothing does.
 
 Letters: s → ``scores``, S → the score imputed to x, Φ → ``basis`` and a constant, which is always
-in it, ℓ_c(r) = max{c r, (c−1) r}. The last line needs no search for S: a score beyond Δ(x) acts
-on the fit like one at infinity, so one linear program with the new point there gives Δ(x). It is
-solved at 1−α less 1e-9, so that of several fits the one lowest at x is found.
+in it, ℓ_c(r) = max{c r, (c−1) r}. The last line needs no search for S: a score beyond Δ(x) acts on
+the fit like one at infinity, so one linear program gives Δ(x). It is solved at 1−α less 1e-9, so
+that of several fits the one lowest at x is found.
 
 Guarantee, for exchangeable data: for every f ≥ 0 in the span of Φ, coverage is at least 1−α under
 inputs reweighted by f, that is E[f(x) 1{s ≤ Δ(x)}] ≥ (1−α) E[f(x)]; without ties and for
 independent draws at most p/(N+1) · E[max_i f(X_i)]/E[f(x)] more, p the dimension of the span. f = 1
 is marginal coverage; f the indicator of a group is coverage within the group. Where the calibration
-points cannot speak for x (a group not among them, an input far outside), Δ(x) is infinite.
+points say nothing about x (a group not among them, an input far outside), Δ(x) is infinite.
 
-The paper's randomised cutoff, which covers exactly 1−α, and its kernel classes are not offered.
-The authors' package ``conditionalconformal`` (0.0.5) is compared with in the tests but not used:
-its exact search fails under recent versions of NumPy; its bisection ends at twice the largest
-score, where only infinity is valid; below a level of 0.5 it takes the lower end of the set; and an
-input outside the span of the calibration points is projected into it.
+The paper's randomised cutoff, which covers exactly 1−α, and its kernel classes are not offered. The
+authors' package ``conditionalconformal`` (0.0.5) is compared with in the tests but not used: its
+exact search fails under recent versions of NumPy, and its bisection ends at twice the largest
+score.
 
-The program is solved by descent along edges. A vertex is a fit β that passes through p of the N
-scores, p the number of columns of Φ. From it lead 2p edges, each letting go of one score. The
-objective
+The program is solved by descent along edges. A vertex is a fit β through p of the N scores. 2p
+edges lead from it, each letting go of one score. The objective
 
-    F(β) = Σ_i ℓ(s_i − Φ_iᵀβ) − bᵀβ,    ℓ(r) = max{c r, (c − 1) r},
+    F(β) = Σ_i ℓ(s_i − Φ_iᵀβ) − bᵀβ,    b = (1−α) Φ(x) → ``pull``,  c = 1−α → ``level``,
 
-is convex and linear between scores, so that the steepest edge followed to its lowest point leads
-to a better vertex, and a vertex without a falling edge is a minimum. The slopes come from the
-multipliers η of the scores on the vertex: an edge falls where one of them leaves [c − 1, c].
+is convex and linear between scores: the steepest edge, followed to its lowest point, leads to a
+better vertex, and a vertex without a falling edge is a minimum. An edge falls where the multiplier
+η of its score leaves [c − 1, c]. Every new point starts from the minimum for b = 0, about p edges
+away.
 
-Here b = (1−α) Φ(x) is the new point's ``pull`` and c = 1−α the ``level``. Problems that differ in
-b alone start from the minimum for b = 0, from which a new b takes about p edges.
-
-A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹. In coordinates β the
-small scores of one group would be differences of the large ones of another; here a row of W is
-zero at vertices of other groups, so that scores keep their digits whatever their sizes. W follows
-the vertex by one elimination an edge, and is computed anew where its roundings might add up.
-
-Ties would let descent stand still, so each score is thought to be moved by its own multiple of an
-amount that is smaller than any number: s + εu. Residuals are then pairs, compared by their second
-part where the first is zero up to rounding. No score is moved in fact.
+A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹, so that small scores
+of one group are never differences of the large ones of another. W follows the vertex by one
+elimination per edge and is computed anew before rounding adds up. Ties would let descent stand
+still, so each score counts as moved by its own multiple of an infinitesimal amount, s + εu:
+residuals are pairs, compared by their second part where the first is zero up to rounding.
 
 Cost: O(N p² + p³) to fit and for each level and distinct new row of the basis, and for these about
 p edges of O(N (p + log N)).
 
-References: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees",
-JRSS B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Roberts (1973), "An
-improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (descent).
+References: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees", JRSS
+B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Roberts (1973), "An improved
+algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (descent).
 """
 
 from collections.abc import Callable

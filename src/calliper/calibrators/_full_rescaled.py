@@ -75,10 +75,10 @@ class FullRescaled(Calibrator):
     Parameters
     ----------
     kernel : KNN, RBF, GradedKNN, ForestProximity, Mahalanobis, TunedKNN or TunedRBF, optional
-        Who counts as a neighbour. It must not depend on calibration scores. By default it is
-        given, together with ``shrinkage``, by a rule of N, from which left-out training errors,
-        if ``fit`` is given any, may depart: towards more or less locality, or to plain split. A
-        tuned or learnt kernel is so on left-out errors, or else on training errors.
+        Which points count as neighbours. It must not depend on calibration scores. By default a
+        rule based on N chooses it together with ``shrinkage``; left-out training errors, if
+        ``fit`` is given any, may change that choice to more or less locality, or to plain split.
+        A kernel is tuned or learnt on left-out errors, or else on training errors.
     shrinkage : float between 0 and 1, optional
         m, how much of the scale is the median of all scores rather than the neighbours': 0 for
         neighbours alone, 1 for plain split conformal. Choose it without calibration data. By

@@ -1,8 +1,8 @@
-"""Mondrian calibration: the promise in each group, by a calibrator of its own.
+"""Mondrian calibration: the guarantee in each group, by a calibrator for each group.
 
 A group is a fixed function of the input (or of input and prediction): a site, a sex, a class of
-products. Calibration rows of a group and a new row of the same group are exchangeable among
-themselves, so a method that is calibrated on the group's rows alone keeps in it what it promises:
+products. Calibration rows of a group and a new row of the same group are exchangeable, so a method
+that is calibrated on the group's rows alone keeps its guarantee there:
 
     P(Y ∈ C(X) | group of X is g) ≥ 1−α     for every group g.
 

@@ -1,32 +1,31 @@
 """Jackknife+ rescaled scores, the method of the paper, and a cautious minmax with 1−α.
 
 Each calibration error is divided by the mean error of its neighbours in the calibration set, and
-a new point multiplies back the mean error of its own neighbours. To keep both alike, the mean for
-a pair leaves both of the pair out (paper, Eq. 5–6 and Algorithm S.1):
+multiplied by the mean error of a new point's neighbours. To keep both alike, the mean for a pair
+leaves both of the pair out (paper, Eq. 5–6 and Algorithm S.1):
 
     ŝ_ij  = Σ_{k≠i,j} K(X_i, X_k) s_k / Σ_{l≠i,j} K(X_i, X_l)                          (Eq. 5)
     s_i⁺  = s_i / ŝ_{i,N+1}
     Δ     = Q-th smallest of ŝ_{N+1,i} · s_i⁺ over i = 1 … N,  Q = ⌈(1−α)(N+1)⌉        (Eq. 6)
 
-Letters: s_i → ``scores``, K → ``kernel``, s_i⁺ → ``rescaled_scores_``, ŝ → ``scale_``. The
-printed Eq. 5 has K(X_i, X_j) for K(X_i, X_k), and Algorithm S.1 normalises the new point's
-weights with row i; both are corrected here. K nearest means nearest *inside* the restricted set.
+Letters: s_i → ``scores``, K → ``kernel``, s_i⁺ → ``rescaled_scores_``, ŝ → ``scale_``. The printed
+Eq. 5 has K(X_i, X_j) for K(X_i, X_k), and Algorithm S.1 normalises the new point's weights with row
+i; both are corrected here. K nearest means nearest *inside* the restricted set.
 
-Guarantee: 1−2α, marginal, for exchangeable data; more sharply 1 − (2(N+1−Q)−1)/(N+1). On
-ordinary data coverage is close to 1−α; exchangeable sets that lose several points exist.
+Guarantee: 1−2α, marginal, for exchangeable data; more sharply 1 − (2(N+1−Q)−1)/(N+1). On ordinary
+data coverage is close to 1−α; exchangeable sets that lose several points exist.
 
 *Minmax.* A new point multiplies one threshold by the largest of the local means that leave one
-calibration point out, instead of pairing each mean with the point that it leaves out:
+calibration point out:
 
     Δ = (max_i ŝ_{N+1,i}) · s⁺_(Q).
 
-Guarantee: 1−α, marginal, for exchangeable data. A miss means that s_{N+1}/max_i ŝ_{N+1,i} exceeds
-Q of the s_j⁺, hence Q of the smaller s_j/max_i ŝ_ji; these N+1 ratios are exchangeable, so that
-happens with probability at most 1 − Q/(N+1). Never narrower than the Jackknife+, on ordinary data
-by a tenth or two; ``FullRescaled`` has the same guarantee without that price.
+Guarantee: 1−α, marginal, for exchangeable data. A miss means that s_{N+1}/max_i ŝ_{N+1,i} exceeds Q
+of the s_j⁺, hence Q of the smaller s_j/max_i ŝ_ji; these N+1 ratios are exchangeable, so that
+happens with probability at most 1 − Q/(N+1). It is never narrower than the Jackknife+, usually
+wider by a tenth or two; ``FullRescaled`` has the same guarantee without that price.
 
-Cost: KNN, a search for K+1 neighbours a row and O(K) more, since only the K nearest change the
-mean when left out, the smallest of them the most; RBF, O((N + M) N d) in blocks.
+Cost: KNN, a search for K+1 neighbours per row and O(K) more; RBF, O((N + M) N d) in blocks.
 
 References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
 Jackknife+ Rescaled Scores", Transactions on Machine Learning Research. Minmax: Barber, Candès,
@@ -128,8 +127,8 @@ class JackknifeRescaled(LeaveTwoOutMethod):
     Parameters
     ----------
     kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
-        Who counts as a neighbour. A tuned kernel is chosen anew for each calibration point, on
-        the others, which keeps the guarantee; ``TunedRBF(n_folds=...)`` has CV+'s instead.
+        Which points count as neighbours. A tuned kernel is chosen anew for each calibration point,
+        on the others, which keeps the guarantee; ``TunedRBF(n_folds=...)`` has CV+'s instead.
     offset : float, default 0
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.
@@ -188,10 +187,8 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         return scale.prepare(scores)
 
     def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
-        if shares is not None:
-            return scale.weighted_order_statistics(Z, levels, shares)
         ranks = [quantile.conformal_rank(level, self.n_calibration_) for level in levels]
-        return scale.order_statistics(Z, ranks)
+        return scale.order_statistics(Z, ranks if shares is None else levels, shares)
 
     def _proved(self, level: float) -> float:
         if self.weights_ is not None:
@@ -208,8 +205,8 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     Parameters
     ----------
     kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
-        Who counts as a neighbour. A tuned kernel is tuned on training errors, which must then be
-        passed to ``fit``.
+        Which points count as neighbours. A tuned kernel is tuned on training errors, which must
+        then be passed to ``fit``.
     offset : float, default 0
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.

@@ -1,44 +1,40 @@
 """Localised conformal prediction (LCP; "LCR" in the paper): local quantiles, level corrected.
 
 The quantile of calibration scores near a new point adapts to it but does not keep its level. So
-every member of the bag, calibration points and new point with candidate score v, is asked for its
-own local quantile, and the level α̃ is raised until enough of them lie below theirs:
+every member of the bag, calibration points and new point with candidate score v, gets its own local
+quantile, and the level α̃ is raised until enough of them lie below theirs:
 
     T_i = Σ_j H_ij 1{V_j < V_i} / Σ_j H_ij,    i = 1 … N+1,
     v is kept  iff  #{i : T_i ≥ T_{N+1}} > α(N+1),      radius = sup of the kept v.
 
 V_i ≤ Q(α̃; F_i), the quantile of the scores around i, is the same as T_i < α̃: keeping v is the
-search of α̃. It is exact and needs no grid. T_{N+1} does not decrease in v and no other T_i
-increases, so the kept v are all those up to a threshold, which is a calibration score or infinite.
-Just below the score V_k, a member with V_i < V_k does not have the new point below it, all others
-do: their shares are known in advance, one count over the bag decides about V_k, and bisection
-finds the threshold in log₂ N counts, for all rows at once. Shares that differ by less than 10⁻¹²
-count as equal. This can only keep more, so rounding does not cost coverage.
+search for α̃, exact and without a grid. T_{N+1} does not decrease in v and no other T_i increases,
+so the kept v are all those up to a threshold, which is a calibration score or infinite. Just below
+the score V_k, members with V_i < V_k do not have the new point below them and all others do: one
+count over the bag decides about V_k, and bisection finds the threshold in log₂ N counts. Shares
+that differ by less than 10⁻¹² count as equal, which can only keep more.
 
-Weights, each member's of itself being one, by the Euclidean distance D:
+Weights, by the Euclidean distance D; each member's weight of itself is one:
 
     exponential   H_ij = exp(−D_ij / h)
     gaussian      H_ij = exp(−D_ij² / 2h²)
     neighbors     H_ij = 1 if j is one of the h nearest of i in the bag, else 0
 
-D is taken by direct differences, so that equal rows weigh the same to the last bit. With
-neighbours the new point, where it comes near enough to a calibration point, takes the place of
-that point's last neighbour. Points just as far as the last neighbour share its place: a rule that
-told the new point from the others, a draw at a given seed too, would void the guarantee.
+D is computed by direct differences, so that equal rows have equal weights to the last bit. A new
+point that is near enough to a calibration point takes the place of its last neighbour; points just
+as far as the last neighbour share its place.
 
-The bandwidth is chosen on training errors, if it is not given. Each of up to 2,000 training points
+The bandwidth is chosen on training errors if it is not given. Each of up to 2,000 training points
 is left out and gets the radius that the others would give it. Of the bandwidths that leave at most
-5 % of these radii infinite, the one of the smallest mean radius wins, infinite ones counting as
-the largest training error; if all leave more, the largest. (Guan proposes the mean of finite
-lengths and a multiple of their bootstrap spread; the sample here is large enough to do without.)
+5 % of these radii infinite, the one with the smallest mean radius wins, infinite ones counting as
+the largest training error; if all leave more, the largest bandwidth.
 
-Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The interval is closed, so that it
-holds the supremum. It is never empty: the smallest calibration score is always kept. It is
-infinite where too little weight lies on calibration points, as far away from all of them.
+Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The interval is closed and never
+empty: the smallest calibration score is always kept. It is infinite where too little weight lies on
+calibration points, such as far away from all of them.
 
-Guarantee: 1−α, marginal, for exchangeable data, since T treats all members of the bag alike and a
-new point's T is among the Q smallest of N+1 with probability at least Q/(N+1). The bandwidth must
-not depend on calibration scores.
+Guarantee: 1−α, marginal, for exchangeable data, since T treats all members of the bag alike. The
+bandwidth must not depend on calibration scores.
 
 Cost: O(N²d) to fit, O(Nd + N log N) for each new point and level; memory O(N) and a few blocks.
 Choosing among B bandwidths on n training points: O(n² (d + B log n)).

@@ -1,54 +1,48 @@
-"""How local a scale should be where nobody said, and local scales mixed with a global one.
+"""How local a scale should be if the user does not say, and local scales mixed with a global one.
 
-*The rule.* Few neighbours follow the error closely and noisily, many miss where it changes. What is
-best depends on the number N of calibration points and on how fast the error varies. Where the space
-has a unit of its own (a model's prediction and spread, say), the distance at which points still
-speak for one another is known beforehand, and a radial kernel of that length is the rule; it turns
-into plain split by itself where all points are near.
+*The rule.* Few neighbours follow the error closely but noisily; many miss where it changes. The
+best number depends on the number N of calibration points and on how fast the error varies.
 
-Where it has none and many dimensions (a network's embedding), the nearest few know most: the rule
-is the root mean square over the K nearest and the 4K nearest, half of each, where K grows slowly,
-with the sixth root of N. The root mean square comes closer to the high quantiles that intervals
-are about than the mean does: where errors have tails that differ from place to place, a scale made
-of means, and all the more one that is mostly global, is too narrow where errors are largest. Half
-of the scale is global up to some hundred points, since shrinkage takes the noise of few neighbours
-away better than more and farther ones do; beyond, this share fades fast. The constants were chosen
-on ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's. In
-fewer dimensions (inputs), and for a quantile, the rule is the 20 nearest, mixed with the global
-scale: there the root mean square costs more where errors are all alike than it gains elsewhere.
+- If the space has a unit of its own (a model's prediction and spread, say), the distance at which
+  points still inform one another is known beforehand. The rule is a radial kernel of that length,
+  which turns into plain split conformal where all points are near.
+- If it has no unit and many dimensions (a network's embedding), the rule is the root mean square
+  over the K nearest and the 4K nearest, half of each; K grows with the sixth root of N. The root
+  mean square is closer than the mean to the high quantiles that intervals need. Half of the scale
+  is global up to a few hundred points; beyond, this share fades fast. The constants were chosen on
+  ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's.
+- In fewer dimensions (inputs), and for a quantile, the rule is the 20 nearest, mixed with the
+  global scale: there the root mean square costs more where errors are all alike than it gains.
 
-*The search.* Errors of the model on training rows that it was not fitted to (out of fold, out of
-bag) play the calibration errors. Bags of N+1 of them are drawn; each member in turn is the new
-point, rescaled by its neighbours in the bag, and its radius is the conformal quantile of the
-others' ratios times its own scale. That is the full method but for the influence of one score on
-its neighbours' scales. Interval scores are divided by plain split's mean on the same bag and
-averaged over levels. A candidate replaces the rule only if it is better by more than a standard
-error of the difference, point by point; of those, the best. Plain split is one of them. Taking the
-best of all instead follows noise and is worse on average. Bags have the size at hand, since what is
-best for 2,000 points is too local for 100. If there are fewer errors than N+1, the bag is all of
-them, and the choice errs on the smooth side.
+*The search.* Errors on training rows that the model was not fitted to (out of fold, out of bag)
+stand in for the calibration errors. Bags of N+1 of them are drawn. Each member in turn is the new
+point: its radius is the conformal quantile of the others' rescaled errors times its own scale,
+which is the full method except that one score has no influence on its neighbours' scales. Interval
+scores are divided by plain split's mean on the same bag and averaged over levels. A candidate
+replaces the rule only if it is better by more than a standard error of the difference, point by
+point; plain split is one of the candidates. Always taking the best follows noise and is worse on
+average. Bags have the size at hand, since what is best for 2,000 points is too local for 100; if
+there are fewer errors than N+1, the bag is all of them, and the choice errs on the smooth side.
 
-Rule and search look at training data and at how many calibration points there are, and at nothing
-else of them, so the full method keeps its 1−α, whatever is chosen.
+Rule and search use training data and the number of calibration points, nothing else about them, so
+the full method keeps its 1−α whatever is chosen.
 
 *The mixture.* The global scale is the median of all scores of the bag,
 
     ŝ_i(t) = (1−m)·local_i(t) + m·g(t),    g(t) the ⌈(N+1)/2⌉-th smallest of s_1 … s_N and t.
 
-The median treats all members of the bag alike, so the guarantee of the full method is untouched.
-It is a clamp: with a ≤ b the neighbouring order statistics of the calibration scores,
-g(t) = min(max(t, a), b). Scales matter up to a common factor, so (1−m) is divided out and κg(t),
-κ = m/(1−m), is added to every local scale:
+The median treats all members of the bag alike, so the guarantee holds. It is a clamp: with a ≤ b
+the neighbouring order statistics of the calibration scores, g(t) = min(max(t, a), b). Scales matter
+up to a common factor, so κg(t), κ = m/(1−m), is added to every local scale:
 
     below a   the constant κa is added: the closed form with an offset, radius R_a
     above b   the constant κb is added: the same, radius R_b
     between   κt is added; comparison i holds as long as t·(L_i(t) + κt) ≤ s_i·(L_{N+1} + κt),
               a quadratic equation for t_i
 
-Each comparison holds up to one t_i still: s_i L_{N+1} + t·(κs_i − L_i(t) − κt) is a non-negative
-constant plus t times something that decreases, so once negative it stays so. The answer is
-therefore R_b if R_b ≥ b; if not, R_a if R_a ≤ a; and if neither, it lies between. The median
-is constant outside [a, b], which the mean is nowhere: that is why it is the global scale here.
+Each comparison still holds up to one t_i: s_i L_{N+1} + t·(κs_i − L_i(t) − κt) is a non-negative
+constant plus t times something that decreases, so once negative it stays negative. The answer is
+R_b if R_b ≥ b, else R_a if R_a ≤ a, else it lies between.
 
 Letters: m → ``shrinkage``, κ → ``slope``, a, b → ``low``, ``high``.
 """

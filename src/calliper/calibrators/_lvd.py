@@ -1,8 +1,8 @@
 """Locally valid and discriminative intervals (LVD): a local quantile in a learnt metric.
 
-A metric A is learnt on training inputs and labels so that near points have near labels. The
-radius of a new point is the weighted quantile of calibration scores, its own mass K(x, x) = 1 at
-infinity. Nothing else happens: no level is corrected.
+A metric A is learnt on training inputs and labels so that near points have near labels. The radius
+of a new point is the weighted quantile of calibration scores, its own mass K(x, x) = 1 at infinity.
+The level is not corrected.
 
     K(x, x') = exp(−‖A(x − x')‖² / d),
     Δ(x) = first s_k in order with Σ_{i≤k} K(x, X_i) ≥ (1−α) (Σ_i K(x, X_i) + 1),  +∞ if none.
@@ -10,16 +10,14 @@ infinity. Nothing else happens: no level is corrected.
 The paper finds A too large in many dimensions, so that most intervals are infinite. ``tuned=True``
 is its remedy: λA with the largest λ ≤ 1 for which at least 1−α of a training sample have an
 effective number of neighbours exp H(w) ≥ 2/α, H the entropy of their weights w to the others. λ
-depends on the level and is computed once for each, so that radii need not grow with the level. A
-point's H falls as λ grows, so λ is found by bisection on log λ; a point that has enough neighbours
-at some λ has enough at every smaller one, so each step looks only at those that the steps before
-left open.
+depends on the level, so radii need not grow with the level. H falls as λ grows, so λ is found by
+bisection on log λ, each step on those points that the steps before left open.
 
 Letters: s → ``scores``, A → ``metric_``, d → ``n_directions``, λ → ``factors_``.
 
 Guarantee: none that is marginal and holds for finite N; ``guaranteed_coverage`` is 0. Coverage is
-1−α for a new point drawn from the kernel around x, not from the law of the data (the "baseLCP" of
-Hore and Barber). In practice it covers too much, with many infinite intervals; count them.
+1−α for a new point drawn from the kernel around x, not from the distribution of the data (the
+"baseLCP" of Hore and Barber). In practice it covers too much, with many infinite intervals.
 
 Cost: O(n²d + npd) for each step of learning on n ≤ 2,000 rows of p features, then O(N(d + log N))
 to fit and O(Nd + pd) for each new point and level.

@@ -1,24 +1,24 @@
 """RCP: divide the score by an estimate of its conditional quantile.
 
 A model τ̂ of the (1−α)-quantile of the error, learnt on training errors, would be the perfect
-radius if it were right. Calibration scores are divided by it, and the Q-th smallest ratio, near
-one for a good model, rectifies it:
+radius if it were right. Calibration scores are divided by it, and the Q-th smallest ratio, near one
+for a good model, rectifies it:
 
     σ_i = s_i / τ̂(X_i),    Δ(x) = τ̂(x) · σ_(Q),    Q = ⌈(1−α)(N+1)⌉.
 
-Letters: τ̂ → ``quantile_regressor`` or ``kernel``, fitted anew for each level asked for and kept,
-s_i → ``scores``. It is MADSplit with a quantile in place of the mean. An estimate below 0 counts
-as 0, the offset is added, and a scale of 0 makes the rescaled score infinite, as everywhere.
+Letters: τ̂ → ``quantile_regressor`` or ``kernel``, fitted once for each level asked for, s_i →
+``scores``. It is MADSplit with a quantile in place of the mean. An estimate below 0 counts as 0,
+the offset is added, and a scale of 0 makes the rescaled score infinite.
 
 Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training
-data; given the calibration set, Beta(Q, N+1−Q) without ties. The better τ̂, the closer coverage
-is to 1−α at each input.
+data; given the calibration set, Beta(Q, N+1−Q) without ties. The better τ̂, the closer coverage is
+to 1−α at each input.
 
-A distribution has all levels and one scale: it takes τ̂ of the level ``OF_DISTRIBUTION``, which any
-fixed function might be, so that its quantiles are valid as they are, and not those of the radius.
+A distribution has all levels and one scale: it takes τ̂ of the level ``OF_DISTRIBUTION``. Any fixed
+function would do, so its quantiles are valid, though not those of the radius.
 
-Cost at each level: one fit of the regressor on n training points and N + M predictions; with KNN
-no fit, and a search for K neighbours of N + M rows.
+Cost at each level: one fit of the regressor on n training points and N + M predictions; with KNN no
+fit, and a search for K neighbours of N + M rows.
 
 Reference: Plassier, Fishkov, Dheur, Guizani, Ben Taieb, Panov, Moulines (2025), "Rectifying
 conformity scores for better conditional coverage", ICML, arXiv:2502.16336.

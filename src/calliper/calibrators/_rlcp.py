@@ -1,23 +1,22 @@
 """Randomly localised conformal prediction (RLCP): local weights around a random centre.
 
-Weights around the new point itself do not keep the level, since calibration points are not
-centred on themselves. Around a point x̃ drawn near x, all N+1 points look alike: given x̃, each
-could have been the one it was drawn from, with odds k. The weighted quantile is then valid:
+Weights around the new point itself do not keep the level, since calibration points are not centred
+on themselves. Around a point x̃ drawn near x, all N+1 points look alike: given x̃, it could have
+been drawn from any of them, with odds k. The weighted quantile is then valid:
 
     x̃ ~ N(x, h²I),   w_i = k(X_i, x̃) = exp(−‖X_i − x̃‖² / 2h²),
     Δ = first s_k in order with Σ_{i≤k} w_i ≥ (1−α) (Σ_i w_i + k(x, x̃)),  +∞ if none.
 
 Letters: s → ``scores``, h → ``length_scale``, x̃ → the centre, k(x, x̃) → the mass at infinity.
 
-The draw of a row comes from the seed, from the calibration points and from its own numbers:
-SHAKE-128 of their bytes gives 64 bits for each feature, the upper 52 of them a uniform number and
-that a normal one. So a row has the same radius in every batch and order, while each of several
-equal rows has a draw of its own, and so has the same row beside other calibration points: given
-the seed, too, draws are as good as new wherever data are.
+The draw for a row depends on the seed, the calibration points and the row's own numbers: SHAKE-128
+of their bytes gives 64 bits for each feature, the upper 52 of them a uniform number and that a
+normal one. So a row has the same radius in every batch and order, equal rows have draws of their
+own, and the same row has another draw with other calibration points.
 
 Guarantee: 1−α, marginal, for exchangeable data; over the draw of x̃ as well, and also given x̃,
 which makes it approximately local. Not Q/(N+1): the weights are not equal. With fewer points than
-split conformal needs the radius may still be finite, where x̃ falls nearer to them than to x.
+split conformal needs the radius may still be finite, where x̃ is nearer to them than to x.
 
 Cost: O(N log N) to fit, O(Nd) for each new point, all levels together; memory a few blocks.
 

@@ -1,27 +1,25 @@
 """SLCP: split conformal around a local quantile of training errors.
 
-The training errors near x say how large an error to expect there: their kernel-weighted quantile
-at the level asked for. Calibration scores are measured from it, and their conformal threshold
-corrects it by the same amount everywhere:
+The training errors near x suggest how large an error to expect there: their kernel-weighted
+quantile at the level asked for. Calibration scores are measured from it, and their conformal
+threshold corrects it by the same amount everywhere:
 
     Q̂(x) = inf{v : Σ_j w_j(x) 1{V_j ≤ v} ≥ 1−α},  w_j(x) = K(x, X_j) / Σ_l K(x, X_l),
     Δ(x) = Q̂(x) + q,   q = Q-th smallest of s_i − Q̂(X_i),   Q = ⌈(1−α)(N+1)⌉.
 
 Letters: V_j, X_j → errors and inputs of ``training`` (n of them), K → ``kernel``, s_i → ``scores``,
-Q̂ → ``local_``, q → the threshold. Every training point keeps its own error and the same ones
+Q̂ → ``local_``, q → the threshold. Every training point keeps its own error, and the same errors
 serve calibration and new points, which published code gets wrong. Of K nearest, Q̂ is the
 ⌈(1−α)K⌉-th smallest; points just as far as the K-th share its place. The weights reach the level up
-to 1e-12 of their sum, so that equal weights that sum to it exactly count as reaching it.
+to 1e-12 of their sum.
 
 Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training
-data; given the calibration set, Beta(Q, N+1−Q) without ties. Δ below 0 would be an empty
-interval, so it is raised to 0 unless some calibration score is negative; this only adds coverage.
+data; given the calibration set, Beta(Q, N+1−Q) without ties. Δ below 0 would be an empty interval,
+so it is raised to 0 unless some calibration score is negative; this only adds coverage.
 
-Cost at each set of levels: KNN, a search for K neighbours of N + M rows; RBF, O((N + M) n d)
-time for N + M rows and all levels at once, in blocks of a few megabytes.
+Cost at each set of levels: KNN, a search for K neighbours of N + M rows; RBF, O((N + M) n d).
 
-Reference: Han, Tang, Ghosh, Liu (2023), "Split localized conformal prediction",
-arXiv:2206.13092.
+Reference: Han, Tang, Ghosh, Liu (2023), "Split localized conformal prediction", arXiv:2206.13092.
 """
 
 from collections.abc import Mapping
@@ -47,9 +45,9 @@ class SLCP(Calibrator):
     Parameters
     ----------
     kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(20)
-        Whose training errors speak for x. A quantile asks for more neighbours than a mean: with
-        K of them, a level above 1 − 1/K takes their largest error. A tuned kernel is tuned on
-        the sizes of the training errors.
+        Which training errors count at x. A quantile needs more neighbours than a mean: with K of
+        them, a level above 1 − 1/K takes their largest error. A tuned kernel is tuned on the
+        sizes of the training errors.
     random_state : int, RandomState or None
         Draws training rows that a tuned kernel is tuned on; points at the same distance share a
         place.

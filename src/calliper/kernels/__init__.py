@@ -1,4 +1,4 @@
-"""Nearness: who speaks for a point, and how loudly; each kernel with its closed forms.
+"""Nearness: which points count for a new point, and how much; each kernel with its closed forms.
 
 What is not listed in ``__all__`` serves the other packages.
 """
@@ -11,7 +11,7 @@ from calliper.kernels._balls import joined
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, as_kernel, named_kernels
 from calliper.kernels._knn import KNN, Asked, BagKNN, Neighborhood
-from calliper.kernels._neighbors import SPARE, NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._rbf import RBF, check_length_scale, median_distance
 from calliper.kernels._search import (
     EUCLIDEAN,

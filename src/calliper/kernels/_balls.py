@@ -1,13 +1,10 @@
 """Which balls contain a new point: each reaches to the last neighbour of the point it is around.
 
-What depends on the balls alone is made ready once, so that one row does not pay for all of them.
-With few features neighbouring balls are put in blocks, each with the box of its centres and its
-largest reach: a query looks into the blocks whose box is that near. With more, hardly a box is far
-enough from anything, and one matrix product compares a query with all balls.
+One matrix product compares a few queries with all balls; what depends on the balls alone is
+computed once. With few features and many queries, each ball is searched among the queries instead.
 
-Every way returns pairs (query, point) ordered by query. Those that compare rounded sums return all
-pairs that can qualify, and leave the doubtful ones, within rounding error of the edge, to a check
-by direct differences.
+Both return pairs (query, point) ordered by query: all pairs that can qualify. Doubtful ones, within
+rounding error of the edge, are checked by direct differences.
 """
 
 from collections.abc import Callable
@@ -28,58 +25,9 @@ Check = Callable[[IntArray, IntArray, BoolArray], Pairs]
 #: From so many features on single precision would leave nearly all pairs in doubt.
 TOO_WIDE = 1000
 
-#: Balls in a block: the more, the fewer boxes there are to compare and the larger they are.
-BLOCK_BALLS = 32
-
-
-class BallBlocks:
-    """Balls around points of few features, in blocks of neighbours.
-
-    Parameters
-    ----------
-    points, reach : (N, d) and (N,) centres and squared radii
-    order : (N,) the points such that neighbours follow one another, as in the leaves of a tree
-    """
-
-    def __init__(self, points: FloatArray, reach: FloatArray, order: IntArray) -> None:
-        self.reach = reach
-        n_blocks = -(-len(order) // BLOCK_BALLS)
-        # The last block is filled up by copies of its last point, which contain nothing.
-        padded = np.append(order, np.full(n_blocks * BLOCK_BALLS - len(order), order[-1]))
-        self.point = padded.reshape(n_blocks, BLOCK_BALLS)
-        self.inside = reach[self.point]
-        self.inside.reshape(-1)[len(order) :] = -1.0
-        #: (d, blocks, balls in each)
-        self.columns = np.ascontiguousarray(points.T)[:, self.point]
-        self.lower, self.upper = self.columns.min(axis=2), self.columns.max(axis=2)
-        self.largest = self.inside.max(axis=1)
-
-    def containing(self, queries: FloatArray) -> Pairs:
-        """Exact pairs: a box is as near in rounded numbers as any point in it, or nearer."""
-        blocks = map_row_blocks(
-            lambda rows: self._of_block(queries[rows], rows.start), len(queries), self.point.size
-        )
-        return joined(blocks)
-
-    def _of_block(self, queries: FloatArray, first: int) -> Pairs:
-        distance = np.zeros((len(queries), len(self.point)))
-        for x, lower, upper in zip(queries.T[:, :, None], self.lower, self.upper, strict=True):
-            gap = np.maximum(lower - x, x - upper)
-            distance += np.square(np.maximum(gap, 0.0, out=gap), out=gap)
-        query, block = np.nonzero(distance <= self.largest)
-        distance = np.zeros((len(query), BLOCK_BALLS))
-        for x, column in zip(queries.T, self.columns, strict=True):
-            gap = column[block]
-            gap -= x[query, None]
-            distance += np.square(gap, out=gap)
-        reach = self.inside[block]
-        pair, ball = np.nonzero(distance <= reach)
-        at_edge = distance[pair, ball] == reach[pair, ball]
-        return query[pair] + first, self.point[block[pair], ball], at_edge
-
 
 class BallScan:
-    """Balls around points of many features, all of which are compared: O(N m d).
+    """Balls around points, all of which are compared with each query: O(N m d).
 
     One matrix product of rows extended by a one gives ‖z‖² − reach − 2x·z, which lies below
     −‖x‖² exactly when x is inside. Centring keeps the rounding error τ(‖x‖² + ‖z‖²) small, and

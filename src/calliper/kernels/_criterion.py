@@ -1,8 +1,8 @@
 """How good is a local mean? The choice of one kernel for each calibration point left out.
 
-Kernels that differ in one number λ (a length scale, or a K) are compared by a criterion. For a
+Kernels that differ in one number λ (a length scale, or K) are compared by a criterion. For a
 candidate λ, ŝ_{i;m} is the local mean at calibration point i without i and m. The criteria of
-leaving m out are sums over i ≠ m, so that point m has no say in its own kernel:
+leaving m out are sums over i ≠ m, so that point m has no influence on its own kernel:
 
     mse       ⟨(s_i − ŝ_{i;m})²⟩
     deviance  ⟨log ŝ_{i;m} + s_i / ŝ_{i;m}⟩          (gamma deviance, constants apart)
@@ -12,19 +12,15 @@ leaving m out are sums over i ≠ m, so that point m has no say in its own kerne
 
     s_m⁺ = s_m / ŝ_m(λ_m; all but m),    Δ_m = ŝ_{N+1}(λ_m; all but m) · s_m⁺,
 
-and since point m has no say in λ_m, pairs are treated alike and the Jackknife+ bound holds. All
-N × G criteria come from closed-form leave-two-out means in O(N² G); predicting costs one pass for
-each *different* λ chosen. The printed Algorithm S.2 evaluates mi after the loop over m that it
-depends on, and normalises with the wrong row; both are corrected here.
+so pairs are treated alike and the Jackknife+ bound holds. All N × G criteria come from closed-form
+leave-two-out means in O(N² G); predicting costs one pass for each *different* λ chosen. The printed
+Algorithm S.2 evaluates mi after the loop over m that it depends on, and normalises with the wrong
+row; both are corrected here.
 
-For large N, calibration points are dealt at random into F folds. For point m, both the choice of
-the length scale and the two means that are compared leave out the whole fold of m:
-
-    s_m⁺ = s_m / ŝ_m(l_f; all but fold f),    Δ_m = ŝ_{N+1}(l_f; all but fold f) · s_m⁺,   f ∋ m.
-
-That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021, doi:10.1214/20-AOS1965), whose guarantee
-applies. There are only F choices, and F different means at a new point; sums over folds are
-added up from those of the single folds, so nothing is subtracted.
+For large N, calibration points are randomly divided into F folds. For point m of fold f, the choice
+of λ_f and both means leave out all of fold f. That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021,
+doi:10.1214/20-AOS1965), whose guarantee applies. There are only F choices, and F different means at
+a new point, whose sums are added up from those of the single folds.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""The nearer of the near speak louder: the mean over the K nearest, and over the 4K nearest.
+"""Nearer neighbours count more: the mean over the K nearest, and over the 4K nearest.
 
     ŝ = ½ · (1/K) Σ over the K nearest + ½ · (1/4K) Σ over the 4K nearest
 
-Few neighbours follow the error closely and noisily, many smoothly; in many dimensions half of each
+Few neighbours follow the error closely but noisily, many smoothly; in many dimensions half of each
 is better than any number in between. Both means are linear in a new score t. Over the bag, a new
 point that enters the 4K nearest of point i, and perhaps its K nearest, crosses where
 

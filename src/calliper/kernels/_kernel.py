@@ -1,10 +1,10 @@
-"""What a kernel answers: the contract between kernels and the methods that use them.
+"""What a kernel provides: the contract between kernels and the methods that use them.
 
-A method asks a kernel for one of a few things and never asks what kernel it is: scales without
-two points (Jackknife+), thresholds over a bag (full conformal), a mean or a quantile of other data.
-A kernel overrides what it can do; the rest refuses by name. To add one, write a file with a
-subclass of :class:`Kernel` and name it in ``kernels/__init__.py``. Where its weights are plain
-numbers that do not depend on scores, ``Weights`` of ``_weighted.py`` is all there is to write.
+A method asks for one of a few things and never for the type of the kernel: scales without two
+points (Jackknife+), thresholds over a bag (full conformal), a mean or a quantile of other data. A
+kernel overrides what it can do; the rest is refused by name. To add one, write a file with a
+subclass of :class:`Kernel` and name it in ``kernels/__init__.py``. If its weights do not depend on
+scores, ``Weights`` of ``_weighted.py`` is all there is to write.
 """
 
 from abc import ABC, abstractmethod
@@ -72,7 +72,7 @@ class Bag(ABC):
     scores: FloatArray
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds of it since it is dear, by name; nothing if it is quickly made."""
+        """What a file stores because it is expensive, by name."""
         return {}
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Bag(ABC):
         return other
 
     def extended(self, rows: Rows) -> Self | None:
-        """A bag of these points, of which the first are those at hand; None if that is no gain."""
+        """A bag of these points, of which the first are the present ones; None if no gain."""
         return None
 
     def order_statistics(
@@ -139,7 +139,7 @@ class LeaveTwoOut(ABC):
     n_folds: int | None = None
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds of it since it was drawn or is dear, by name."""
+        """What a file stores because it was drawn or is expensive, by name."""
         return {}
 
     @abstractmethod
@@ -151,22 +151,16 @@ class LeaveTwoOut(ABC):
         self.rescaled = rescale(scores, self.without_one)
         return self.rescaled
 
-    def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
-
-        def select(rows: slice) -> FloatArray:
-            return row_order_statistics(times(self.without_each(Z[rows]), self.rescaled), ranks)
-
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.without_one)))
-
-    def weighted_order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares
+    def order_statistics(
+        self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
-        """The same by weight, for each row and level: (m, L)."""
+        """Order statistics of ŝ_{N+1,i} s_i⁺ over i, at ranks, or at levels by weight: (m, L)."""
 
         def select(rows: slice) -> FloatArray:
             values = times(self.without_each(Z[rows]), self.rescaled)
-            return row_thresholds(values, levels, shares.of_rows(rows))
+            if shares is None:
+                return row_order_statistics(values, asked)
+            return row_thresholds(values, asked, shares.of_rows(rows))
 
         return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.without_one)))
 
@@ -180,19 +174,19 @@ class LeaveTwoOut(ABC):
 
 
 class Kernel:
-    """Who speaks for a point, and how loudly.
+    """Which points count for a new point, and how much.
 
     Attributes
     ----------
-    cli : what the command line calls it, if it is known there
-    needs : what :meth:`resolved` cannot do without, as ``fit`` of a method names it
+    cli : its name on the command line, if it has one
+    needs : what :meth:`resolved` requires, in the words of ``fit`` of a method
     learns_on_errors : whether :meth:`fixed` needs training or left-out errors
-    takes_inputs : whether features are raw inputs, not places whose distances say who is near
-    by_distance : whether nearness is a fixed function of distances, in whatever space
-    counts_neighbors : whether a fixed number of points speak, all equally loud
+    takes_inputs : whether features are raw inputs rather than points in a space with distances
+    by_distance : whether nearness is a fixed function of distances
+    counts_neighbors : whether a fixed number of points count, all equally
     smoothing : how many points the mean of all counts for in a local mean
     engines : names of engines, besides NumPy, that can compute it
-    engine : who computes, if not who holds the rows
+    engine : the engine to use, if not the one that holds the rows
 
     Examples
     --------
@@ -217,7 +211,7 @@ class Kernel:
             _NAMED.setdefault(cls.cli, cls)
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> "Kernel":
-        """A copy with its parameters checked and those that training inputs decide filled in."""
+        """A copy with its parameters checked and those that training inputs determine filled in."""
         return self
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> "Kernel":
@@ -242,7 +236,7 @@ class Kernel:
         )
 
     def moved(self, Z: FloatArray) -> FloatArray:
-        """Rows in the space that the kernel was fixed in: for most of them, as they are."""
+        """Rows in the space that the kernel was fixed in; for most kernels unchanged."""
         return Z
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
@@ -270,7 +264,7 @@ class Kernel:
         )
 
     def widened(self, multiple: float, most: int) -> "Kernel":
-        """The same with its reach multiplied; ``most`` is how many neighbours there may be."""
+        """The same with its reach multiplied; ``most`` is the largest number of neighbours."""
         raise TypeError(f"nothing is known that would be wider than {self!r}.")
 
     @classmethod
@@ -282,7 +276,7 @@ class Kernel:
 
 
 def check_size(value: Any, name: str, least: int = 0) -> float:
-    """A finite number, at least so large."""
+    """A finite number, at least ``least``."""
     if not isinstance(value, Real) or not least <= float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number >= {least}; got {value!r}.")
     return float(value)

@@ -1,4 +1,4 @@
-"""The K nearest neighbours speak for a point, each as loudly as the next.
+"""The K nearest neighbours count equally.
 
 Without two points. For a new point x with nearest calibration points n_1, …, n_{K+1}, leaving
 calibration point i out changes the mean only if i is one of n_1 … n_K, and then n_{K+1} takes its
@@ -8,21 +8,20 @@ place:
     ŝ_{N+1,i} = c + (s_{n_{K+1}} − s_i) / K                 for i ∈ {n_1 … n_K}
 
 So of the N products ŝ_{N+1,i} s_i⁺ all but K are a common multiple of values sorted once.
-Dropping i without its replacement would treat new and calibration points unlike one another.
 
 Over the bag, which is the calibration set with the new point in it. The new point's score t enters
 the scale ŝ_i(t) of a calibration point only where it is among its K nearest. Any ŝ_i(t) that does
 not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 
     t_i = ŝ_{N+1} · s_i / ŝ_i          where it does not enter: presorted multiples
-    t_i = the crossing of the statistic     where it enters: about K points a row
+    t_i = the crossing of the statistic     where it enters: about K points per row
 
 and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
 quantile are in ``_statistic.py``.
 
-Points at the same distance share the last place (``_shared.py``): rows that have more than one
-candidate for it take their sums and order statistics from there, and so does a new point that
-comes just as near as the last neighbour. All else is written for rows that have one.
+Points at the same distance share the last place (``_shared.py``): rows with more than one candidate
+for it take their sums and order statistics from there, and so does a new point that is exactly as
+near as the last neighbour. The code here is for rows without such a tie.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +34,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
+from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
 from calliper._kept import Array, Keeps
 from calliper._types import FloatArray, IntArray
 from calliper._validation import CELLS, at_least, check_engine
@@ -86,25 +85,25 @@ MOST_CHANGED = 0.25
 class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = 1 if x' is among the K nearest of x, else 0: the kernel of the paper, K = 10.
 
-    "Nearest" is meant inside the set that the mean is taken over: if a point is left out of the
-    set, the next nearest takes its place. Points that are just as far as the K-th share its place
-    equally: nothing is drawn, and copies of a row speak as one.
+    "Nearest" refers to the set that the mean is taken over: if a point is left out of the set, the
+    next nearest takes its place. Points exactly as far as the K-th share its place equally, so
+    nothing is drawn.
 
     Parameters
     ----------
     n_neighbors : int, default 10
-        K. Small follows the error closely and noisily, large approaches plain split conformal.
+        K. Small follows the error closely but noisily, large approaches plain split conformal.
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes. The Euclidean one
         is searched by trees or matrix products, all others by comparing every pair.
     cells : Cells or int, optional
         Look for neighbours in a few cells of a partition that is fixed beforehand, by training
-        rows where ``fit`` is given any, rather than everywhere; for :class:`FullRescaled` with
-        very many calibration points. A number is short for ``Cells(number)``.
+        rows if ``fit`` is given any; for :class:`FullRescaled` with very many calibration points.
+        A number is short for ``Cells(number)``.
     engine : str, optional
         ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
-        another, with the same result; see ``docs/large-data.md``. By default rows are searched
-        where they are: arrays by the processor, tensors on a GPU there.
+        another, with the same result; see ``docs/large-data.md``. By default arrays are searched
+        by the processor and tensors on a GPU there.
 
     Examples
     --------
@@ -271,36 +270,27 @@ class LeaveTwoOutKNN(LeaveTwoOut):
                 found[rows][tied] = of_different(self._largest_of_tied, Z[rows][tied])
         return found
 
-    def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        radius = np.empty((len(Z), len(ranks)))
+    def order_statistics(
+        self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
+        ordered = shares and shares.reordered(np.argsort(self.position))
+        radius = np.empty((len(Z), len(asked)))
         for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
-            part = radius[chunk]
+            part, by_weight = radius[chunk], ordered and ordered.of_rows(chunk)
 
-            def select(rows: slice, near: IntArray = near, part: FloatArray = part) -> None:
-                part[rows] = self._select(near[rows], ranks)
+            def select(
+                rows: slice,
+                near: IntArray = near,
+                part: FloatArray = part,
+                by_weight: Shares | None = by_weight,
+            ) -> None:
+                part[rows] = self._select(near[rows], asked, by_weight and by_weight.of_rows(rows))
 
             map_row_blocks(select, len(near), 4 * self.n_neighbors)
             if tied.any():
-                part[tied] = of_different(partial(self._of_tied, ranks=ranks), Z[chunk][tied])
-        return radius
-
-    def weighted_order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares
-    ) -> FloatArray:
-        ordered, dense = (
-            shares.reordered(np.argsort(self.position)),
-            super().weighted_order_statistics,
-        )
-        radius = np.empty((len(Z), len(levels)))
-        for chunk in row_slices(len(Z), max(1, BLOCK_FLOATS // self.n_neighbors)):
-            near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
-            radius[chunk] = self._select(near, levels, ordered.of_rows(chunk))
-            if tied.any():
-                own = shares.of_rows(chunk).of_rows(tied)
-                radius[chunk][tied] = of_different(
-                    lambda rows, each: dense(rows, levels, each), Z[chunk][tied], own
-                )
+                own = shares and shares.of_rows(chunk).of_rows(tied)
+                part[tied] = of_different(partial(self._of_tied, asked=asked), Z[chunk][tied], own)
         return radius
 
     def _select(
@@ -327,13 +317,17 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         columns = [merge(self.ordered, mean, position, value, each) for each in asked]
         return np.stack(columns, axis=1)
 
-    def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
+    def _of_tied(
+        self, Z: FloatArray, shares: Shares | None = None, *, asked: Sequence[Any]
+    ) -> FloatArray:
         """The order statistics of rows with a tie, (m, L)."""
+        if shares is not None:
+            return super().order_statistics(Z, asked, shares)
         few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
-        radius = np.empty((len(Z), len(ranks)))
-        radius[few] = self._merge(points, mean, without, ranks)
+        radius = np.empty((len(Z), len(asked)))
+        radius[few] = self._merge(points, mean, without, asked)
         if not few.all():
-            radius[~few] = super().order_statistics(Z[~few], ranks)
+            radius[~few] = super().order_statistics(Z[~few], asked)
         return radius
 
     def _largest_of_tied(self, Z: FloatArray) -> FloatArray:

@@ -1,22 +1,21 @@
 """Nearness in directions along which errors change, in a metric learnt from labels.
 
 Metric learning for kernel regression, with the smoothing of LVD. Inputs are standardised by
-training mean and standard deviation; A maps them to d directions; every label is predicted from
-all others, and from their mean with the weight b of one more point:
+training mean and standard deviation; A maps them to d directions; every label is predicted from all
+others, and from their mean with the weight b of one more point:
 
     k_ij = exp(−‖A(x_i − x_j)‖² / d),   S_i = Σ_{j≠i} k_ij + b,
     ŷ_i = (Σ_{j≠i} k_ij y_j + b ȳ_{−i}) / S_i,   L(A) = (1/n) Σ_i (ŷ_i − y_i)².
 
 With P = XAᵀ, W_ij = (ŷ_i − y_i)(y_j − ŷ_i) k_ij / S_i and V = W + Wᵀ the gradient is
 
-    ∂L/∂A = −(4/dn) [diag(V1) P − V P]ᵀ X,
+    ∂L/∂A = −(4/dn) [diag(V1) P − V P]ᵀ X.
 
-so one step takes a few products of n × n with n × d and two of n × d with d × p, whatever p. All
-of up to 2,000 training rows enter every step of L-BFGS, which runs until it converges.
+Up to 2,000 training rows enter every step of L-BFGS, which runs until it converges.
 
 Letters: A → ``matrix``, d → ``n_directions``, b → ``smoothing``, n rows, p features.
 
-Cost: O(n²d + npd) a step; pairs exist one block of rows at a time.
+Cost: O(n²d + npd) per step; pairs exist one block of rows at a time.
 
 References: Weinberger, Tesauro (2007), "Metric learning for kernel regression", AISTATS. Lin,
 Trivedi, Sun (2021), "Locally valid and discriminative prediction intervals for deep learning

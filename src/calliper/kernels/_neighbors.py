@@ -1,27 +1,24 @@
 """Exact nearest neighbours by NumPy: a fast index proposes them, direct differences decide.
 
 A sorted line for one feature, a k-d tree in low dimension, or blocked matrix products otherwise
-propose the neighbours; wherever two distances at the edge of the neighbourhood are closer than the
-rounding error of what proposed them, the row is settled again by direct differences. Fast searches
-use the expansion ‖x‖² − 2x·z + ‖z‖², whose rounding can order two equal distances either way.
-Features whose squares would overflow or vanish are first divided by a power of two, which changes
-no digit. Balls that contain new points are in ``_balls.py``.
+propose the neighbours. Where two distances at the edge of the neighbourhood are closer than the
+rounding error of the index, the row is settled by direct differences. Features whose squares would
+overflow or vanish are first divided by a power of two, which changes no digit. Balls that contain
+new points are in ``_balls.py``.
 """
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, n_cores, row_slices
+from calliper._blocks import BLOCK_FLOATS, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import engine_of
-from calliper.kernels._balls import BallBlocks, BallScan, balls_by_line, balls_by_tree, joined
+from calliper.kernels._balls import BallScan, balls_by_line, balls_by_tree, joined
 from calliper.kernels._search import (
     EUCLIDEAN,
-    FARTHEST,
     ORDINARY,
     TIED_SHELL,
     Metric,
@@ -32,13 +29,10 @@ from calliper.kernels._search import (
     tied_at,
     unique_rows,
 )
-from calliper.quantile import pad_exceptions, power_of_two
+from calliper.quantile import power_of_two
 
-#: With fewer queries, comparing them with balls made ready costs less than a search for each ball.
-MIN_QUERIES_FOR_TREE = 1000
-
-#: With more features, a box around balls is seldom far enough from a query to leave them out.
-MOST_FEATURES_OF_BLOCKS = 4
+#: With fewer queries, comparing them with all balls costs less than a search for each ball.
+MIN_QUERIES = {"line": 100, "tree": 1000}
 
 #: Points in a leaf of the tree: measured, a quarter less time than with 10 in many dimensions.
 LEAF_POINTS = 32
@@ -48,18 +42,6 @@ READY = 2
 
 #: Points added later are compared one by one until there are √N of them, or so many.
 FEW_ADDED = 64
-
-#: One point of so many is in the sample that bounds the distances of the rest.
-SAMPLED = 8
-
-#: Candidates beyond those asked for, so that rounding does not push a true neighbour out.
-SPARE = 6
-
-#: Hits beyond this multiple of the candidates mean copies, not a loose bound.
-MOST_HITS = 200
-
-#: Blocks are so many times taller than the cache would like: the product gains more than it loses.
-TALL = 32
 
 
 def search_of(rows: Any, metric: Metric, named: str | None = None) -> Search:
@@ -89,7 +71,7 @@ class NeighborSearch(Search):
     def _index(self) -> None:
         """Build the engine over the points that it is to know."""
         self.index = INDEXES[self.engine](self.points[: self.n_indexed], self.centre)
-        self._ready: list[BallBlocks | BallScan] = []
+        self._ready: list[BallScan] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Points and what the engine was: it is quickly built again."""
@@ -174,25 +156,17 @@ class NeighborSearch(Search):
 
         if self.metric != EUCLIDEAN:
             return self._balls_by_metric(queries, reach)
-        if self.engine in ("line", "tree") and len(queries) >= MIN_QUERIES_FOR_TREE:
+        if len(queries) >= MIN_QUERIES.get(self.engine, np.inf):
             balls_of = balls_by_line if self.engine == "line" else balls_by_tree
             return check(*balls_of(self.points, queries, reach))
-        balls = self._balls_ready(reach)
-        if isinstance(balls, BallBlocks):
-            return balls.containing(queries)
-        return balls.containing(queries, check)
+        return self._balls_ready(reach).containing(queries, check)
 
-    def _balls_ready(self, reach: FloatArray) -> BallBlocks | BallScan:
+    def _balls_ready(self, reach: FloatArray) -> BallScan:
         """Balls of that reach, which is the very array given: made ready once, and kept."""
         for ready in self._ready:
             if ready.reach is reach:
                 return ready
-        balls: BallBlocks | BallScan
-        if self.index.indices is None or self.points.shape[1] > MOST_FEATURES_OF_BLOCKS:
-            balls = BallScan(self.points, reach, self.centre)
-        else:
-            added = np.arange(self.n_indexed, len(self.points))
-            balls = BallBlocks(self.points, reach, np.append(self.index.indices, added))
+        balls = BallScan(self.points, reach, self.centre)
         self._ready = [balls, *self._ready][:READY]
         return balls
 
@@ -308,9 +282,7 @@ def _engine(points: FloatArray, metric: Metric) -> str:
         return ""
     if dimension == 1:
         return "line"
-    if n >= min_points_for_tree(dimension):
-        return "tree"
-    return "wide" if WideSearch.suits(points) else "brute"
+    return "tree" if n >= min_points_for_tree(dimension) else "brute"
 
 
 def _all_but(own: IntArray, found: IntArray) -> BoolArray:
@@ -384,103 +356,6 @@ class Brute:
         return np.square(distance), np.asarray(found, dtype=np.intp), sure
 
 
-class WideSearch:
-    """Many features: single-precision matrix products that double precision corrects.
-
-    The product decides the cost of a search among wide rows, and in single precision it takes half
-    the time. It only has to propose: for each query, the k-th smallest distance to a sample of the
-    points bounds the k-th smallest to all, few points lie below that bound, and their distances are
-    computed again in double precision. The last candidate's distance tells how close a point that
-    was not proposed can be.
-    """
-
-    by_norms, indices = True, None
-
-    def __init__(self, points: FloatArray, centre: FloatArray) -> None:
-        self.z, self.centre = points - centre, centre
-        # A power of two keeps single precision from overflowing or underflowing, and loses nothing.
-        self.unit = power_of_two(self.z)
-        scaled = self.z / self.unit
-        self.right = np.vstack([-2 * scaled.T, np.square(scaled).sum(axis=1)]).astype(np.float32)
-        self.sample = np.ascontiguousarray(self.right[:, ::SAMPLED])
-        self.tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(np.float32).eps)
-
-    @staticmethod
-    def suits(points: FloatArray) -> bool:
-        """Wide enough, and enough of them, to pay."""
-        n, dimension = points.shape
-        return bool(dimension >= 32 and n >= 1000)
-
-    def query(self, x: FloatArray, k: int) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Squared distances (m, k) and indices of the k nearest, and which rows are sure.
-
-        Distances are those of double precision. A row is sure
-        if no point outside its candidates can be as near as its k-th.
-        """
-        scratch = Scratch()
-        found = map_row_blocks(
-            lambda rows: self._one_block(x[rows] - self.centre, k, scratch),
-            len(x),
-            max(len(self.z) // TALL, x.shape[1] // 4),
-        )
-        distance, index, sure = (np.concatenate(part) for part in zip(*found, strict=True))
-        return distance, index, sure
-
-    def _one_block(
-        self, x: FloatArray, k: int, scratch: Scratch
-    ) -> tuple[FloatArray, IntArray, BoolArray]:
-        n, n_candidates = len(self.z), min(k + SPARE, len(self.z))
-        scaled = x / self.unit
-        far = np.abs(scaled).max(axis=1) > FARTHEST
-        scaled[far] = 0.0
-        x_norm = np.square(scaled).sum(axis=1)
-        left = np.hstack([scaled, np.ones((len(x), 1))]).astype(np.float32)
-        bound = self._bound(left, x_norm, n_candidates, scratch)
-        product = scratch.array("product", (len(x), n), np.float32)
-        np.matmul(left, self.right, out=product)
-        below = product <= bound[:, None]
-        # Rows with copies by the thousand would need a column for each: they are settled elsewhere.
-        crowded = np.count_nonzero(below, axis=1) > MOST_HITS * n_candidates
-        below[crowded] = False
-        below[crowded, :n_candidates] = True
-        row, column = np.divmod(np.flatnonzero(below), n)
-        index, value = pad_exceptions(
-            row, column, product[row, column].astype(np.float64), len(x), 0
-        )
-        best = np.argpartition(value, n_candidates - 1, axis=1)[:, :n_candidates]
-        candidate = np.take_along_axis(index, best, axis=1)
-        furthest = np.take_along_axis(value, best, axis=1).max(axis=1) + x_norm
-        exact = _distances(x, self.z, candidate)
-        order = np.argsort(exact, axis=1)[:, :k]
-        distance = np.take_along_axis(exact, order, axis=1)
-        # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of the points that were not proposed.
-        outside = (furthest - 3 * self.tolerance * x_norm) / (1 + 2 * self.tolerance)
-        sure = distance[:, -1] / self.unit**2 < outside
-        sure |= n_candidates == n
-        return distance, np.take_along_axis(candidate, order, axis=1), sure & ~far & ~crowded
-
-    def _bound(
-        self, left: NDArray[Any], x_norm: FloatArray, k: int, scratch: Scratch
-    ) -> NDArray[Any]:
-        """At least k products of each row do not exceed this."""
-        n_sampled = self.sample.shape[1]
-        if n_sampled <= 2 * k:
-            return np.full(len(left), np.float32(np.inf))
-        product = scratch.array("sample", (len(left), n_sampled), np.float32)
-        np.matmul(left, self.sample, out=product)
-        product.partition(k - 1, axis=1)
-        # The same pair may round differently in a product of another shape.
-        edge: NDArray[Any] = product[:, k - 1].astype(np.float64)
-        edge += self.tolerance * (5 * x_norm + 2 * np.abs(edge))
-        return np.nextafter(edge.astype(np.float32), np.float32(np.inf))
-
-
-def _distances(x: FloatArray, z: FloatArray, candidate: IntArray) -> FloatArray:
-    """Squared distances of each row to its candidates, by differences, (m, c)."""
-    columns = [np.square(z[column] - x).sum(axis=1) for column in np.ascontiguousarray(candidate.T)]
-    return np.stack(columns, axis=1)
-
-
 class Unknown:
     """Nothing is known of other metrics beforehand: no row is sure, and every one is settled."""
 
@@ -498,8 +373,7 @@ class Unknown:
 #: What proposes neighbours: ``query`` gives squared distances right up to rounding and indices,
 #: both (m, k), and rows that are sure; ``indices`` are the points such that neighbours follow one
 #: another, if that is known; ``by_norms`` says that distances are sums of norms and products.
-INDEXES: dict[str, Any] = {"line": SortedLine, "tree": Tree, "wide": WideSearch, "brute": Brute}
-INDEXES[""] = Unknown
+INDEXES: dict[str, Any] = {"line": SortedLine, "tree": Tree, "brute": Brute, "": Unknown}
 
 
 def min_points_for_tree(dimension: int) -> float:

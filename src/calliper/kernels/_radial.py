@@ -1,21 +1,20 @@
-"""Every point speaks for every other, the louder the nearer.
+"""All points count, the nearer the more.
 
 A local mean is a ratio, so all weights of a row may share a factor: exponents −d²/2l² are needed
-only up to a constant of the row, and taking the largest as zero makes the nearest weight one.
-Nothing underflows, whatever the length scale.
+only up to a constant of the row. With the largest as zero, the nearest weight is one and nothing
+underflows, whatever the length scale.
 
 Without two points. With w_k = K(x, X_k), A = Σ w_k s_k and B = Σ w_k over the calibration points,
 
     ŝ_{N+1,i} = (A − w_i s_i) / (B − w_i).
 
-Leaving out any point but the nearest keeps B − w_i ≥ 1; what remains without the nearest is summed
-on its own, so nothing cancels. Only points that carry more than a share of A or B move their mean
-noticeably: they are exceptions to the order of the rescaled scores, all others stay within a known
-factor of it, and a window suffices.
+Leaving out any point but the nearest keeps B − w_i ≥ 1; the rest without the nearest is summed on
+its own, so nothing cancels. Points that carry more than a share of A or B are exceptions to the
+order of the rescaled scores; all others stay within a known factor of it, and a window suffices.
 
-Over the bag. With A_i = Σ_{j≠i} k_ij s_j, B_i = Σ_{j≠i} k_ij over the calibration points,
-k_i = K(X_i, x) and the new point's own scale ŝ = Σ k_j s_j / Σ k_j, the threshold of calibration
-point i solves
+Over the bag. With A_i = Σ_{j≠i} k_ij s_j, B_i = Σ_{j≠i} k_ij over the calibration points, k_i =
+K(X_i, x) and the new point's own scale ŝ = Σ k_j s_j / Σ k_j, the threshold of calibration point i
+solves
 
     k_i t² + A_i t = s_i ŝ (B_i + k_i).
 
@@ -29,7 +28,7 @@ With smoothing, all weights have a floor and need no shift: see ``_weighted.py``
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -74,10 +73,14 @@ class LeaveTwoOutRBF(LeaveTwoOut):
     def without_each(self, Z: FloatArray) -> FloatArray:
         return means_without_each(self.exponents, Z, self.magnitudes, None) + self.offset
 
-    def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
+    def order_statistics(
+        self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
+        if shares is not None:
+            return super().order_statistics(Z, asked, shares)
         scratch = Scratch()
         blocks = map_row_blocks(
-            lambda rows: self._select(Z[rows], ranks, scratch), len(Z), len(self.ordered)
+            lambda rows: self._select(Z[rows], [*asked], scratch), len(Z), len(self.ordered)
         )
         return np.concatenate(blocks)
 

@@ -1,4 +1,4 @@
-"""Every point speaks for every other, the louder the nearer (see ``_radial.py``)."""
+"""All points count, the nearer the more (see ``_radial.py``)."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace

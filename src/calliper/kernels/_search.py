@@ -1,15 +1,14 @@
-"""What is asked of a search among calibration points, and distances by direct differences.
+"""What a search among calibration points provides, and distances by direct differences.
 
-A search answers a few questions, whoever computes: NumPy with trees and matrix products
-(``_neighbors.py``), or an engine of ``calliper.scale``. Its answers are exact. Conformal validity
-asks that "the K nearest" be a rule that treats all points alike; the order of an index is not. So
-points at the same distance *share* the last place, which is worked out in ``_shared.py``; a search
-says which rows need it. What decides a tie is always computed coordinate by coordinate, so that the
-same two rows give the same number wherever it is asked for.
+NumPy with trees and matrix products (``_neighbors.py``) or an engine of ``calliper.scale`` computes
+it; results are exact either way. Conformal validity requires that "the K nearest" treats all points
+alike, which the order of an index does not. So points at the same distance *share* the last place
+(``_shared.py``); a search says which rows need that. Ties are always decided by distances computed
+coordinate by coordinate, so that the same two rows give the same number everywhere.
 
-Reverse neighbours are the calibration points that would count a new point among their nearest:
-each owns a ball that reaches to its K-th neighbour, and a new point enters the neighbourhood of
-every point whose ball contains it, of K points on average.
+Reverse neighbours are the calibration points that would count a new point among their nearest: each
+has a ball that reaches to its K-th neighbour, and a new point enters the neighbourhood of every
+point whose ball contains it, K points on average.
 """
 
 from abc import ABC, abstractmethod

@@ -1,9 +1,9 @@
 """Points at the same distance share the last place among the K nearest.
 
 Let ρ be the distance of the K-th nearest of a row, c the number of points nearer than that and T
-the number just as far. The c nearer ones weigh 1 and the T tied ones (K−c)/T each, K in all. The
-rule looks at nothing but distances: it treats all points alike, draws nothing, and is the plain
-one where T = 1. If some point i is left out of the set,
+the number exactly as far. The c nearer ones weigh 1 and the T tied ones (K−c)/T each, K in all. The
+rule depends on distances only: it treats all points alike, draws nothing, and is the plain one
+where T = 1. If some point i is left out of the set,
 
     i farther than ρ     nothing changes
     c+T > K, i nearer    the others nearer weigh 1, tied ones (K−c+1)/T
@@ -17,10 +17,10 @@ and if a new point joins the set, with weight w,
     just as far          w = (K−c)/(T+1), tied ones alike
     farther              w = 0, nothing changes.
 
-Only rows with a tie come here. A few candidates beyond the K nearest often hold all points that
-are tied; where copies are many, equal rows are one place and asked once, and of a calibration
-point among others one copy is left out. Sums are exact before they are rounded (see
-``_arithmetic.py``), so that they depend on nothing but the points.
+Only rows with a tie come here. A few candidates beyond the K nearest often include all tied points.
+Where copies are many, equal rows are one place that is looked at once; a calibration point among
+the others leaves one copy out. Sums are exact before they are rounded (``_arithmetic.py``), so that
+they depend on the points alone.
 
 Letters: T → ``size``, K − c → ``seats``.
 """

@@ -1,11 +1,11 @@
 """Kernels that choose their own locality, one choice for each calibration point left out.
 
-The grid of length scales comes from training inputs alone (paper, Algorithm S.2, lines 2–4): the
-smallest and largest distance of random pairs span it. The lower end decides what mutual
-information chooses: below the spacing of the points, the rescaled score is the ratio of two
-neighbouring scores, whose law is the same everywhere, so the information is as low there as at a
-good scale. The guarded grid therefore starts where a kernel averages some ten points: a ball that
-holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a volume (2π)^{d/2} l^d.
+The grid of length scales comes from training inputs alone (paper, Algorithm S.2, lines 2–4): it
+spans the smallest to the largest distance of random pairs. The lower end matters for mutual
+information: below the spacing of the points, the rescaled score is the ratio of two neighbouring
+scores, whose distribution is the same everywhere, so the information is as low there as at a good
+scale. The guarded grid therefore starts where a kernel averages some ten points: a ball that holds
+k of n points has the volume V_d r^d, a radial kernel weighs a volume (2π)^{d/2} l^d.
 """
 
 from dataclasses import KW_ONLY, dataclass, replace

@@ -1,31 +1,25 @@
-"""Weights that are given outright, and radial ones, which have such a form with smoothing.
+"""Kernels given by their weights, and radial weights, which have this form with smoothing.
 
-Weights are plain non-negative numbers that do not depend on scores, and need no shift: numbers of
-common leaves, radial weights with a floor. Where a row of them is zero throughout, all others
-count equally, which is the limit of a floor that vanishes.
+Weights are non-negative numbers that do not depend on scores: numbers of common leaves, radial
+weights with a floor. Where a row of them is zero throughout, all points count equally, which is the
+limit of a vanishing floor.
 
 Without two points. With w_k the weights of a row, A = Σ w_k s_k and B = Σ w_k, leaving point i out
-gives
-
-    ŝ_{N+1,i} = (A − w_i s_i) / (B − w_i),
-
-and the mean of all but i where nothing else has weight. Where a point carries nearly all of a
-sum, the rest is summed without it rather than subtracted from.
+gives ŝ_{N+1,i} = (A − w_i s_i) / (B − w_i), and the mean of all but i where nothing else has
+weight. Where a point carries nearly all of a sum, the rest is summed without it.
 
 Over the bag. With A_i = Σ_{j≠i} k_ij s_j, B_i = Σ_{j≠i} k_ij over the calibration points, k_i the
-weight of the new point at point i and its own scale ŝ = Σ k_j s_j / Σ k_j, the threshold of point
-i solves
+weight of the new point at point i and its own scale ŝ = Σ k_j s_j / Σ k_j, the threshold of point i
+solves
 
     k_i t² + A_i t = s_i ŝ (B_i + k_i).
 
-Where B_i = k_i = 0, all other members of the bag count equally, and likewise for the new point.
-All N thresholds of a row are solved and one is selected, O(N) a row.
+Where B_i = k_i = 0, all other members of the bag count equally, and likewise for the new point. All
+N thresholds of a row are solved and one is selected, O(N) per row.
 
-Radial weights are exp(−d²/2l²), with smoothing b/N more. On a grid, points may be moved to the
-middles of cells whose side is a part of l. That is a fixed
-function of the features, so calibration and new points are treated alike and no guarantee changes;
-but all rows of a cell now have the same radius, and many rows cost no more than the cells they lie
-in.
+Radial weights are exp(−d²/2l²), plus b/N with smoothing. On a grid, points are moved to the middles
+of cells whose side is a part of l. That is a fixed function of the features, so no guarantee
+changes; all rows of a cell have the same radius, so many rows cost no more than their cells.
 """
 
 from abc import ABC, abstractmethod

@@ -1,16 +1,15 @@
-"""What methods that refit have in common: many models, one residual a row, a promise in words.
+"""What methods that refit have in common: many models, one residual per row, a guarantee in words.
 
-n rows train all models and calibrate them too. With μ₋ᵢ a model, or several, that row i had no
-part in, R_i = s(y_i, μ₋ᵢ(x_i)) its score, |y_i − μ₋ᵢ(x_i)| by default, and [a_i(r), b_i(r)] the
-targets whose score at μ₋ᵢ(x) is at most r, [μ₋ᵢ(x) − r, μ₋ᵢ(x) + r] by default, the ends are
+n rows train all models and calibrate them too. With μ₋ᵢ a model, or several, trained without row i,
+R_i = s(y_i, μ₋ᵢ(x_i)) its score, |y_i − μ₋ᵢ(x_i)| by default, and [a_i(r), b_i(r)] the targets
+whose score at μ₋ᵢ(x) is at most r, [μ₋ᵢ(x) − r, μ₋ᵢ(x) + r] by default, the ends are
 
     plus     ⌊α(n+1)⌋-th smallest of a_i(R_i),  ⌈(1−α)(n+1)⌉-th smallest of b_i(R_i)
     minmax   min_i a_i(R),  max_i b_i(R),  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
 
-Every sum is rounded outward, so that a target as wrong as row i is not lost at row i. A target
-beyond an end of ``plus`` scores more than R_i for ⌈(1−α)(n+1)⌉ rows i, whatever the score: the
-proofs of Barber et al., written for absolute errors, use no more (Gupta, Kuchibhotla, Ramdas 2022,
-doi:10.1016/j.patcog.2021.108496).
+Every sum is rounded outward. A target beyond an end of ``plus`` scores more than R_i for
+⌈(1−α)(n+1)⌉ rows i, whatever the score: the proofs of Barber et al., written for absolute errors,
+use no more (Gupta, Kuchibhotla, Ramdas 2022, doi:10.1016/j.patcog.2021.108496).
 """
 
 from abc import abstractmethod

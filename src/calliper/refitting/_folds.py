@@ -1,35 +1,34 @@
 """Jackknife+ and CV+: every row is predicted by a model that has not seen it.
 
 No row is set aside for calibration. F models each leave out one fold of rows, and each of them
-predicts the new point, so that a new point is treated as the rows were; a fold of one row makes
-the Jackknife+, folds of several CV+, at the price of a cross-validation:
+predicts the new point; a fold of one row makes the Jackknife+, folds of several CV+, at the price
+of a cross-validation:
 
     R_i = |y_i − μ₋ₖ₍ᵢ₎(x_i)|,  k(i) the fold of row i
     lower = ⌊α(n+1)⌋-th smallest of μ₋ₖ₍ᵢ₎(x) − R_i
     upper = ⌈(1−α)(n+1)⌉-th smallest of μ₋ₖ₍ᵢ₎(x) + R_i
     minmax: [min_k μ₋ₖ(x) − R, max_k μ₋ₖ(x) + R],  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
 
-Letters: μ₋ₖ → ``models_[k]``, k(i) → ``fold_``, R_i → ``residuals_``, F → ``cv``,
-1−α → ``coverage``.
+Letters: μ₋ₖ → ``models_[k]``, k(i) → ``fold_``, R_i → ``residuals_``, F → ``cv``, 1−α →
+``coverage``.
 
 With ``score_function=QuantileError()`` and a model of two quantiles R_i is the score of CQR, and
-μ₋ₖ₍ᵢ₎(x) ∓ R_i become q_lo − R_i and q_hi + R_i: CQR without a calibration set. All that is proved
-is then the guarantee below, not the 1−α of CQR with one.
+the ends are q_lo − R_i and q_hi + R_i: CQR without a calibration set, with the guarantee below.
 
 Guarantee of the Jackknife+: 1−2α, more sharply 1 − (2(n+1−Q)−1)/(n+1) with Q = ⌈(1−α)(n+1)⌉; 1−α
-with ``minmax``. Marginal, for exchangeable rows and an estimator that does not heed their order.
-On ordinary data coverage is close to 1−α, and above it with ``minmax``.
+with ``minmax``. Marginal, for exchangeable rows and an estimator that ignores their order. On
+ordinary data coverage is close to 1−α, and above it with ``minmax``.
 
 Guarantee of CV+: 1 − 2α − min{2(1−1/F)/(n/F+1), (1−F/n)/(F+1)} ≥ 1−2α−√(2/n), marginal, for
-independent rows and an estimator that does not heed their order. Folds of a splitter that looks at
-the rows (groups, strata, blocks of time) have no such proof, and none is claimed.
+independent rows and an estimator that ignores their order. Nothing is proved for folds of a
+splitter that looks at the rows (groups, strata, blocks of time).
 
-``minmax`` is *not* 1−α for folds of more than one row, unlike that of the Jackknife+. What holds
-for F folds of m = n/F rows is Q/(n+m), Q = ⌈(1−α)(n+1)⌉. Proof: add m new rows as one more fold,
-and let M_i be the smallest error of row i over the models without its fold and one other fold. A
-new target is missed only if its M exceeds R_j ≥ M_j for Q rows j; of n+m exchangeable rows at most
-n+m−Q can do so. Five points with two folds of two reach that bound: 2/3 at level 0.8. The interval
-contains that of CV+, so the bound of CV+ holds too; the larger one is stated.
+``minmax`` is *not* 1−α for folds of more than one row. What holds for F folds of m = n/F rows is
+Q/(n+m). Proof: add m new rows as one more fold, and let M_i be the smallest error of row i over the
+models without its fold and one other fold. A new target is missed only if its M exceeds R_j ≥ M_j
+for Q rows j; of n+m exchangeable rows at most n+m−Q can do so. Five points with two folds of two
+reach that bound: 2/3 at level 0.8. The interval contains that of CV+, so the bound of CV+ holds
+too; the larger one is stated.
 
 Reference: Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+",
 doi:10.1214/20-AOS1965, Theorems 1, 3 and 4.

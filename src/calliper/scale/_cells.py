@@ -41,6 +41,9 @@ from calliper.rows import Rows
 #: Training rows per cell that centres are learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
 
+#: Candidates beyond those asked for, so that rounding does not push a true neighbour out.
+SPARE = 6
+
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
 
@@ -299,7 +302,7 @@ class CellSearch:
     def _nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
         """As :meth:`nearest` for some rows, of which ``own`` says what points they are."""
         count = self.size[new.probes].sum(axis=1) - (own is not None)
-        n_best = k + kernels.SPARE
+        n_best = k + SPARE
         index, furthest = self._best(new, n_best, own)
         row, column = np.nonzero(index >= 0)
         distance = np.full(index.shape, np.inf)

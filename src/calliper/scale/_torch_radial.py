@@ -8,7 +8,7 @@ and does not increase in k and A, up to e^±4δ. Thresholds are enlarged by ten 
 never too small, and exceed those of the plain engine by less than twenty.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -211,13 +211,17 @@ class LeaveTwoOutTorchRadial(LeaveTwoOut):
         x, sums = self.radial.placed(Z), self.radial.there(self.magnitudes)
         return self.radial.in_strips(lambda rows: self._means(x[:, rows], sums), x)
 
-    def order_statistics(self, Z: Any, ranks: list[int]) -> FloatArray:
+    def order_statistics(
+        self, Z: Any, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
+        if shares is not None:
+            return super().order_statistics(Z, asked, shares)
         x, sums = self.radial.placed(Z), self.radial.there(self.magnitudes)
         rescaled = self.radial.there(self.rescaled)
 
         def select(rows: slice) -> Tensor:
             value = self._means(x[:, rows], sums).mul_(rescaled)
-            return ranked(value.masked_fill_(torch.isinf(rescaled), torch.inf), ranks)
+            return ranked(value.masked_fill_(torch.isinf(rescaled), torch.inf), [*asked])
 
         return self.radial.in_strips(select, x)
 
