@@ -43,7 +43,7 @@ MOST_A_TREE = 2_000
 #: Columns that a question is chosen from.
 PART_OF_COLUMNS = 1 / 3
 #: Up to so many rows go down all boosted trees at once, or down all trees of the forest.
-FEW_AT_ONCE, FEW_IN_FOREST = 1_000, 5_000
+FEW_AT_ONCE, FEW_IN_FOREST = 300, 5_000
 #: Of more rows, so many go down one tree together.
 MANY_AT_ONCE = 1 << 16
 #: Of a tree of the forest: rows and questions, at most, and errors of a leaf, at least.
