@@ -56,6 +56,8 @@ def main() -> None:
     print(report.page(), "\n", flush=True)
     print("Where nearness is judged: cost of embed='auto'\n")
     print(embedding.auto(options.rounds), "\n", flush=True)
+    print("Large calibration sets: default intervals over LightGBM's own predict\n")
+    print(embedding.large_sets(options.rounds), "\n", flush=True)
     print("Single rows: an interval beyond its prediction, over 1 ms and half of predict\n")
     print(embedding.single_rows(), "\n", flush=True)
     print("Dask: two worker processes against one, the same rows\n")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ N_TRAINING, N, M, D = 2_000, 500, 10_000, 10
 LIMIT = 1.5
 #: Single rows: how many are asked, and milliseconds and part of ``predict`` that may come on top.
 N_SINGLE, EXTRA_MS, EXTRA_PART = 300, 1.0, 0.5
+#: Calibration rows, and how often the model could predict the new rows while intervals are made.
+LARGE = {10_000: 4.0, 50_000: 5.0, 200_000: 6.0}
+N_LIGHTGBM, NEW_ROWS = 10_000, 50_000
 
 
 def models() -> dict[str, Any]:
@@ -112,6 +116,32 @@ def single_rows() -> str:
                 cells.append(verdict((interval - predict) / (EXTRA_MS + EXTRA_PART * predict), 1.0))
         rows.append([name, f"{predict:.2f} ms", *cells])
     header = ["one row", "predict", *(f"N = {n}{t}" for n in (500, 2000) for t in ("", ", taught"))]
+    return table(header, rows)
+
+
+def large_sets(rounds: int) -> str:
+    """Default intervals of many rows over LightGBM's own ``predict`` of them, in processor time."""
+    from lightgbm import LGBMRegressor
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N_LIGHTGBM + max(LARGE) + NEW_ROWS, 8))
+    y = X[:, 0] + np.sin(3 * X[:, 2]) + np.exp(X[:, 1] / 2) * rng.normal(size=len(X))
+    train, new = slice(N_LIGHTGBM), X[-NEW_ROWS:]
+    model = LGBMRegressor(n_jobs=1, verbose=-1, random_state=0).fit(X[train], y[train])
+    rows = []
+    for n, limit in LARGE.items():
+        calibration = slice(N_LIGHTGBM, N_LIGHTGBM + n)
+        start = process_time()
+        fitted = ConformalRegressor(model).calibrate(X[calibration], y[calibration])
+        calibrating = process_time() - start
+        work: dict[str, Callable[[], Any]] = {
+            "predict": partial(model.predict, new),
+            "interval": partial(fitted.predict_interval, new),
+        }
+        time = best_times(work, rounds, process_time)
+        ratios = time["interval"] / time["predict"], calibrating / time["predict"]
+        rows.append([f"{n:,}", verdict(ratios[0], limit), f"{ratios[1]:.0f}"])
+    header = [f"N, {NEW_ROWS:,} new rows × 8", "interval / predict", "calibrate / predict"]
     return table(header, rows)
 
 

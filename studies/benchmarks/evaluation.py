@@ -6,10 +6,8 @@ machine adds to the time on the wall.
 
 from __future__ import annotations
 
-import gc
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -19,7 +17,7 @@ import numpy as np
 from calliper import KNN, AbsoluteError, FullRescaled, Intervals, JackknifeRescaled, Split
 from calliper.lab.evaluation import Problem, evaluate
 from calliper.metrics import MEASURES, Context
-from studies.benchmarks.timing import table, verdict
+from studies.benchmarks.timing import best_times, table, verdict
 
 LEVELS = (0.8, 0.9)
 N_SPLITS = 5
@@ -64,18 +62,6 @@ def bare_loop(data: Problem, methods: dict[str, Any], n_calibration: int) -> lis
     return numbers
 
 
-def best_processor_times(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """As ``best_times``, on the clock of the processor."""
-    best = dict.fromkeys(work, float("inf"))
-    for _ in range(rounds):
-        for name, run in work.items():
-            gc.collect()
-            start = process_time()
-            run()
-            best[name] = min(best[name], process_time() - start)
-    return best
-
-
 def overhead(rounds: int) -> str:
     methods = {
         "Split": Split(),
@@ -99,7 +85,7 @@ def overhead(rounds: int) -> str:
                 evaluate(data, methods, n_splits=N_SPLITS, store=Path(folder), **settings)
 
         work = {"bare": bare, "evaluate": scheduled, "stored": stored}
-        time = best_processor_times(work, rounds)
+        time = best_times(work, rounds, process_time)
         cells = len(methods) * N_SPLITS
         rows.append(
             [

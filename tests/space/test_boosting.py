@@ -109,6 +109,10 @@ def test_trees_say_of_rows_what_they_said_while_they_grew(n_trees):
     np.testing.assert_array_equal(trees.predict(X), whole)
     many = np.tile(X, (1 + FEW_AT_ONCE // 90, 1))
     np.testing.assert_array_equal(trees.predict(many), np.tile(whole, len(many) // 90))
+    between = BoostedTrees(**(vars(trees) | {"thresholds": trees.thresholds - 1e-12}))
+    np.testing.assert_array_equal(
+        between.predict(many), np.tile(between.predict(X), len(many) // 90)
+    )
     joined = BoostedTrees.joined([trees, grown(np.array([0.75, 0.25])).whole()])
     np.testing.assert_array_equal(joined.predict(X)[:2], whole)
 

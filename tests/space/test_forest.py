@@ -49,8 +49,36 @@ def test_shares_are_those_of_the_definition():
         bounds, expected = by_definition(rows)
         np.testing.assert_array_equal(forest.bounds, bounds)
         np.testing.assert_allclose(found, expected, atol=0.5 / 255 + 1e-12)
-    many = np.tile(NEW, (20, 1))
-    np.testing.assert_array_equal(forest.predict(many), np.tile(forest.predict(NEW), (20, 1)))
+
+
+@pytest.mark.parametrize(
+    ("n_trees", "leaf", "kind"),
+    [(8, 5, "uint8"), (1, 1, "uint16"), (300, 20, "uint8"), (2, 10**6, "uint8")],
+    ids=["a few trees", "many leaves", "many trees", "no questions"],
+)
+def test_many_rows_come_to_the_leaves_that_few_come_to(n_trees, leaf, kind, monkeypatch):
+    """To the last bit, rows on thresholds included; leaves are told by small numbers."""
+    monkeypatch.setattr(_boosting, "FOREST_LEAF", leaf)
+    rng = np.random.default_rng(0)
+    known = np.column_stack([rng.normal(size=1_000), rng.integers(0, 4, size=1_000)])
+    errors = known[:, 0] + rng.normal(size=1_000)
+    forest, _ = ErrorForest.grown(known, errors, n_trees, 3)
+    most = np.diff(np.append(forest.roots, len(forest.features))).max() // 2
+    assert np.min_scalar_type(most) == kind
+    asked = forest.thresholds[np.isfinite(forest.thresholds) & (forest.features == 0)]
+    odd = np.array([np.finfo(np.float32).max, -1e30, 0.0])
+    numbers = np.r_[known[:, 0], asked, np.nextafter(asked, 9), odd]
+    rows = np.column_stack([numbers, rng.integers(0, 4, size=len(numbers))]).astype(np.float32)
+    few, many = forest._all_at_once(rows), forest._one_by_one(rows)
+    np.testing.assert_array_equal(many, few)
+    tiled = np.tile(rows, (1 + _boosting.FEW_IN_FOREST // len(rows), 1))
+    np.testing.assert_array_equal(forest.predict(tiled)[-len(rows) :], few)
+
+
+def test_rows_beyond_single_precision_are_the_farthest_ones():
+    forest, _ = ErrorForest.grown(X, ERRORS, 8, 3)
+    far, farthest = (np.array([[-big, big, -big]]) for big in (1e38, 1e300))
+    np.testing.assert_array_equal(forest.predict(farthest), forest.predict(far))
 
 
 def test_quantiles_are_read_off_between_bounds():
@@ -94,6 +122,7 @@ def test_a_forest_of_a_file_must_have_leaves_and_bounds():
         "bounds": state["bounds"][:0],
         "shares": state["shares"][:1],
         "thresholds": np.zeros_like(state["thresholds"]),
+        "after": np.zeros_like(state["after"]),  # the root leads to itself
     }
     for name, value in wrong.items():
         with pytest.raises(CalliperError, match="a forest of errors has"):

@@ -22,7 +22,7 @@ values, so that nothing is grown twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,8 +42,10 @@ N_BINS = 64
 MOST_A_TREE = 2_000
 #: Columns that a question is chosen from.
 PART_OF_COLUMNS = 1 / 3
-#: Rows that go down all trees at once, at most, and rows that go down a tree together.
-FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
+#: Up to so many rows go down all boosted trees at once, or down all trees of the forest.
+FEW_AT_ONCE, FEW_IN_FOREST = 300, 5_000
+#: Of more rows, so many go down one tree together.
+MANY_AT_ONCE = 1 << 16
 #: Of a tree of the forest: rows and questions, at most, and errors of a leaf, at least.
 FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
 #: Bounds are these quantiles of all errors.
@@ -98,12 +100,12 @@ class BoostedTrees(Keeps):
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows, which trees see in float32."""
-        single = rows.astype(np.float32).astype(np.float64)
+        single = rows.astype(np.float32)
         ask = self._one_by_one if len(rows) > FEW_AT_ONCE else self._all_at_once
         blocks = row_slices(len(rows), MANY_AT_ONCE)
         return np.concatenate([ask(single[block]) for block in blocks], axis=1)
 
-    def _all_at_once(self, rows: FloatArray) -> FloatArray:
+    def _all_at_once(self, rows: NDArray[np.float32]) -> FloatArray:
         """All trees a level at a time: for few rows, since a tree costs nothing by itself."""
         cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
         n_trees, n_nodes = self.features.shape
@@ -118,12 +120,12 @@ class BoostedTrees(Keeps):
         steps[first] += self.constants[:, None]
         return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
 
-    def _one_by_one(self, rows: FloatArray) -> FloatArray:
+    def _one_by_one(self, rows: NDArray[np.float32]) -> FloatArray:
         """A tree at a time: a column is compared with one number, which is quick for many rows."""
         columns = np.ascontiguousarray(rows.T)
         total = np.repeat(self.constants[:, None], len(rows), axis=1)
         models = np.repeat(np.arange(len(self.counts)), self.counts)
-        trees = zip(models, self.features, self.thresholds, self.steps, strict=True)
+        trees = zip(models, self.features, _in_single(self.thresholds), self.steps, strict=True)
         for model, features, thresholds, steps in trees:
             total[model] += steps.take(_leaves(columns, features, thresholds))
         return total
@@ -170,6 +172,11 @@ class ErrorForest(Keeps):
             raise CalliperError("a forest of errors has no trees, no bounds, or no thresholds.")
         if not leaves.any() or made.after[leaves, 0].max() >= len(made.shares):
             raise CalliperError("a forest of errors has leaves that it says nothing of.")
+        nodes = made.roots
+        for _ in range(FOREST_DEPTH):
+            nodes = np.unique(made.after[nodes[~leaves[nodes]]])
+        if not leaves[nodes].all():
+            raise CalliperError("a forest of errors has branches that do not end.")
         return made
 
     @classmethod
@@ -183,8 +190,7 @@ class ErrorForest(Keeps):
         from sklearn.ensemble import RandomForestRegressor
 
         n, d = rows.shape
-        most = np.finfo(np.float32).max
-        single = np.clip(rows, -most, most).astype(np.float32)
+        single = _clipped(rows)
         forest = RandomForestRegressor(
             n_trees,
             max_depth=FOREST_DEPTH,
@@ -230,9 +236,11 @@ class ErrorForest(Keeps):
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(m, b) shares of errors up to each bound at finite rows, which trees see in float32."""
-        single = rows.astype(np.float32).astype(np.float64)
-        blocks = row_slices(len(rows), FEW_AT_ONCE)
-        return np.concatenate([self._shares(single[block]) for block in blocks])
+        single = _clipped(rows)
+        ask, step = self._all_at_once, FEW_AT_ONCE
+        if len(rows) > FEW_IN_FOREST:
+            ask, step = self._one_by_one, MANY_AT_ONCE
+        return np.concatenate([ask(single[block]) for block in row_slices(len(rows), step)])
 
     def quantile(self, shares: FloatArray, level: float) -> FloatArray:
         """(m,) the error that a share of ``level`` does not exceed, read off between bounds."""
@@ -244,16 +252,51 @@ class ErrorForest(Keeps):
         start = self.bounds[under]
         return np.asarray(start + np.clip(part, 0.0, 1.0) * (self.bounds[above] - start))
 
-    def _shares(self, rows: FloatArray) -> FloatArray:
-        """All trees a level at a time."""
+    def _all_at_once(self, rows: NDArray[np.float32]) -> FloatArray:
+        """All trees a level at a time: for few rows."""
         cells, starts = rows.ravel(), (np.arange(len(rows)) * rows.shape[1])[:, None]
         node = np.repeat(self.roots[None], len(rows), axis=0)
         for _ in range(FOREST_DEPTH):
             right = cells.take(self.features.take(node) + starts) > self.thresholds.take(node)
             node = self.after.take(2 * node + right)
-        leaves = np.minimum(self.after.take(2 * node), len(self.shares) - 1)
-        total = self.shares.take(leaves, axis=0).sum(axis=1, dtype=np.uint32)
+        total = self.shares.take(self.after.take(2 * node), axis=0).sum(axis=1, dtype=np.uint32)
         return np.asarray(total / (PARTS_OF_ONE * len(self.roots)))
+
+    def _one_by_one(self, rows: NDArray[np.float32]) -> FloatArray:
+        """A tree at a time, and every question of it to all rows: quick for many of them.
+
+        The shares of several bounds are added as one number of 64 bits, of which each has a part
+        that the sum over all trees does not exceed.
+        """
+        columns = np.ascontiguousarray(rows.T)
+        most, n_bounds = PARTS_OF_ONE * len(self.roots), len(self.bounds)
+        kind = np.min_scalar_type(most)
+        fill = -n_bounds % (8 // kind.itemsize)
+        packed = np.pad(self.shares.astype(kind), ((0, 0), (0, fill))).view(np.uint64)
+        total = np.zeros((len(rows), packed.shape[1]), dtype=np.uint64)
+        features, thresholds = self.features.tolist(), _in_single(self.thresholds).tolist()
+        after, ends = self.after.tolist(), np.isneginf(self.thresholds).tolist()
+
+        def leaves(node: int) -> list[int]:
+            """The leaves below a node, from left to right."""
+            left, right = after[node]
+            return [left] if ends[node] else leaves(left) + leaves(right)
+
+        def reached(node: int, numbers: Iterator[Any], small: np.dtype[Any]) -> Any:
+            """Which of the leaves below a node each row comes to, by its number."""
+            if ends[node]:
+                return next(numbers)
+            left, right = after[node]
+            left, right = reached(left, numbers, small), reached(right, numbers, small)
+            beyond = (columns[features[node]] > thresholds[node]).view(np.uint8)
+            return _picked(np.negative(beyond, dtype=small), left, right)
+
+        for root in self.roots.tolist():
+            below = leaves(root)
+            small = np.min_scalar_type(len(below) - 1)
+            leaf = reached(root, iter(np.arange(len(below), dtype=small)), small)
+            total += packed[below].take(leaf, axis=0)
+        return np.asarray(total.view(kind)[:, :n_bounds] / most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,11 +462,30 @@ class Boosting:
 def _leaves(columns: NDArray[Any], features: IntArray, beyond: NDArray[Any]) -> NDArray[np.int8]:
     """(n,) the leaf that each row comes to in one tree, from left to right."""
     top, *rest = (columns[j] > at for j, at in zip(features, beyond, strict=True))
-    second = np.where(top, rest[1], rest[0])
-    right, left = np.where(second, rest[5], rest[4]), np.where(second, rest[3], rest[2])
-    a, b, c = (each.view(np.int8) for each in (top, second, np.where(top, right, left)))
+    second = _picked(top, *rest[:2])
+    third = _picked(top, _picked(second, *rest[2:4]), _picked(second, *rest[4:]))
+    a, b, c = (each.view(np.int8) for each in (top, second, third))
     leaf: NDArray[np.int8] = 4 * a + 2 * b + c
     return leaf
+
+
+def _clipped(rows: FloatArray) -> NDArray[np.float32]:
+    """Rows in float32, all of them finite."""
+    most = np.finfo(np.float32).max
+    return np.clip(rows, -most, most).astype(np.float32)
+
+
+def _in_single(thresholds: FloatArray) -> NDArray[np.float32]:
+    """The largest numbers in float32 that are not above: the same ones in float32 exceed them."""
+    with np.errstate(over="ignore"):
+        near = thresholds.astype(np.float32)
+    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)
+
+
+def _picked(right: NDArray[Any], if_not: Any, if_so: Any) -> NDArray[Any]:
+    """``np.where(right, if_so, if_not)``, several times faster: True is a number of ones alone."""
+    picked: NDArray[Any] = if_not ^ (right & (if_not ^ if_so))
+    return picked
 
 
 def _quantile(values: FloatArray, reach: float) -> float:
