@@ -68,6 +68,28 @@ def rows(n, d, kind, seed):
     return Z, scores, new
 
 
+@pytest.mark.parametrize("weighs", [False, True])
+@pytest.mark.parametrize("kept", [9, 6])
+def test_scores_are_sorted_again_after_they_were_asked_for(kept, weighs):
+    Z, new, scores = np.zeros((9, 1)), np.zeros((2, 1)), np.array([5.0, 1, 4, 2, 3, 9, 7, 8, 6])
+
+    def weights(rows):
+        return {"weights": np.arange(1.0, 10.0)[rows]} if weighs else {}
+
+    def radius(split):
+        return split.predict_radius(new, [0.3, 0.6], **weights(slice(2)))
+
+    split = Split().fit(Z[:5], scores[:5], **weights(slice(5)))
+    radius(split)
+    split.extend(Z[5:], scores[5:], window=kept, **weights(slice(5, 9)))
+    last = slice(9 - kept, 9)
+    anew = Split().fit(Z[last], scores[last], **weights(last))
+    np.testing.assert_array_equal(split.scores_, np.sort(scores[last]))
+    np.testing.assert_array_equal(radius(split), radius(anew))
+    below = (scores[last] < 3.5).sum() / (kept + 1)
+    np.testing.assert_array_equal(split.share_below(new, np.full(2, 3.5)), below)
+
+
 def assert_same(extended, anew, new):
     assert extended.n_calibration_ == anew.n_calibration_
     if anew._rows.signs is not None:

@@ -7,13 +7,14 @@ labels, as series and frames of pandas do, the labels must agree.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from calliper._types import Frame, IntArray, Labels
+from calliper._types import FloatArray, Frame, IntArray, Labels
 from calliper._validation import handler_of_collection, n_rows
 from calliper.exceptions import CalliperError, RowLabelsWarning, warn
 
@@ -71,6 +72,11 @@ class Rows:
 
     def __len__(self) -> int:
         return n_rows(self.Z) if self.scores is None else len(self.scores)
+
+    @cached_property
+    def ascending(self) -> FloatArray:
+        """Scores in ascending order, sorted when first asked for."""
+        return np.sort(self.scores)
 
     @property
     def _values(self) -> tuple[Any, ...]:

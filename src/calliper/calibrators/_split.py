@@ -55,8 +55,15 @@ class Split(Calibrator):
         """It has no parameters."""
 
     def _learn(self, rows: Rows) -> None:
-        self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
+        if rows.weights is not None:
+            self.weights_ = in_order(rows.scores, rows.weights)[1]
         self._keep_signed(rows.scores)
+
+    @property
+    def scores_(self) -> FloatArray:
+        """Calibration scores in ascending order. Loading a file does not wait for the sort."""
+        scores: FloatArray = self._rows.ascending
+        return scores
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         threshold = conformal_thresholds(self.scores_, levels, shares)
