@@ -127,7 +127,7 @@ def test_bad_layers(net):
         Layer(net, batch_size=0)
     with pytest.raises(CalliperError, match="returns a tuple and not a tensor"):
         Layer(Odd(), "memory")(X_NEW)
-    with pytest.raises(CalliperError, match="'spare' of Odd is not used when"):
+    with pytest.raises(CalliperError, match="does not use layer 'spare' of Odd"):
         Layer(Odd(), "spare")(X_NEW)
     with pytest.raises(CalliperError, match=r"no linear layer.*name one of \['0'\]"):
         Layer(nn.Sequential(nn.Tanh()))(X_NEW)
