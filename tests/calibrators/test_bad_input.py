@@ -202,8 +202,8 @@ def test_split_only_counts_rows(name):
 def test_rows_on_a_device_that_calibration_points_are_not_on():
     torch = pytest.importorskip("torch")
     method = FullRescaled(KNN(5)).fit(Z, SCORES)
-    with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on cpu"):
+    with pytest.raises(CalliperError, match="Z is on meta, but is compared with rows on cpu"):
         method.predict_radius(torch.empty((2, 2), device="meta"))
     here = FullRescaled(KNN(5, engine="torch:cpu"))
-    with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on cpu"):
+    with pytest.raises(CalliperError, match="Z is on meta, but is compared with rows on cpu"):
         here.fit(torch.empty((9, 2), device="meta"), SCORES[:9])

@@ -268,14 +268,14 @@ def test_engines_that_are_refused(monkeypatch):
         FullRescaled(KNN(5, engine="cuda")).fit(Z, scores)
     with pytest.raises(ValueError, match="the device 'gpu'; engine must be"):
         FullRescaled(RBF(1.0, engine="torch:gpu")).fit(Z, scores)
-    with pytest.raises(CalliperError, match=r"'cuda:99', and torch .* sees \d+ CUDA devices"):
+    with pytest.raises(CalliperError, match=r"'cuda:99', but torch .* sees \d+ CUDA devices"):
         FullRescaled(KNN(5, engine="torch:cuda:99")).fit(Z, scores)
-    with pytest.raises(CalliperError, match="must compute in float64"):
+    with pytest.raises(CalliperError, match="float64 needs CUDA or cpu"):
         engine_of(None, "torch:mps")
     for kernel in (KNN(5, metric="cityblock", engine=CPU), RBF(1.0, metric="cosine", engine=CPU)):
-        with pytest.raises(CalliperError, match="distances are Euclidean; got metric="):
+        with pytest.raises(CalliperError, match="Euclidean distances only; got metric="):
             FullRescaled(kernel).fit(Z, scores)
-    with pytest.raises(CalliperError, match="FullRescaled and JackknifeRescaled alone"):
+    with pytest.raises(CalliperError, match="FullRescaled and JackknifeRescaled only"):
         MADSplit(RBF(1.0, engine=CPU)).fit(Z, scores, training=(Z, scores))
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'calliper\[torch\]'"):
@@ -296,7 +296,7 @@ def test_tensors_that_are_refused():
         (Z[:0], r"rows of features, \(n, d\); got \(0, 5\)"),
         (torch.where(Z == Z[3, 0], torch.nan, Z), "NaN or infinity"),
         (1e160 * Z, "as large as"),
-        (elsewhere, "Z is on meta, and what it is compared with on cpu"),
+        (elsewhere, "Z is on meta, but is compared with rows on cpu"),
     ):
         for ask in (
             lambda Z: method.fit(Z, scores[: len(Z)]),
@@ -316,7 +316,7 @@ def test_tensors_that_are_refused():
         method.fit(Z, scores).predict_radius(new[:, :4])
     for kernel in (KNN(5), GradedKNN(1)):
         fitted = FullRescaled(kernel).fit(Z.numpy(), scores)
-        with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on"):
+        with pytest.raises(CalliperError, match="Z is on meta, but is compared with rows on"):
             fitted.predict_radius(new.to("meta"))
     nobody = FullRescaled(GradedKNN(3)).set_params(kernel=object())
     with pytest.raises(TypeError, match="kernel must be KNN"):
@@ -341,14 +341,16 @@ def test_a_device_that_is_no_longer_there():
     rows.device = "cuda:99"
     kept = pickle.loads(pickle.dumps(rows))
     assert np.asarray(kept).shape == (240, 5)
-    with pytest.raises(CalliperError, match="rows were kept from the device 'cuda:99', and torch"):
+    with pytest.raises(CalliperError, match="rows were on the device 'cuda:99', but torch"):
         kept.columns  # noqa: B018
 
 
 def test_rows_do_not_leave_their_device_silently():
     Z, scores, new = problem("continuous")
     method = FullRescaled(KNN(5)).fit(device_rows(torch.tensor(Z), "Z"), scores)
-    with pytest.raises(CalliperError, match="on cpu, and Z is in main memory: pass a tensor there"):
+    with pytest.raises(
+        CalliperError, match="on cpu, and Z is in main memory: pass a tensor on cpu"
+    ):
         method.predict_radius(new)
 
 
@@ -420,7 +422,7 @@ def test_exponents_are_exact_however_short_the_length_scale():
     half = np.vstack([half, half + 1e-3 * rng.normal(size=(20, 12))])
     Z = np.vstack([half, -half])  # around nought, so that only the rows themselves are large
     there = TorchRadial(device_rows(torch.tensor(Z), "Z"), 1e-3, 0.0, 0.0)
-    found = there.exponents(there.columns).numpy()
+    found = there.exponents(there.points[0]).numpy()
     expected = -all_distances(Z, Z, "euclidean") / 2e-6
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 

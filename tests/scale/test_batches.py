@@ -106,7 +106,7 @@ def test_bare_arrays_and_names():
     method.calibrate(CAL.to_numpy(), targets(CAL))
     expected = method.predict_interval(NEW.to_numpy())
     batch = NEW.assign(lower=0.0)
-    with pytest.raises(CalliperError, match=r"columns \['lower'\] already: pass prefix"):
+    with pytest.raises(CalliperError, match=r"already has columns \['lower'\]: pass prefix"):
         BatchIntervals(method, columns="abc")(batch)
     found = BatchIntervals(method, columns="abc", prefix="y_")(batch)
     np.testing.assert_array_equal(found["y_lower"], expected.lower)

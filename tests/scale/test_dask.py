@@ -296,7 +296,7 @@ class TestBadInput:
 
     def test_partitions_of_other_columns_or_types(self, calibrated):
         renamed, text = NEW[:5].rename(columns={"b": "z"}), NEW[:5].assign(b="text")
-        for frame, message in ((renamed, r"\['a', 'z', 'c'\]"), (text, "'b' .* where .* numbers")):
+        for frame, message in ((renamed, r"\['a', 'z', 'c'\]"), (text, "'b' .* but .* numbers")):
             with pytest.raises(CalliperError, match=message):
                 calibrated.predict_interval(self.other(frame)).compute()
             y = dd.from_map(lambda n: Y[:n], [10, 5], meta=Y[:0])
@@ -314,7 +314,7 @@ class TestBadInput:
     def test_calibration_rows(self):
         X, y = frame_in([100, 200], CAL), frame_in([100, 200], Y)
         cases = [
-            (X, Y, TypeError, "y is not a Dask collection"),
+            (X, Y, TypeError, "y is a Series and not a Dask"),
             (X, frame_in([100, 100, 100], Y), CalliperError, "2 partitions and y 3"),
             (X, frame_in([200, 100], Y), CalliperError, "100 rows of X and 200 of y"),
             (frame_in([0, 0], CAL[:0]), frame_in([0, 0], Y[:0]), CalliperError, "are empty"),

@@ -125,11 +125,11 @@ def test_loaders_that_are_refused():
     refused("by a RandomSampler", batch_sampler=BatchSampler(RandomSampler(rows), 5, False))
     refused("by a list", batch_sampler=[[1, 0], [2, 3]])
     refused("pass drop_last=False", batch_size=100, drop_last=True)
-    refused("y was given beside", y=Y)
+    refused("y was passed too", y=Y)
     refused(r"must be \(inputs, targets\).* got a list of 3", TensorDataset(IDS, MASK, MASK))
     refused("without batches", TensorDataset(IDS[:0], MASK[:0]))
     ragged = [(torch.zeros(k), 0.0) for k in (3, 4)]
-    refused(r"of one shape.* \(3,\), \(4,\): pad all", ragged, batch_size=1)
+    refused(r"have one shape.* \(3,\), \(4,\): pad them", ragged, batch_size=1)
     for calibrator in (FullRescaled(), Split()):
         with pytest.raises(CalliperError, match="got a DataLoader"):
             calibrator.fit(DataLoader(rows), np.abs(Y))
@@ -137,7 +137,7 @@ def test_loaders_that_are_refused():
 
 def test_inputs_by_name_that_are_refused():
     net = Texts()
-    with pytest.raises(CalliperError, match=r"one entry for each row; .*'b': \(3, 6\)"):
+    with pytest.raises(CalliperError, match=r"one entry per row; .*'b': \(3, 6\)"):
         ConformalRegressor(net).calibrate({"a": IDS, "b": IDS[:3]}, Y)
     for nothing in ({}, {"a": 3.0}):
         with pytest.raises(CalliperError, match="inputs by name must be arrays or tensors"):
@@ -146,7 +146,7 @@ def test_inputs_by_name_that_are_refused():
         CalliperError, match=r"position 0 are \['input_ids', .* position 1 \['ids'\]"
     ):
         ConformalRegressor(net).calibrate([listed(CAL)[0], {"ids": 1}] * 9, Y[:18])
-    with pytest.raises(CalliperError, match="pad all of them"):
+    with pytest.raises(CalliperError, match="pad them"):
         ConformalRegressor(Whole()).calibrate([{"a": [1, 2]}, {"a": [1]}] * 9, Y[:18])
     with pytest.raises(TypeError, match=r"got a dict with keys 'input_ids'.*Fit the model first"):
         ConformalRegressor(LinearRegression()).fit(named(CAL), Y[CAL])

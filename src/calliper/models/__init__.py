@@ -1,7 +1,7 @@
-"""Meeting models: what each family knows of its own doubt, and how any model is asked.
+"""Models: how any model is asked, and what each family knows of its own uncertainty.
 
 A model is opened to its core and asked for predictions (``_asking.py``), and trained
-again (``_training.py``). What else there is to know depends on the family, one file each:
+again (``_training.py``). The rest depends on the family, one file each:
 
 | file | models |
 |---|---|
@@ -13,17 +13,17 @@ again (``_training.py``). What else there is to know depends on the family, one 
 | ``_distributions.py`` | models that predict quantiles or a distribution |
 
 **Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_asking.py``), and add
-one line with its file and name to ``FAMILIES`` there; families are asked in that order. It answers
-four questions, each a method with a default, so that it need not know them all:
+one line with its file and name to ``FAMILIES`` there; families are tried in that order. It answers
+four questions, each a method with a default:
 
 1. Is it mine? ``is_mine(core)``, by the module of its class or by what ``fit`` has left; and
    ``is_known(core)``, whether such a class surely predicts what ``measure`` says. One that is not
-   known is tried on training rows. Import no library: who has such a model has imported it.
-2. Its doubt: ``measure(rows)`` gives predictions and spreads, numbers in which errors differ;
+   known is tried on training rows. Import no library: such a model implies that it is imported.
+2. Its doubt: ``measure(rows)`` gives predictions and spreads, which grow with the error;
    ``unit()`` or ``guess()`` the deviation of the targets, if the model has kept it; ``describe()``
    a few words. ``weights``, ``in_unit`` and ``floor`` put spreads on the scale of the prediction.
-3. Its left-out rows: ``left_out(X, prepare)``, where some members have not seen some rows; None
-   (the default) has the model trained again on parts of the rows.
+3. Its left-out rows: ``left_out(X, prepare)``, where some members have not seen some rows; by
+   default None, and the model is trained again on parts of the rows.
 4. How to train it again: ``retrain(core, fitted, told)``, if a copy needs more than parameters.
 
 Nothing else changes: spaces, left-out errors and files ask these questions and no others.

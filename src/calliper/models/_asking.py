@@ -1,18 +1,18 @@
 """A fitted model: how it is opened and asked, and which family knows more of it.
 
 **Opened.** A pipeline, a search, a frozen model and a transformed target say nothing about the
-error themselves; the estimator inside, the core, does. What stands before it prepares its inputs,
-what stands after it finishes its predictions. A wrapper that predicts by code of its own is left
-closed: a subclass may clip, round or correct what it inherits. Whether it does is asked of the
-classes, never of calibration rows: whatever is chosen by looking at those treats them unlike a
-new row, and the guarantee is lost.
+error themselves; the estimator inside, the core, does. Steps before it prepare its inputs, steps
+after it finish its predictions. A wrapper that predicts by code of its own is left closed: a
+subclass may clip, round or correct what it inherits. This is decided by the classes, never by
+calibration rows: whatever is chosen by looking at those treats them unlike a new row, and the
+guarantee is lost.
 
 **Asked.** Rows may be arrays, frames or lists of anything that the model takes; only predictions
 are turned into numbers here.
 
-**Known.** The space where nearness is judged is made of what a model knows of its own doubt:
+**Known.** The space where nearness is judged is made of what a model knows of its own uncertainty:
 prediction m and spreads v, on the scale of about the standard deviation of the targets
-(``space/_embedding.py`` has the formula). A family says where its models keep their spread. See
+(``space/_spaces.py`` has the formula). A family says where its models keep their spread. See
 ``models/__init__.py`` for how to add one.
 """
 
@@ -39,7 +39,7 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_predictions, is_frame, shape_of
 from calliper.exceptions import CalliperError
 
-#: Methods that have a part in predictions of scikit-learn's ensembles.
+#: Methods that scikit-learn's ensembles predict by.
 PREDICTING = (
     "predict",
     "_predict",
@@ -50,10 +50,10 @@ PREDICTING = (
     "staged_predict",
 )
 
-#: Rows that are compared before and after a model was asked, and the most numbers in them.
+#: Rows that are compared before and after a prediction, and the most numbers in them.
 N_COMPARED, CELLS_COMPARED = 32, 1 << 14
 
-#: Families by file and class, asked in this order; read when a model first comes.
+#: Families by file and class, tried in this order; imported with the first model.
 FAMILIES = (
     "_forests:Members",
     "_libraries:XGBoost",
@@ -64,7 +64,7 @@ FAMILIES = (
     "_linear:StatedDeviation",
 )
 
-#: Part of the unit below which steps and residuals are all alike: they are smaller than spreads.
+#: Part of the unit below which steps and residuals count as equal: they are smaller than spreads.
 STEP_FLOOR = 0.003
 
 
@@ -105,7 +105,7 @@ class OpenedModel:
 
 
 def open_model(model: Any) -> OpenedModel:
-    """The core of a fitted model, with what is around it."""
+    """The core of a fitted model, and the steps around it."""
     core = unwrapped(model)
     steps: list[Any] = []
     targets: list[Any] = []
@@ -126,7 +126,7 @@ def open_model(model: Any) -> OpenedModel:
 
 
 def unwrapped(model: Any) -> Any:
-    """The model that a search, a frozen model, a calibrated model or ``model.predict`` asks."""
+    """The model inside a search, a frozen model, a calibrated model or ``model.predict``."""
     while True:
         if _is_predict(model):
             model = model.__self__
@@ -141,22 +141,17 @@ def unwrapped(model: Any) -> Any:
 
 
 def learnt(model: Any, name: str) -> Any:
-    """What ``fit`` has left under this name; None before, and in a model that has no such part."""
+    """What ``fit`` has stored under this name; None before, or if there is no such attribute."""
     return getattr(model, name, None)
 
 
-def learnt_of_each(models: Iterable[Any], name: str) -> list[Any]:
-    """The same of each of many."""
-    return [learnt(model, name) for model in models]
-
-
 def comes_from(value: Any, library: str) -> bool:
-    """Whether its class, or what that is derived from, is of a library, which need not be there."""
+    """Whether its class, or a base of it, comes from a library, which need not be installed."""
     return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
 
 
 def _is_predict(model: Any) -> bool:
-    """Whether it is the ``predict`` of an object, as the object itself has it."""
+    """Whether it is the unchanged ``predict`` of an object."""
     bound = isinstance(model, MethodType | BuiltinMethodType) and model.__name__ == "predict"
     return bound and bool(learnt(model.__self__, "predict") == model)
 
@@ -181,12 +176,12 @@ def _check_last_step(pipeline: Pipeline) -> None:
 
 
 def tags_of(model: Any) -> Tags | None:
-    """What an estimator of scikit-learn says of itself; None for any other model."""
+    """The tags of an estimator of scikit-learn; None for any other model."""
     if not hasattr(model, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
         return None
     try:
         return get_tags(model)
-    except AttributeError:  # half an estimator of scikit-learn
+    except AttributeError:  # not quite an estimator of scikit-learn
         return None
 
 
@@ -207,20 +202,15 @@ def _check_regressor(core: Any) -> None:
 
 
 def predicts_as(model: Any, *classes: type) -> bool:
-    """Whether ``model`` is of one of the classes, and predicts by its methods unchanged."""
+    """Whether ``model`` is of one of the classes and predicts by its unchanged methods."""
     return any(isinstance(model, known) and _unchanged(model, known) for known in classes)
-
-
-def all_predict_as(models: Iterable[Any], *classes: type) -> bool:
-    """Whether each of many does."""
-    return all(predicts_as(model, *classes) for model in models)
 
 
 def _unchanged(model: Any, known: type) -> bool:
     own = getattr(model, "__dict__", {})
     if any(name in own for name in PREDICTING):
         return False
-    return type(model) is known or all(  # the first alone is asked of every tree of a forest
+    return type(model) is known or all(  # the first suffices for every tree of a forest
         getattr_static(type(model), name, None) is getattr_static(known, name, None)
         for name in PREDICTING
     )
@@ -258,7 +248,7 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
 
 
 def refuse_crashing(model: Any, X: Any) -> None:
-    """Refuse columns of Polars at which the model's library ends the process, or has no words."""
+    """Refuse Polars columns on which the model's library crashes or fails without a message."""
     if not comes_from(X, "polars") or len(shape_of(X)) != 2:
         return
     taken = family_of(model).polars
@@ -274,24 +264,24 @@ def refuse_crashing(model: Any, X: Any) -> None:
 
 @contextmanager
 def _left_as_they_are(X: Any) -> Iterator[None]:
-    """Refuse a model that writes into its caller's rows, some of which are compared afterwards.
+    """Refuse a model that writes into the caller's rows, some of which are compared afterwards.
 
-    The space would be judged by other rows than the prediction, and the caller's data be lost.
+    Space and prediction would come from different rows, and the caller's data be lost.
     """
     before = _some_rows(X)
     yield
     if before is None or before == _some_rows(X):
         return
     raise CalliperError(
-        "the model changes the rows that it is given, which are now no longer what they were: let "
-        "it work on a copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
+        "the model changes the rows that it is given, and has changed yours: let it work on a "
+        "copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
     )
 
 
 def _some_rows(X: Any) -> Any:
-    """Some rows of an array or a frame as bytes; None of other kinds, which are not compared.
+    """Some rows of an array or a frame as bytes; None for other kinds, which are not compared.
 
-    Nor is a frame of one row, which is asked for in a hurry; calibration had more.
+    Nor is a frame of one row, where speed matters; calibration has compared more.
     """
     shape = shape_of(X) or (0,)
     step = max(1, shape[0] // max(1, min(N_COMPARED, CELLS_COMPARED // max(1, prod(shape[1:])))))
@@ -310,7 +300,7 @@ def is_native_xgboost(model: Any) -> bool:
 
 
 def xgboost_matrix(model: Any, X: Any) -> Any:
-    """Rows as XGBoost has them, by the settings of a model of its kind that has any."""
+    """Rows as a ``DMatrix``, by the settings of the wrapper if there is one."""
     how = {"enable_categorical": True}
     if not is_native_xgboost(model):
         how = {"missing": model.missing, "nthread": model.n_jobs}
@@ -319,7 +309,7 @@ def xgboost_matrix(model: Any, X: Any) -> Any:
 
 
 def without_names(X: Any, kinds: str) -> Any:
-    """A frame of pandas as an array (n, d), if its columns are all of such kinds of NumPy's."""
+    """A pandas frame as an array (n, d), if all its columns are of these NumPy kinds."""
     if not is_frame(X):
         return X
     types = X.dtypes.to_numpy()
@@ -328,25 +318,25 @@ def without_names(X: Any, kinds: str) -> Any:
 
 
 class UnreadableError(Exception):
-    """A model looks as if it kept a spread, and does not; says why, to follow "since"."""
+    """A model seems to keep a spread and does not; the message follows "since"."""
 
 
 class ModelFamily:
-    """A fitted model, read once, as its family answers for it.
+    """A fitted model, read once by its family.
 
-    What is here are the answers of a model of no family, which predicts and says nothing of its
-    doubt. A reading must pickle.
+    The defaults are those of a model of no family, which predicts and knows nothing of its own
+    uncertainty. A reading must pickle.
 
     Parameters
     ----------
-    core : the fitted model, without what is wrapped around it; ``UnreadableError`` says why it has
-        no spread although it looks like one of the family
+    core : the fitted model, without wrappers; ``UnreadableError`` says why it has no spread
+        although it looks like one of the family
 
     Attributes
     ----------
     weights : of the logarithm of each spread, the prediction having 1
     in_unit : whether each spread is in the unit of y, or has none
-    floor : part of the unit below which spreads are all alike; near 0 logarithms show rounding
+    floor : part of the unit below which spreads count as equal; near 0 logarithms show rounding
     polars : types of Polars columns that it reads, as a regular expression
     """
 
@@ -360,12 +350,12 @@ class ModelFamily:
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether a fitted model is one of the family, by the look of it."""
+        """Whether a fitted model looks like one of the family."""
         return True
 
     @classmethod
     def is_known(cls, core: Any) -> bool:
-        """Whether its class is known to predict what ``measure`` says that it does."""
+        """Whether its class is known to predict what ``measure`` says."""
         return True
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
@@ -378,11 +368,11 @@ class ModelFamily:
         return ""
 
     def unit(self) -> float | None:
-        """Standard deviation of the targets that it was trained on; None if it is not kept."""
+        """Standard deviation of its training targets; None if it is not kept."""
         return None
 
     def guess(self) -> float | None:
-        """About that deviation, for losses other than the square; mostly less."""
+        """A rough value of it, mostly too small, for losses other than the square."""
         return None
 
     def left_out(
@@ -396,7 +386,7 @@ class ModelFamily:
 
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
-        """Whether it knows these targets, in this order, as those that it was trained on."""
+        """Whether it was surely trained on these targets, in this order."""
         return False
 
     @classmethod

@@ -1,7 +1,7 @@
 """Gradient boosting of scikit-learn: how far the last stages still move the prediction.
 
 Trees correct one another, so their spread says nothing; the path of their sum does. Where the later
-half of the stages still pushes the prediction to and fro, residuals were large and contradictory:
+half of the stages still moves the prediction to and fro, residuals were large and contradictory:
 the spread is Σ |step| over that half. Trees of ``GradientBoostingRegressor`` also keep how much the
 residuals varied in each leaf; the root mean of that variance, over the same trees, is a second
 spread.
@@ -27,7 +27,7 @@ from calliper.models._forests import Grove, root_deviation, tree_deviation
 
 
 class Stages(ModelFamily):
-    """A model that adds trees stage by stage; those that can be walked are read once."""
+    """A model that adds trees stage by stage; its trees are read once where possible."""
 
     floor = STEP_FLOOR
 
@@ -41,7 +41,7 @@ class Stages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether it adds trees stage by stage and shows the sums on the way."""
+        """Whether it adds trees stage by stage and gives the sums on the way."""
         return hasattr(core, "staged_predict") and _n_stages(core) > 1
 
     @classmethod
@@ -77,7 +77,7 @@ class Stages(ModelFamily):
         return f"steps of the last {self.n - self.n // 2} of {self.n} stages"
 
     def unit(self) -> float | None:
-        """Deviation of what the trees have learnt of the targets by squared errors."""
+        """Deviation of the targets as far as the trees explain it, for squared errors."""
         if self.histograms is None or self.core.loss != "squared_error":
             return None
         leaves = [_leaves(predictor[0]) for predictor in self.histograms]
@@ -86,7 +86,7 @@ class Stages(ModelFamily):
         )
 
     def guess(self) -> float | None:
-        """Deviation of what the first tree has learnt, its shrinkage undone; None with a link."""
+        """Deviation of the first tree's values, before shrinkage; None with a link."""
         if self.histograms is None or self.core.loss in ("poisson", "gamma"):
             return None
         first = _leaves(self.histograms[0][0])
@@ -106,7 +106,7 @@ def _leaves(predictor: Any) -> Any:
 
 
 class TreeStages(ModelFamily):
-    """A model whose stages are single trees of scikit-learn that can be asked one by one."""
+    """A model whose stages are single trees of scikit-learn."""
 
     weights = (2.0, 1 / 0.15)
     floor = STEP_FLOOR
@@ -154,12 +154,12 @@ class TreeStages(ModelFamily):
         return f"steps of the last {n - n // 2} of {n} trees{leaves}"
 
     def unit(self) -> float | None:
-        """Deviation of the targets of the first tree: of y, unless a model was there before it."""
+        """Deviation of the first tree's targets: of y, unless another model comes before it."""
         grown_on_targets = self.core.loss == "squared_error" and self._starts_from_a_constant
         return root_deviation(self._first_tree) if grown_on_targets else None
 
     def guess(self) -> float | None:
-        """For other losses the deviation of what the first tree has learnt."""
+        """For other losses, the deviation of the first tree's predictions."""
         return tree_deviation(self._first_tree) if self._starts_from_a_constant else None
 
     @property

@@ -1,16 +1,15 @@
-"""Forests, extra trees, bagging, votes: the prediction is a mean, the members' spread beside it.
+"""Forests, extra trees, bagging, votes: the members' mean is the prediction, beside their spread.
 
 One pass over the members gives both: sums of d_b and d_b², d_b what member b predicts beyond the
 first member. The spread divides by B − 1, so that a spread over the members that have not seen a
-row can be compared with one over all. Where each member left rows out of its training (bags), such
-members speak for them at no training: their mean and spread are those of a model that has not seen
-the row.
+row can be compared with one over all. Where each member left rows out of its training (bags), the
+members that have not seen a row predict it without any training: their mean and spread are those
+of a model that has not seen the row.
 
-To ask trees one after another costs some microseconds of Python each, however few the rows are; for
-a single row that is nearly all of it. So the nodes of all trees also stand in one list (``Grove``),
-and few rows go down all trees together, a level at a time. Each arrives at the leaf where the tree
-itself would have put it, so that what it predicts is the same to the last bit. Many rows are better
-off with the library's own loop, which does not jump about in memory.
+Asking trees one after another costs some microseconds of Python each, which for a single row is
+nearly all of the time. So the nodes of all trees also stand in one list (``Grove``), and few rows
+go down all trees together, a level at a time, to the same leaves. Many rows are faster with the
+library's own loop, which does not jump about in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,50 +29,72 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.models._asking import (
     ModelFamily,
-    all_predict_as,
     leaf_values_deviation,
     learnt,
-    learnt_of_each,
     predictions,
     predicts_as,
 )
 
-#: A member: from the rows of the ensemble to its predictions, (m,).
-Member = Callable[[Any], FloatArray]
-
-#: Predictions of members below which no threads are started: they would cost more than they save.
+#: With fewer predictions of members, threads cost more than they save.
 FEWEST_IN_THREADS = 50_000
-#: A spread takes two members at least.
+#: A spread takes at least two members.
 FEWEST_MEMBERS = 2
 #: Rows times trees up to which going down together is faster, and nodes up to which their list
 #: takes little memory.
 MOST_AT_ONCE, MOST_NODES = 3_000, 5_000_000
-#: Trees whose leaves are counted to see whether rows are those that they were grown on; trees of
-#: which the means of the bags are compared with targets, which coincide now and then for one tree.
+#: Trees whose leaves are counted to check that they were grown on some rows, and trees of which the
+#: means of the bags are compared with targets; for one tree these may coincide by chance.
 N_VERIFIED, N_BAGS = 3, 10
 #: Part of the range of targets up to which two means are the same.
 SAME = 1e-6
 
 
+@dataclass(frozen=True)
+class Member:
+    """A member as a function of rows, (m,): a tree, whose rows were checked already, or a model.
+
+    Attributes
+    ----------
+    source : the tree or model
+    columns : that it is given; None for all of them, in order
+    """
+
+    source: Any
+    columns: Any
+    is_tree: bool
+
+    def __call__(self, rows: Any) -> FloatArray:
+        rows = rows if self.columns is None else rows[:, self.columns]
+        if not self.is_tree:
+            return predictions(self.source, rows)
+        values: FloatArray = self.source.predict(rows)
+        return values.reshape(len(values), -1)[:, 0]
+
+
 class Members(ModelFamily):
-    """What a mean is made of, read once: the members, and how rows are checked for them."""
+    """The members of a mean, read once, and how rows are checked for them."""
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         columns = learnt(core, "estimators_features_")
-        own = _with_columns(core.estimators_, columns)
         self.picks_columns = columns is not None
         self.all_trees = _are_trees(core.estimators_)
         self.grove: Grove | None = None
-        self.members: list[Member] = [_Member(_of_model, *each) for each in own]
+        own: list[Any] = [None] * len(core.estimators_)
+        if columns is not None:
+            pairs = zip(core.estimators_, columns, strict=True)
+            own = [None if _is_all(c, learnt(m, "n_features_in_")) else c for m, c in pairs]
+        asked = core.estimators_
         if self.all_trees and isinstance(core, BaseEstimator):
-            self.members = [_Member(_of_tree, member.tree_, given) for member, given in own]
-            self.grove = Grove([member.tree_ for member, _ in own], [given for _, given in own])
+            asked = [member.tree_ for member in core.estimators_]
+            self.grove = Grove(asked, own)
             self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
+        is_tree, pairs = self.grove is not None, zip(asked, own, strict=True)
+        self.members = [Member(source, given, is_tree) for source, given in pairs]
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether it holds fitted members whose plain mean could be its prediction."""
+        """Whether it has fitted members whose plain mean could be its prediction."""
         members = learnt(core, "estimators_")
         if not isinstance(members, list) or len(members) < FEWEST_MEMBERS:
             return False
@@ -93,7 +114,7 @@ class Members(ModelFamily):
         return known and not (isinstance(core, vote) and core.weights is not None)
 
     def rows(self, X: Any) -> Any:
-        """Rows as the members take them, converted once for all."""
+        """Rows converted once for all members."""
         if self.grove is None and not self.picks_columns:
             return X
         kind, finite = (None, False) if self.grove is None else (np.float32, self.finite)
@@ -146,11 +167,11 @@ class Members(ModelFamily):
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
         """Whether the root of each of some trees holds the mean of these targets in its bag."""
-        trees = learnt_of_each(core.estimators_[:N_BAGS], "tree_")
+        trees = [learnt(member, "tree_") for member in core.estimators_[:N_BAGS]]
         if len(trees) < N_BAGS or any(tree is None for tree in trees) or not np.ptp(y):
             return False
         if trees[0].n_node_samples[0] > len(y):
-            return False  # before bags are drawn again, which takes time
+            return False  # drawing the bags again takes time
         samples = _samples(core, len(y)) or []
         means = np.array([y[bag].reshape(len(bag), -1).mean(axis=0) for bag in samples[:N_BAGS]])
         roots = np.array([tree.value[0, :, 0] for tree in trees])
@@ -189,7 +210,7 @@ class Grove:
         return {name: value for name, value in vars(self).items() if name != "_nodes"}
 
     def suits(self, rows: Any) -> bool:
-        """Whether rows, as the trees take them, are dense and few."""
+        """Whether rows are dense and few."""
         return isinstance(rows, np.ndarray) and len(rows) <= self.most_rows
 
     def values(self, rows: Any) -> FloatArray:
@@ -241,44 +262,15 @@ def root_deviation(tree: Any) -> float:
     return float(np.sqrt(tree.impurity[0]))
 
 
-def _of_tree(tree: Any, columns: Any, rows: Any) -> FloatArray:
-    """What a tree says, without the checks of its wrapper: rows were checked once for all."""
-    values: FloatArray = tree.predict(rows if columns is None else rows[:, columns])
-    return values.reshape(len(values), -1)[:, 0]
-
-
-@dataclass(frozen=True)
-class _Member:
-    """A member as a function of rows; a class of its own, which others can serialise by name."""
-
-    ask: Callable[..., FloatArray]
-    source: Any
-    columns: Any
-
-    def __call__(self, rows: Any) -> FloatArray:
-        return self.ask(self.source, self.columns, rows)
-
-
-def _of_model(model: Any, columns: Any, rows: Any) -> FloatArray:
-    """What a member says that is asked as anyone would ask it."""
-    return predictions(model, rows if columns is None else rows[:, columns])
-
-
 def _are_trees(members: Sequence[Any]) -> bool:
-    """Whether what is in the leaves is what all of them predict, one number each."""
+    """Whether all of them predict the one number in the leaf."""
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-    if not all_predict_as(members, ExtraTreeRegressor, DecisionTreeRegressor):
-        return False
-    return all(m.tree_.n_outputs == 1 and m.tree_.value.shape[-1] == 1 for m in members)
-
-
-def _with_columns(members: Sequence[Any], columns: Any) -> list[tuple[Any, Any]]:
-    """Each member with the columns that it was given; None for all of them, in order."""
-    if columns is None:
-        return [(member, None) for member in members]
-    pairs = zip(members, columns, strict=True)
-    return [(m, None if _is_all(c, learnt(m, "n_features_in_")) else c) for m, c in pairs]
+    return all(
+        predicts_as(member, ExtraTreeRegressor, DecisionTreeRegressor)
+        and member.tree_.n_outputs == member.tree_.value.shape[-1] == 1
+        for member in members
+    )
 
 
 def _is_all(columns: Any, n: int | None) -> bool:

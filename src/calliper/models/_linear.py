@@ -1,7 +1,7 @@
 """Linear models, and those that state a standard deviation with the mean.
 
-Gaussian processes and Bayesian regression can be asked for a deviation, which is the spread. What a
-linear model knows are its coefficients: each input adds coefᵢ·xᵢ to the prediction.
+Gaussian processes and Bayesian regression state a deviation, which is the spread. A linear model
+has coefficients: each input adds coefᵢ·xᵢ to the prediction.
 """
 
 from inspect import signature
@@ -24,7 +24,7 @@ def coefficients(core: Any) -> FloatArray:
 
 
 class StatedDeviation(ModelFamily):
-    """A model whose ``predict`` can be asked for the standard deviation."""
+    """A model whose ``predict`` can also return the standard deviation."""
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
@@ -36,14 +36,14 @@ class StatedDeviation(ModelFamily):
 
     @classmethod
     def is_known(cls, core: Any) -> bool:
-        """Whether the mean that it states with a deviation is what it predicts without."""
+        """Whether it predicts the same mean with and without the deviation."""
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.linear_model import ARDRegression, BayesianRidge
 
         return predicts_as(core, GaussianProcessRegressor, BayesianRidge, ARDRegression)
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """What the model states: (m,) and (1, m)."""
+        """The stated mean (m,) and deviation (1, m)."""
         mean, deviation = self.core.predict(rows, return_std=True)
         columns = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
         return columns[0].reshape(-1), columns[1].reshape(1, -1)

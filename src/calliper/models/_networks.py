@@ -1,13 +1,13 @@
-"""Networks: a PyTorch module is asked in batches; a layer of it may say who is near.
+"""Networks: a PyTorch module predicts in batches, and one of its layers judges who is near.
 
-A module answers in evaluation mode and without gradients, on the device where it is; every part is
+A module predicts in evaluation mode and without gradients, on the device where it is; every part is
 then put back into the mode that it was in. The last hidden layer of a network that was trained on y
-holds what it knows of an input in the form from which one more linear map makes the prediction:
-nearness is judged there, as in the paper.
+holds what it knows of an input, one linear map away from the prediction: nearness is judged there,
+as in the paper.
 
-What a network takes need not be one array: inputs come by name (a dict, or a dict for each row), or
-in batches from a ``DataLoader``, which is read once, whole and in order. A module whose ``forward``
-has parameters of these names gets the parts as such, any other the dict.
+Inputs need not be one array: they come by name (a dict, or a dict for each row), or in batches from
+a ``DataLoader``, which is read once, whole and in order. A module whose ``forward`` has parameters
+of these names is given the parts by name, any other the dict.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _ONE_AT_A_TIME = RLock()
 
 @contextmanager
 def _evaluating(module: Any) -> Iterator[None]:
-    """Evaluation mode for the time being; every part then returns to the mode it was in."""
+    """Evaluation mode; afterwards every part returns to the mode it was in."""
     import torch
 
     with _ONE_AT_A_TIME:
@@ -48,9 +48,9 @@ def _evaluating(module: Any) -> Iterator[None]:
 
 
 class NamedInputs(dict[str, Any]):
-    """A dict of arrays or tensors, one entry of each a row, as rows that are counted and picked.
+    """A dict of arrays or tensors with one entry per row, which can be counted and indexed by row.
 
-    It is a dict to whoever predicts or embeds, but for ``len``, which is the number of rows.
+    Models and embeddings see a dict, except that ``len`` is the number of rows.
     """
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ class NamedInputs(dict[str, Any]):
         shapes = {name: tuple(part.shape) for name, part in self.items()}
         if not shapes or len({shape[:1] for shape in shapes.values()} | {()}) != 2:
             raise CalliperError(
-                f"inputs by name must be arrays or tensors with one entry for each row; got shapes "
+                f"inputs by name must be arrays or tensors with one entry per row; got shapes "
                 f"{shapes}."
             )
         self.shape = next(iter(shapes.values()))[:1]
@@ -69,7 +69,7 @@ class NamedInputs(dict[str, Any]):
         return int(self.shape[0])
 
     def __getitem__(self, which: Any) -> Any:
-        """A part by its name; else some of the rows."""
+        """A part by its name, or some of the rows."""
         if isinstance(which, str):
             return super().__getitem__(which)
         rows = which[0] if isinstance(which, tuple) else which  # as scikit-learn indexes arrays
@@ -79,17 +79,14 @@ class NamedInputs(dict[str, Any]):
         return NamedInputs, (dict(self),)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
-        """All parts side by side, (n, d), in the order of their names: a dict may have any."""
+        """All parts side by side, (n, d), sorted by name, since dicts may differ in order."""
         named = [self[name] for name in sorted(self)]
         parts = [as_array(part) if is_tensor(part) else part for part in named]
         return np.hstack([part.reshape(len(self), -1) for part in parts]).astype(dtype)
 
 
 def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Rows that can be counted and picked, and their targets.
-
-    From a dict, a dict for each row, or a ``DataLoader``.
-    """
+    """Rows that can be counted and indexed, and targets, of dicts or a ``DataLoader``."""
     if isinstance(X, list):
         return _joined([_each(row, lambda part: _as_tensor(part)[None]) for row in X]), y
     if isinstance(X, Mapping):
@@ -102,13 +99,13 @@ def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
     if targets[0] is None:
         return rows, y
     if y is not None:
-        raise CalliperError("y was given beside a DataLoader that has targets: leave one out.")
+        raise CalliperError("the DataLoader has targets, and y was passed too: leave one out.")
     known = np.asarray(_joined(targets))
     return rows, known.reshape(-1) if known.shape[1:] == (1,) else known
 
 
 def _refuse_reordering(loader: Any) -> None:
-    """Rows must come as they lie in the data set, all of them, or answers belong to other rows."""
+    """Refuse a loader that shuffles or drops rows: answers would belong to other rows."""
     from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
 
     batches = loader.batch_sampler
@@ -116,15 +113,15 @@ def _refuse_reordering(loader: Any) -> None:
     in_order = isinstance(sampler, SequentialSampler) or isinstance(loader.dataset, IterableDataset)
     if not in_order:
         raise CalliperError(
-            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), and no "
-            f"answer could be told from another: make it with shuffle=False."
+            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), so "
+            f"answers could not be assigned to rows: make it with shuffle=False."
         )
     if loader.drop_last:
-        raise CalliperError("the DataLoader may leave out its last rows: pass drop_last=False.")
+        raise CalliperError("the DataLoader may drop its last rows: pass drop_last=False.")
 
 
 def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
-    """Of a batch (inputs, targets), of inputs alone, or of a dict with "labels"; None for none."""
+    """Inputs and targets, or None, of a batch: (inputs, targets), inputs, or a dict."""
     if isinstance(batch, Mapping):
         return {name: batch[name] for name in batch if name != "labels"}, batch.get("labels")
     inputs, targets = batch, None
@@ -134,14 +131,14 @@ def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
         size = f" of {len(batch)}" if isinstance(batch, list | tuple) else ""
         raise CalliperError(
             f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
-            f"tensors; got a {type(batch).__name__}{size}. Name inputs that are several, as "
+            f"tensors; got a {type(batch).__name__}{size}. Pass several inputs by name, as in "
             f"{{'ids': ids, 'mask': mask}}."
         )
     return inputs, targets
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """One after another: tensors, arrays, or dicts of such."""
+    """Concatenated tensors, arrays, or dicts of them."""
     import torch
 
     if isinstance(parts[0], Mapping):
@@ -160,8 +157,7 @@ def _joined(parts: Sequence[Any]) -> Any:
         shapes = sorted({tuple(np.shape(part))[1:] for part in parts})
         listed = ", ".join(map(str, shapes[:4]))
         raise CalliperError(
-            f"rows must all be of one shape, and those of a batch are of {listed}: pad all of them "
-            f"to one length ({error})."
+            f"all rows must have one shape; got {listed}: pad them to one length ({error})."
         ) from error
 
 
@@ -183,7 +179,7 @@ def _batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]
 
 
 def _each(X: Any, turn: Callable[[Any], Any]) -> Any:
-    """What becomes of rows, or of each part of inputs by name."""
+    """``turn`` applied to rows, or to each part of inputs by name."""
     if not isinstance(X, Mapping):
         return turn(X)
     return NamedInputs({name: turn(part) for name, part in X.items()})
@@ -192,12 +188,12 @@ def _each(X: Any, turn: Callable[[Any], Any]) -> Any:
 def _as_tensor(part: Any) -> Any:
     import torch
 
-    # Frames hand out memory that must not be written to, which torch warns of.
+    # Frames share read-only memory, which torch warns about.
     return part if torch.is_tensor(part) else torch.as_tensor(np.require(part, requirements="W"))
 
 
 def _ask(module: Any, batch: Any) -> Any:
-    """What the module answers: a tensor, the ``logits`` of an answer that has some, or the rest."""
+    """The module's output: a tensor, the ``logits`` of an output that has some, or anything."""
     answer = module(**batch) if _takes_by_name(module, batch) else module(batch)
     return answer if is_tensor(answer) else getattr(answer, "logits", answer)
 
@@ -213,26 +209,25 @@ def _takes_by_name(module: Any, batch: Any) -> bool:
         takes.bind(batch)
         return False
     raise CalliperError(
-        f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}; the inputs are "
-        f"named {', '.join(batch)}. Name them as its parameters."
+        f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the inputs are "
+        f"named {', '.join(batch)}. Name them like its parameters."
     )
 
 
 def outputs(module: Any, X: Any) -> FloatArray:
-    """What a module answers to rows: (m,) or (m, n_outputs)."""
+    """The module's output for rows: (m,) or (m, n_outputs)."""
     with _evaluating(module):
         answers = [_ask(module, batch) for batch in _batches(module, X)]
     if not is_tensor(answers[0]):
         raise CalliperError(
-            f"{type(module).__name__} must answer with a tensor, or with an object that has "
-            f"logits; got a {type(answers[0]).__name__}: pass a function that takes the "
-            f"predictions out of it."
+            f"{type(module).__name__} must return a tensor, or an object that has logits; got a "
+            f"{type(answers[0]).__name__}: pass a function that returns the predictions."
         )
     return np.concatenate([as_array(answer) for answer in answers])
 
 
 def as_array(tensor: Any) -> FloatArray:
-    """A tensor's numbers, wherever it is."""
+    """The numbers of a tensor on any device."""
     return np.asarray(tensor.detach().cpu().double().numpy())
 
 
@@ -245,8 +240,8 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     module : torch.nn.Module
-        Takes a batch of rows, or of inputs by name. What is not a tensor is turned into one of the
-        module's own floating type; integers stay integers.
+        Takes a batch of rows, or of inputs by name. Arrays become tensors of the module's own
+        floating type; integers stay integers.
     name : str, optional
         A layer by its name in ``module.named_modules()``; its output is the place, flattened. By
         default the input of the last linear layer: the penultimate layer.
@@ -266,15 +261,13 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         layers = dict(module.named_modules())
         if name is not None and name not in layers:
             known = ", ".join(repr(key) for key in layers if key) or "none"
-            raise CalliperError(
-                f"{type(module).__name__} has no layer {name!r}; those that it has: {known}."
-            )
+            raise CalliperError(f"{type(module).__name__} has no layer {name!r}; it has: {known}.")
         if not isinstance(batch_size, int) or batch_size < 1:
             raise CalliperError(f"batch_size must be a whole number >= 1; got {batch_size!r}.")
         self.module, self.name, self.batch_size = module, name, batch_size
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Nothing: the module is trained already."""
+        """Do nothing: the module is trained already."""
         return self
 
     def transform(self, X: Any) -> FloatArray:
@@ -284,7 +277,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     __call__ = transform
 
     def predict_and_place(self, X: Any) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions, None if the module answers with no tensor; places, (m, d): in one pass."""
+        """Predictions, None unless the module returns a tensor, and places (m, d), in one pass."""
         seen: list[Any] = []
         answers, places = [], []
         with _evaluating(self.module):
@@ -319,7 +312,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return f"{layer} of {type(self.module).__name__}"
 
     def _listen(self, seen: list[Any]) -> list[Any]:
-        """Hooks that append to ``seen`` what passes the layer; the last of a batch counts."""
+        """Hooks that append the layer's output to ``seen``; the last of a batch counts."""
         from torch.nn import Linear
 
         if self.name is not None:
@@ -328,8 +321,8 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         linear = [part for part in self.module.modules() if isinstance(part, Linear)]
         if not linear:
             raise CalliperError(
-                f"{type(self.module).__name__} has no linear layer, so that no layer is the last "
-                f"but one: name one of {[name for name, _ in self.module.named_modules() if name]}."
+                f"{type(self.module).__name__} has no linear layer, and so no penultimate layer: "
+                f"name one of {[name for name, _ in self.module.named_modules() if name]}."
             )
 
         def note(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -340,21 +333,21 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _place(self, seen: list[Any], n: int) -> FloatArray:
         if not seen:
             raise CalliperError(
-                f"{self.name_in_words} is not used when the module predicts: name another."
+                f"the module does not use {self.name_in_words} when it predicts: name another."
             )
         if not is_tensor(seen[-1]):
             raise CalliperError(
-                f"{self.name_in_words} gives a {type(seen[-1]).__name__} and not a tensor: name a "
-                f"layer before or after it."
+                f"{self.name_in_words} returns a {type(seen[-1]).__name__} and not a tensor: name "
+                f"a layer before or after it."
             )
         places = as_array(seen[-1])
         if len(places) != n:
             raise CalliperError(
-                f"{self.name_in_words} turned {n} rows into {len(places)}; it must keep rows."
+                f"{self.name_in_words} turned {n} rows into {len(places)}; it must keep the rows."
             )
         return places.reshape(n, -1)
 
 
 def _copy(value: Any) -> Any:
-    """What passed, as it was: a layer that comes later may write into the same memory."""
+    """A copy: a later layer may write into the same memory."""
     return value.detach().clone() if is_tensor(value) else value

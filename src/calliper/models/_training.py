@@ -1,4 +1,4 @@
-"""A model trained again: copies with nothing learnt, and what their ``fit`` is to be given.
+"""Training a model again: untrained copies, and the arguments of their ``fit``.
 
 A family may know more of a first training than its parameters say (rounds at which it stopped,
 columns that were categories): see ``ModelFamily.retrain``.
@@ -23,7 +23,7 @@ from calliper.models._asking import family_of, open_model, takes_sparse
 
 
 def fresh(model: Any) -> Any:
-    """A copy of a model that is to be trained."""
+    """An untrained copy of a model."""
     try:
         return clone(model, safe=False)
     except (RuntimeError, TypeError):  # CatBoost's get_params copies lists, which clone takes for
@@ -37,8 +37,8 @@ class PredictWith(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
     ----------
     estimator : regressor, fitted or not
     predict_params : dict
-        Handed to ``estimator.predict`` whenever it is asked, in calibration and refits too. What
-        the model knows of its own spread is not used, since that was made without them.
+        Passed to every call of ``estimator.predict``, in calibration and refits too. The model's
+        own spread is not used, since it does not depend on them.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class PredictWith(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
         return self
 
     def predict(self, X: Any) -> Any:
-        """What the model predicts with these arguments."""
+        """The model's predictions with these arguments."""
         return vars(self).get("estimator_", self.estimator).predict(X, **self.predict_params)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -72,7 +72,7 @@ class PredictWith(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
 
 
 def is_fitted(model: Any) -> bool:
-    """Whether scikit-learn calls it fitted; what is no estimator of its kind is."""
+    """Whether scikit-learn calls it fitted; models of other kinds always are."""
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -83,23 +83,23 @@ def is_fitted(model: Any) -> bool:
 
 
 def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
-    """Parameters of ``fit`` for some rows of X; ``eval_set`` and its like are other rows."""
+    """Parameters of ``fit`` for some rows of X; ``eval_set`` and the like hold other rows."""
     apart = {name for name in fit_params if name.rpartition("__")[2].startswith("eval_")}
     dealt = {name: value for name, value in fit_params.items() if name not in apart}
     return {**_check_method_params(X, dealt, rows), **{name: fit_params[name] for name in apart}}
 
 
 def check_sample_weight(fit_params: Mapping[str, Any], n: int) -> None:
-    """Some libraries pass over weights of another length in silence."""
+    """Refuse weights of another length, which some libraries ignore silently."""
     weight = fit_params.get("sample_weight")
     if weight is not None and len(weight) != n:
         raise CalliperError(
-            f"sample_weight has {len(weight)} values for {n} rows: pass one for each row."
+            f"sample_weight has {len(weight)} values for {n} rows: pass one per row."
         )
 
 
 def routed(owner: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
-    """What ``owner.estimator.fit`` is to be given: as it was passed, or as it has requested it."""
+    """Arguments of ``owner.estimator.fit``: as passed, or as metadata routing requests."""
     if not fit_params or not get_config()["enable_metadata_routing"]:
         return fit_params
     return dict(process_routing(owner, "fit", **fit_params).estimator.fit)
@@ -113,7 +113,7 @@ def fit_router(owner: Any) -> MetadataRouter:
 
 
 def trainable(model: Any, fit_params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """An untrained copy of a fitted model, and what its ``fit`` needs beside ``fit_params``."""
+    """An untrained copy of a fitted model, and what its ``fit`` needs besides ``fit_params``."""
     copied, fitted = fresh(model), open_model(model).core
     core = untrained_core(copied)
     if type(core) is not type(fitted):
@@ -124,7 +124,7 @@ def trainable(model: Any, fit_params: Mapping[str, Any]) -> tuple[Any, dict[str,
 
 
 def untrained_core(model: Any) -> Any:
-    """The part of an untrained model that is the core once it is trained."""
+    """The part of an untrained model that becomes the core."""
     while isinstance(model, Pipeline | TransformedTargetRegressor):
         model = model.steps[-1][1] if isinstance(model, Pipeline) else model.regressor
     return model
@@ -139,7 +139,7 @@ def is_frozen(model: Any) -> bool:
 
 
 def _parameters(model: Any, *, deep: bool) -> dict[str, Any] | None:
-    """By name, as an estimator tells them; None if it is none."""
+    """Parameters by name; None if it is not an estimator."""
     return model.get_params(deep=deep) if hasattr(model, "get_params") else None
 
 

@@ -1,9 +1,9 @@
-"""One function from a batch of rows to the same batch with intervals, for any engine of batches.
+"""A function from a batch of rows to the same batch with intervals, for any engine of batches.
 
 Spark and Ray take a function of a frame, pickle it, and call it in processes of their own; Polars
-and DuckDB hand over their batches in this one. What is pickled here is the path of a saved file and
-a function that loads the model, a few hundred bytes; the first batch in a process loads both, and
-all others find them there.
+and DuckDB hand over their batches in this one. What is pickled is the path of a saved file and a
+function that loads the model, a few hundred bytes. The first batch in a process loads both; later
+batches find them there.
 """
 
 import os
@@ -21,7 +21,7 @@ from calliper.exceptions import CalliperError
 from calliper.files import load
 from calliper.scale._dask import names_of_ends
 
-#: What this process has loaded, by who asked for it and the state of the file; so many at most.
+#: What this process has loaded, by caller and state of the file, and the most that it keeps.
 _LOADED: dict[tuple[Any, ...], Any] = {}
 _MOST_LOADED, _lock = 8, Lock()
 
@@ -43,7 +43,7 @@ class BatchIntervals:
         By default those that calibration had; of a model of bare arrays, all columns of a batch.
     prefix : what the names of the new columns begin with
     bring : as in :func:`calliper.load`
-    **how : what else ``predict_interval`` takes, the same for all batches
+    **how : other arguments of ``predict_interval``, the same for all batches
 
     Examples
     --------
@@ -89,12 +89,12 @@ class BatchIntervals:
         self._token = uuid4().hex
 
     def __call__(self, batch: Any) -> Any:
-        """The batch with the ends of its intervals as further columns; it is not changed."""
+        """A copy of the batch with the ends of its intervals as further columns."""
         regressor = self.regressor()
         frame = _as_frame(batch)
         rows, names = self._inputs(regressor, frame), list(frame.columns)
         if len(frame):
-            with one_core():  # an engine has a process for each of its cores
+            with one_core():  # engines run a process per core
                 found = regressor.predict_interval(rows, self.coverage, **self.how).to_frame()
         else:
             found = _no_ends(regressor, self.coverage)
@@ -102,12 +102,12 @@ class BatchIntervals:
         taken = [name for name in ends if name in names]
         if taken:
             raise CalliperError(
-                f"the batch has columns {taken} already: pass prefix= to name the ends otherwise."
+                f"the batch already has columns {taken}: pass prefix= to rename the ends."
             )
         return _with_columns(batch, ends)
 
     def regressor(self) -> Any:
-        """The calibrated regressor, loaded at most once in this process and again if it changed."""
+        """The calibrated regressor, loaded once in this process, and again if the file changed."""
         if not isinstance(self.calibrated, str):
             return self.calibrated
         state = os.stat(self.calibrated)
@@ -157,7 +157,7 @@ def _as_frame(batch: Any) -> Any:
 
 
 def _with_columns(batch: Any, columns: dict[str, Any]) -> Any:
-    """A batch of the same kind with columns added."""
+    """A batch of the same kind with these columns added."""
     if isinstance(batch, Mapping):
         return {**batch, **columns}
     if hasattr(batch, "with_columns"):

@@ -1,17 +1,17 @@
-"""Rows that live in Dask collections: they are answered for where they are, when it is asked for.
+"""Rows of Dask collections: workers answer for the rows that they hold, when results are computed.
 
-A partition of new rows is a batch like any other, so each is answered on the worker that holds it,
-by a copy of the regressor that all workers were sent once. Nothing is computed before the user
-asks, and an answer has the partitions and the index of the rows.
+A partition of new rows is a batch like any other, so the worker that holds it answers, with a copy
+of the regressor that was sent to all workers once. Nothing is computed before the user asks, and an
+answer has the partitions and the index of the rows.
 
-For calibration a worker predicts the rows it holds and finds their places; only the targets, the
-predictions and the places travel. What is chosen by the *layout* of rows, and whether the model
-answers twice alike, is looked at on the first rows alone.
+For calibration, workers predict the rows they hold and find their places; only targets, predictions
+and places travel. The *layout* of rows, and whether the model gives the same answer twice, are
+judged by the first rows alone.
 
-Nothing here depends on how rows are dealt into partitions, but for the model itself: one that
-multiplies matrices may round the last digit of a row otherwise in another batch.
+Results do not depend on how rows are dealt into partitions, except through the model itself: one
+that multiplies matrices may round the last digit differently in another batch.
 
-Who asks imports Dask, so that it is imported here where it is used.
+Dask is imported only where it is used.
 """
 
 import sys
@@ -34,32 +34,32 @@ from calliper._version import __version__
 from calliper.exceptions import CalliperError, once, unheard
 from calliper.intervals import Intervals
 
-#: Rows in memory by which the layout is known and the model is tried out.
+#: First rows, by which the layout is known and the model is tried.
 HEAD = 1000
 
-#: Of regressors in this process: classes of warnings that were raised, by the question asked.
+#: For each regressor in this process: warnings already raised, by question.
 _SAID: WeakKeyDictionary[Any, dict[str, set[type[Warning]]]] = WeakKeyDictionary()
 
-#: Regressors that workers were sent: in which state, and where they are.
+#: Regressors that were sent to workers: their state then, and where they are.
 _SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
 
 def is_collection(what: Any) -> bool:
-    """Whether it is a Dask collection, which nothing must make concrete by accident."""
+    """Whether it is a Dask collection, which must not be computed by accident."""
     return handler_of_collection(what) is not None
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked of a regressor about every partition.
+    """A question to a regressor, asked of every partition.
 
     Attributes
     ----------
-    ask : of the regressor, rows and what is known of them: an array (m, *shape)
-    layout : columns that partitions must have, see :func:`check_layout`; None of arrays
-    names : what the columns of a frame are called that holds the answer
-    shape : of the answer to one row
-    said : classes of warnings that the user was shown when asking
+    ask : function of the regressor, rows and their groups or weights: an array (m, *shape)
+    layout : columns that partitions must have, see :func:`check_layout`; None for arrays
+    names : of the columns of a frame with the answer
+    shape : of the answer for one row
+    said : classes of warnings that the user has seen already
     token : the same for the same question
     """
 
@@ -75,7 +75,7 @@ class Question:
         if not len(rows):
             return np.empty((0, *self.shape))
         check_layout(rows, self.layout)
-        # What is wrong in one partition is often wrong in all: a process says it once.
+        # What is wrong in one partition is often wrong in all: a process warns once.
         said = _SAID.setdefault(regressor, {}).setdefault(self.token, set(self.said))
         with one_core(), once(said, _tell()):  # a worker has a task for each of its threads
             return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
@@ -93,13 +93,13 @@ class Question:
 
 
 def _tell() -> Callable[..., None]:
-    """What warns: on a worker, so that the clients of the cluster hear it, too."""
+    """The function that warns; on a worker, the one that also warns the clients."""
     worker = sys.modules.get("distributed.worker")
     return warnings.warn if worker is None else worker.warn
 
 
 def answer(asked: str, regressor: Any, X: Any, *given: Any, **known: Any) -> Any:
-    """What a method of a regressor says of the rows of a collection, not computed."""
+    """The lazy result of a regressor's method for the rows of a collection."""
     answers = {
         "predict": predict,
         "predict_interval": predict_interval,
@@ -127,16 +127,16 @@ def predict(regressor: Any, X: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class LazyDistribution:
-    """Predictive distributions of the rows of a Dask collection; it answers with collections."""
+    """Predictive distributions of the rows of a Dask collection; results are collections."""
 
     regressor: Any
     X: Any
     how: dict[str, Any]
 
     def quantile(self, p: Coverage, *, side: str = "upper") -> Any:
-        """As :meth:`calliper.distribution.Distribution.quantile`: not computed.
+        """As :meth:`calliper.distribution.Distribution.quantile`, but lazy.
 
-        Of a frame a series, or for several levels a frame with a column for each; of an array
+        For a frame a series, or for several levels a frame with a column for each; for an array
         (m,) or (m, L).
         """
         levels = check_levels(p, "p")
@@ -188,10 +188,10 @@ def ask_lazily(
     shape: tuple[int, ...],
     how: dict[str, Any],
 ) -> Any:
-    """The answer to a question about rows of a collection, as a collection of the same kind.
+    """The answer for the rows of a collection, as a collection of the same kind.
 
-    Of ``how``, groups and weights may be collections with the partitions of ``X``; all else is the
-    same for all partitions.
+    In ``how``, groups and weights may be collections with the partitions of ``X``; everything else
+    is the same for all partitions.
     """
     from dask.base import tokenize
 
@@ -255,7 +255,7 @@ def _refuse_values(given: dict[str, Any]) -> None:
 
 
 def _layout(X: Any) -> dict[Any, bool] | None:
-    """Columns of a frame, and whether they hold numbers; None of anything else."""
+    """Columns of a frame, and whether they hold numbers; None for anything else."""
     if not hasattr(X, "_meta"):
         raise TypeError(f"X must be a Dask DataFrame, Series or Array; got a {type(X).__name__}.")
     return _columns(X._meta) if hasattr(X._meta, "columns") else None
@@ -267,20 +267,20 @@ def _columns(frame: Any) -> dict[Any, bool]:
 
 
 def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
-    """A partition has the columns of the collection, and numbers where it has numbers."""
+    """Refuse a partition whose columns, or their types, are not those of the collection."""
     if layout is None:
         return
     found = _columns(rows)
     if list(found) != list(layout):
         raise CalliperError(
-            f"a partition of {len(rows)} rows has columns {list(found)[:20]} where the collection "
-            f"has {list(layout)[:20]}. Bring all partitions to the same columns."
+            f"a partition of {len(rows)} rows has columns {list(found)[:20]}, but the collection "
+            f"has {list(layout)[:20]}. Give all partitions the same columns."
         )
     for name in found:
         if layout[name] and not found[name]:
             raise CalliperError(
                 f"column {name!r} of a partition of {len(rows)} rows is of type "
-                f"{rows[name].dtype} where the collection has numbers. Convert it, or give the "
+                f"{rows[name].dtype}, but the collection has numbers. Convert it, or give the "
                 f"collection its true types."
             )
 
@@ -288,10 +288,9 @@ def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
 def _try_out(
     regressor: Any, X: Any, question: Question, known: set[str]
 ) -> frozenset[type[Warning]]:
-    """Ask about one made-up row, so that what cannot be answered fails now, or is warned of.
+    """Ask about one made-up row, so that errors and warnings come now; returns warning classes.
 
-    Not where a model may not know made-up values: text, categories, groups. The classes of
-    warnings come back.
+    Not where a model may not know made-up values: text, categories, groups.
     """
     per_row, said = regressor.calibration_.per_row, set[type[Warning]]()
     if known or per_row != PerRow():
@@ -302,7 +301,7 @@ def _try_out(
         row = X._meta_nonempty.iloc[:1]
     else:
         return frozenset()
-    # A basis has points here or there: what it warns of a made-up row says nothing of others.
+    # A warning about the place of a made-up row says nothing about other rows.
     of_row = regressor.calibrators_[0].takes_inputs
     with one_core(), once(said), unheard(Warning) if of_row else nullcontext():
         question.ask(regressor, row)
@@ -310,7 +309,7 @@ def _try_out(
 
 
 def sent_once(regressor: Any) -> Any:
-    """The regressor where workers find it: a future, kept as long as it; else a delayed object."""
+    """The regressor as a future that lives as long as it, or without a cluster as delayed."""
     client = current_client()
     state = (client, regressor.calibrators_, regressor.embedding_)
     before, sent = _SENT.get(regressor, ((), None))
@@ -327,7 +326,7 @@ def sent_once(regressor: Any) -> Any:
 
 def current_client() -> Any:
     """The client of a cluster that collections are computed on, or None."""
-    distributed = sys.modules.get("distributed")  # who has a client has imported it
+    distributed = sys.modules.get("distributed")  # a client implies that it was imported
     if distributed is None:
         return None
     from dask.base import get_scheduler
@@ -342,7 +341,7 @@ def current_client() -> Any:
 
 
 def send(what: Any, client: Any) -> Any:
-    """A future of an object that all workers hold; a delayed object where there are none."""
+    """A future of an object that all workers hold; without workers a delayed object."""
     from dask import delayed
 
     if client is None or not check_workers(client):
@@ -351,7 +350,7 @@ def send(what: Any, client: Any) -> Any:
 
 
 def check_workers(client: Any) -> int:
-    """The number of workers, all of which have this version of calliper."""
+    """The number of workers; refuse those without this version of calliper."""
     found = client.run(eval, "__import__('calliper').__version__", on_error="return")
     wrong = {
         address: f"has calliper {version}" if isinstance(version, str) else f"has none ({version})"
@@ -370,7 +369,7 @@ def check_workers(client: Any) -> int:
 def connect(address: str, *, timeout: float = 10.0) -> Any:
     """A client of a running scheduler, all of whose workers have this version of calliper.
 
-    ``address`` is, for example, ``tcp://10.0.0.1:8786``. To be closed by who asked for it.
+    ``address`` is, for example, ``tcp://10.0.0.1:8786``. Close the client when done.
 
     Parameters
     ----------
@@ -396,7 +395,7 @@ def connect(address: str, *, timeout: float = 10.0) -> Any:
     except (OSError, ValueError) as error:
         raise CalliperError(
             f"no scheduler answers at {address} within {timeout:g} s ({type(error).__name__}). Is "
-            f"it running, and is the address that which it printed (tcp://host:8786)?"
+            f"it running, and is this the address that it printed (tcp://host:8786)?"
         ) from error
     try:
         check_workers(client)
@@ -439,7 +438,7 @@ class LazyRows:
         )
 
     def located(self, embedding: Any) -> tuple[Any, FloatArray, FloatArray, dict[str, Any]]:
-        """Targets, predictions, places and what else is known of all rows, computed by workers."""
+        """Targets, predictions, places, groups and weights of all rows, computed by workers."""
         import dask
 
         sent = send(embedding, current_client())
@@ -454,7 +453,7 @@ class LazyRows:
 
 
 def _first(number: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
-    """The first rows of a partition and what is known of them; None of an empty one."""
+    """The first rows of a partition, with their values; None for an empty one."""
     _check_partition(number, layout, X, dict(zip(names, values, strict=True)))
     return tuple(part[:HEAD] for part in (X, *values)) if n_rows(X) else None
 
@@ -463,7 +462,7 @@ def _check_partition(number: int, layout: Any, X: Any, known: dict[str, Any]) ->
     for name, value in known.items():
         if len(value) != n_rows(X):
             raise CalliperError(
-                f"partition {number} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
+                f"partition {number} has {n_rows(X)} rows of X and {len(value)} of {name}: divide "
                 f"both into the same partitions."
             )
     if n_rows(X):
@@ -473,7 +472,7 @@ def _check_partition(number: int, layout: Any, X: Any, known: dict[str, Any]) ->
 def _located(
     number: int, embedding: Any, layout: Any, per_row: PerRow, names: Any, X: Any, *values: Any
 ) -> Any:
-    """What is known of the rows of a partition by name; None of an empty one."""
+    """All values of the rows of a partition by name; None for an empty one."""
     known = {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
     _check_partition(number, layout, X, known)
     if not n_rows(X):
@@ -484,15 +483,15 @@ def _located(
 
 
 def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The partitions of rows and of what is known of them, side by side."""
+    """The partitions of rows and of their values, side by side."""
     if hasattr(X, "chunks"):
         X = _whole_rows(X)
     columns = [np.ravel(X.to_delayed()).tolist()]
     for name, value in values.items():
         if not is_collection(value):
             raise TypeError(
-                f"X is a Dask {type(X).__name__} and {name} is not a Dask collection but a "
-                f"{type(value).__name__}: pass both of one kind."
+                f"X is a Dask {type(X).__name__}, but {name} is a {type(value).__name__} and not a "
+                f"Dask collection: pass both of one kind."
             )
         columns.append(np.ravel(_dealt_as(X, value).to_delayed()).tolist())
         if len(columns[-1]) != len(columns[0]):
@@ -504,7 +503,7 @@ def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def _dealt_as(X: Any, value: Any) -> Any:
-    """A collection in the partitions of another, where it is known how to deal it so."""
+    """A collection in the partitions of another, where these are known."""
     if hasattr(X, "chunks") and hasattr(value, "chunks"):
         value, chunks = _whole_rows(value), X.chunks[0]
         alike = value.chunks[0] == chunks or sum(value.chunks[0]) != sum(chunks)

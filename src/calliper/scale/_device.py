@@ -1,8 +1,7 @@
-"""Rows that live on a torch device: who asks for one, and what is refused.
+"""Rows on a torch device: when they are used, and what is refused.
 
 An engine is named outright (``"torch:cuda:0"``) or by tensors that are on a GPU already; nothing
-else moves rows to a device. Torch is imported here and where it computes, and nowhere before
-somebody asks for it.
+else moves rows to a device. Torch is imported here and where it computes, and only when used.
 """
 
 from typing import Any
@@ -40,14 +39,17 @@ class TorchEngine:
 
     def _rows(self, rows: Any, metric: Any) -> "DeviceRows":
         if metric != "euclidean":
-            raise CalliperError(f"on {self.device} distances are Euclidean; got metric={metric!r}.")
+            raise CalliperError(
+                f"{self.device} computes Euclidean distances only; got metric={metric!r}: leave "
+                f"out engine=."
+            )
         return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, self.device))
 
 
 def engine(device: str) -> TorchEngine:
-    """The engine on a device by its name, the current CUDA device by default, if it is there."""
+    """The engine on a device by its name, by default the current CUDA device."""
     named = f"torch:{device}" if device else "torch"
-    return TorchEngine(check_device(device or "cuda", f"engine={named!r} asks for"))
+    return TorchEngine(check_device(device or "cuda", f"engine={named!r} names"))
 
 
 class DeviceRows(EngineRows):
@@ -64,7 +66,7 @@ class DeviceRows(EngineRows):
     def columns(self) -> Tensor:
         """(d, n) on the device; brought back to it after a pickle."""
         if isinstance(self._columns, np.ndarray):
-            check_device(self.device, "rows were kept from")
+            check_device(self.device, "the rows were on")
             self._columns = to_columns(self._columns, self.device)
         return self._columns
 
@@ -86,8 +88,8 @@ class DeviceRows(EngineRows):
         if not isinstance(rows, DeviceRows) and (kernel is None or kernel.engine is None):
             raise CalliperError(
                 f"calibration points are on {self.device}, and Z is in main memory: pass a tensor "
-                f"there, or name the engine, as in KNN(10, engine='torch:{self.device}'), to have "
-                f"rows moved."
+                f"on {self.device}, or name the engine, as in "
+                f"KNN(10, engine='torch:{self.device}'), which moves rows."
             )
 
     def __getitem__(self, rows: Any) -> "DeviceRows":
@@ -122,12 +124,12 @@ def check_device(name: str, who: str) -> str:
     except RuntimeError:
         raise ValueError(f"{who} the device {name!r}; engine must be {ENGINE_NAMES}.") from None
     if device.type not in ("cpu", "cuda"):
-        raise CalliperError(f"{who} the device {name!r}; it must compute in float64: CUDA, or cpu.")
+        raise CalliperError(f"{who} the device {name!r}; float64 needs CUDA or cpu.")
     count = torch.cuda.device_count() if device.type == "cuda" else 0
     if device.type == "cuda" and (device.index or 0) >= count:
         raise CalliperError(
-            f"{who} the device {name!r}, and torch {torch.__version__} sees {count} CUDA devices "
-            f"here. Take one of those, 'torch:cpu', or engine=None."
+            f"{who} the device {name!r}, but torch {torch.__version__} sees {count} CUDA devices "
+            f"here. Use one of those, 'torch:cpu', or engine=None."
         )
     if device.type == "cuda" and device.index is None:
         return f"cuda:{torch.cuda.current_device()}"
@@ -135,9 +137,9 @@ def check_device(name: str, who: str) -> str:
 
 
 def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
-    """Features as rows on their device, if they shall be compared there; else as they are.
+    """Features as rows on their device if they are compared there; else as they are.
 
-    ``held`` are the calibration points that new rows come to, None in ``fit``.
+    ``held`` are the calibration points that new rows are compared with, None in ``fit``.
     """
     kernel = Kernel() if calibrator.kernel is None else calibrator.kernel
     known = isinstance(kernel, Kernel) and (calibrator.kernel is None or "torch" in kernel.engines)
@@ -157,11 +159,11 @@ def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
 
 
 def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
-    """A tensor of features, (n, d), checked and copied; ``device`` is where it has to be."""
+    """A tensor of features, (n, d), checked and copied; it must be on ``device`` if given."""
     torch = import_torch()
     _refuse(Z, name)
     if Z.dtype not in (torch.float32, torch.float64):
-        raise CalliperError(f"{name} must be of float32 or float64; got {Z.dtype}.")
+        raise CalliperError(f"{name} must be float32 or float64; got {Z.dtype}.")
     if Z.ndim != 2 or 0 in Z.shape:
         raise CalliperError(f"{name} must be rows of features, (n, d); got {tuple(Z.shape)}.")
     refuse_elsewhere(Z, name, device)
@@ -172,30 +174,30 @@ def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
 
 
 def refuse_elsewhere(Z: Tensor, name: str, device: str | None) -> None:
-    """Say that what belongs together is on two devices."""
+    """Refuse tensors that are compared and are on two devices."""
     if device is not None and str(Z.device) != device:
         raise CalliperError(
-            f"{name} is on {Z.device}, and what it is compared with on {device}: move one of them, "
-            f"as in {name}.to({device!r})."
+            f"{name} is on {Z.device}, but is compared with rows on {device}: move one of them, as "
+            f"in {name}.to({device!r})."
         )
 
 
 def _refuse(values: Tensor, name: str) -> None:
     if values.requires_grad:
         raise CalliperError(
-            f"{name} carries gradients, which end here: pass {name}.detach(), so that it is seen."
+            f"{name} carries gradients, which are not propagated: pass {name}.detach()."
         )
     if values.dtype.is_floating_point and values.dtype.itemsize < 4:
         raise CalliperError(
-            f"{name} is in half precision ({values.dtype}), in which different rows become equal: "
-            f"pass what it was rounded from, or {name}.float() if nothing else is known."
+            f"{name} is in half precision ({values.dtype}), which makes different rows equal: pass "
+            f"the values before rounding, or {name}.float() if there are none."
         )
     if values.layout != import_torch().strided:
         raise TypeError(f"{name} is sparse ({values.layout}): pass {name}.to_dense().")
 
 
 def to_array(values: Tensor, name: str, beside: Any) -> Any:
-    """A tensor of numbers for each row as an array; it must be where the rows are, or here."""
+    """A tensor of numbers for each row as an array; on the device of the rows, or in memory."""
     _refuse(values, name)
     if values.device.type != "cpu":
         refuse_elsewhere(values, name, beside.device if isinstance(beside, DeviceRows) else "cpu")

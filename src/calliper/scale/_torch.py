@@ -1,22 +1,22 @@
 """Exact neighbours on a torch device: tiles of rounded distances propose, double precision decides.
 
 One matrix product gives ‖z̃‖² − 2x̃·z̃ of a strip of queries and all points, where ˜ is rounding to
-the ten bits that tensor cores multiply (TF32); each row then has some candidates, whose distances
-are summed in double precision, coordinate by coordinate, in the very order of ``_search.py``, so
+the ten bits that tensor cores multiply (TF32). Each row then has some candidates, whose distances
+are summed in double precision, coordinate by coordinate, in the same order as in ``_search.py``, so
 that ties are the same to the last bit. Rows are rounded here and not by the device: products of
 ten bits are exact in every mode of it, and how far each row was moved, ε, is known. With τ for the
 rounding of sums,
 
     | d(x, z) − √D | ≤ ε_x + ε_z,    | D − D̃ | ≤ τ (‖x̃‖² + ‖z̃‖²),    D = ‖x̃ − z̃‖²,
 
-so the last candidate's D̃ bounds the distance of every point that is none. Where that does not
-suffice, the row is searched again with products in double precision, and, where copies are more
-than candidates, compared with all points directly.
+so the last candidate's D̃ bounds the distance of every other point. Where that does not suffice, the
+row is searched again with products in double precision, and, where there are more copies than
+candidates, compared with all points directly.
 
-A tile is read once. The minima of its blocks of columns are all that is sorted: the k smallest
-entries lie in the k blocks of smallest minima. They serve the reverse search too: points are kept
-in the order of their reach, so that a block has about one reach, and only in blocks whose minimum
-is below it are entries compared with their own.
+A tile is read once. Only the minima of its blocks of columns are sorted: the k smallest entries lie
+in the k blocks of smallest minima. They serve the reverse search too: points are kept in the order
+of their reach, so that a block has about one reach, and entries are compared with their own only in
+blocks whose minimum is below it.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ BLOCK = 128
 #: Pairs whose distances are summed at a time.
 PAIRS_AT_ONCE = 1 << 24
 
-#: Held while the precision of products, which is of the whole process, is changed.
+#: Held while the precision of products, a setting of the whole process, is changed.
 _PRECISION = Lock()
 
 #: Largest relative change of a number by rounding to ten bits, by way of single precision.
@@ -58,14 +58,14 @@ class Strips:
 
     Attributes
     ----------
-    entries : of a tile; fewer as soon as memory did not suffice
+    entries : of a tile; fewer once memory has run out
     """
 
     def __init__(self, device: str) -> None:
         self.device, self.entries = device, TILE["cpu" if device == "cpu" else "cuda"]
 
     def of(self, work: Callable[[slice], Any], m: int, row_entries: int) -> Iterator[Any]:
-        """``work`` on strips of m queries, of half as many where there is no memory for more."""
+        """``work`` on strips of m queries, halved where memory runs out."""
         start = 0
         while start < m:
             size = max(1, min(m, self.entries // row_entries))
@@ -75,7 +75,7 @@ class Strips:
                 if size == 1:
                     raise CalliperError(
                         f"{self.device} has no memory left for one row of {row_entries:,} "
-                        f"distances: free some, or calibrate on fewer points."
+                        f"distances: free some memory, or calibrate on fewer points."
                     ) from error
                 self.entries = size // 2 * row_entries
                 torch.cuda.empty_cache()
@@ -105,9 +105,6 @@ class TorchSearch(Search):
         state = {name: value for name, value in vars(self).items() if name not in dropped}
         return {**state, "_order": None, "_tiles": {}}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
     @cached_property
     def columns(self) -> Tensor:
         """(d, N) in the unit of the search."""
@@ -129,19 +126,16 @@ class TorchSearch(Search):
         return (columns / self.unit).clamp(-ORDINARY[1], ORDINARY[1])
 
     def nearest(self, queries: Any, n: int) -> tuple[IntArray, BoolArray]:
-        near, tied, _ = self._search(self._scaled(queries), n)
-        return near, tied
+        return self._search(self._scaled(queries), n)[:2]
 
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
         if n == 0:
             return np.empty((len(self.rows), 0), dtype=np.intp), np.zeros(len(self.rows), bool)
-        near, tied, _ = self._search(self.columns, n, torch.arange(len(self.rows)))
-        return near, tied
+        return self._search(self.columns, n, torch.arange(len(self.rows)))[:2]
 
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
         own = torch.as_tensor(points)
-        near, tied, _ = self._search(self.columns[:, own.to(self.device)], n, own)
-        return near, tied
+        return self._search(self.columns[:, own.to(self.device)], n, own)[:2]
 
     def around(
         self, queries: Any, n: int, reach: FloatArray
@@ -156,7 +150,7 @@ class TorchSearch(Search):
     def shell(
         self, rows: Any, n: int, left_out: IntArray | None = None
     ) -> tuple[IntArray, FloatArray, BoolArray]:
-        """As there; ``rows`` are in the unit of the search."""
+        """As :meth:`Search.shell`."""
         x, k = to_columns(rows, self.device), min(n + TIED_SHELL, len(self.rows))
         own = None if left_out is None else torch.as_tensor(left_out)
         parts = []
@@ -174,7 +168,7 @@ class TorchSearch(Search):
         return np.asarray(self._paired(self.columns, own, neighbor).cpu().numpy())
 
     def select(self, *merged: Any) -> FloatArray:
-        """On the device, where that takes no time, but for weights."""
+        """On the device, unless there are weights: the host would take as long as the search."""
         *given, ranks, shares = merged
         if shares is not None:
             return super().select(*merged)
@@ -213,7 +207,7 @@ class TorchSearch(Search):
                 )
                 near[left], tied[left], sure = _settled(*again[:3], n)
                 left = left[~sure]
-        if own is None:  # in the order of the points, as there
+        if own is None:  # in the order of the points
             near[:, :-1] = near[:, :-1].sort(dim=1).values
         return near, tied, *self._inside(x, pairs, balls)
 
@@ -485,7 +479,7 @@ def to_ten_bits(numbers: Tensor) -> Tensor:
 
 @contextmanager
 def full_speed(kind: str) -> Iterator[None]:
-    """Tensor cores for what they multiply exactly; elsewhere, whole single precision."""
+    """Tensor cores on CUDA, where products are exact; whole single precision elsewhere."""
     with _PRECISION:
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if kind == "cuda" else "highest")

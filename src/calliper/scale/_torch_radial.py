@@ -4,8 +4,8 @@ The equations are those of ``_rbf.py`` (and of ``_weighted.py``, where weights h
 double precision. Exponents −d²/2l² come from one matrix product where that is accurate to
 δ = 10⁻¹¹, and from direct differences where it is not. A weight is then right up to a factor
 e^±δ, a mean or scale up to e^±2δ, and the root t of k t² + A t = C, which does not decrease in C
-and does not increase in k and A, up to e^±4δ. Thresholds are enlarged by ten δ, so that they are
-never too small, and exceed those of the plain engine by less than twenty.
+and does not increase in k and A, up to e^±4δ. Thresholds are enlarged by ten δ: they are never too
+small, and exceed those of the plain engine by less than twenty δ.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ from calliper.scale._torch import Strips
 
 torch = import_torch()
 
-#: What thresholds are enlarged by.
+#: Thresholds are enlarged by this part.
 ENLARGED = 1e-10
 
-#: Arrays of the size of a tile that are alive at a time, and of two entries each.
+#: Arrays of the size of a tile that are alive at a time, counting double precision twice.
 ALIVE = 12
 
 
@@ -55,40 +55,26 @@ class TorchRadial:
         return BagTorchRadial(self, magnitudes, scores, offset)
 
     def mean(self, magnitudes: FloatArray) -> Any:
-        """Not known there."""
+        """Not supported on a device."""
         raise CalliperError(
             f"{self.rows.device} computes radial weights for FullRescaled and JackknifeRescaled "
-            f"alone: leave engine out."
+            f"only: leave out engine=."
         )
 
     local_quantile = mean
 
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ("columns", "centre", "centred", "norm")
-        return {name: value for name, value in vars(self).items() if name not in dropped}
+        return {name: value for name, value in vars(self).items() if name != "points"}
 
     @cached_property
-    def columns(self) -> Tensor:
-        """(d, N) where points count as being."""
-        return self.placed(self.rows)
-
-    @cached_property
-    def centre(self) -> Tensor:
-        """(d, 1) the mean of the points."""
-        return self.columns.mean(dim=1, keepdim=True)
-
-    @cached_property
-    def centred(self) -> Tensor:
-        """(d, N) the points less their mean."""
-        return self.columns - self.centre
-
-    @cached_property
-    def norm(self) -> Tensor:
-        """(N,) squared distances of the points from their mean."""
-        return self.centred.square().sum(dim=0)
+    def points(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Points (d, N), their mean (d, 1), points less it, and their squared norms (N,)."""
+        columns = self.placed(self.rows)
+        centre = columns.mean(dim=1, keepdim=True)
+        return columns, centre, columns - centre, (columns - centre).square().sum(dim=0)
 
     def placed(self, rows: Any) -> Tensor:
-        """Rows as columns, where they count as being."""
+        """Rows as columns, rounded to the grid if there is one."""
         columns = to_columns(rows, self.rows.device)
         return torch.round(columns / self.side) * self.side if self.side else columns
 
@@ -98,16 +84,17 @@ class TorchRadial:
 
     def exponents(self, x: Tensor, own: slice | None = None) -> Tensor:
         """(m, N) exponents of queries (d, m); −∞ at themselves if they are these points."""
-        centred = x - self.centre
+        columns, centre, points, points_norm = self.points
+        centred = x - centre
         norm, rounding = centred.square().sum(dim=0), 4 * (len(x) + 4) * np.finfo(float).eps
-        size = float(norm.max() + self.norm.max() + self.centre.square().sum())
+        size = float(norm.max() + points_norm.max() + centre.square().sum())
         if rounding * size <= EXPONENT_ERROR * self.two_l2:
-            tile = torch.addmm(self.norm, centred.T, self.centred, alpha=-2)
+            tile = torch.addmm(points_norm, centred.T, points, alpha=-2)
             tile += norm[:, None]
             tile.clamp_(min=0)
         else:
             tile = torch.zeros(x.shape[1], len(self.rows), dtype=x.dtype, device=x.device)
-            for ours, theirs in zip(x, self.columns, strict=True):
+            for ours, theirs in zip(x, columns, strict=True):
                 tile += (ours[:, None] - theirs).square_()
         tile /= -self.two_l2
         if own is not None:
@@ -116,7 +103,7 @@ class TorchRadial:
         return tile
 
     def weights(self, exponent: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights up to a factor of each row, and that exponent which has weight one, (m,).
+        """Weights up to a factor of each row, and the exponent that has weight one, (m,).
 
         With a floor, there is no factor.
         """
@@ -128,20 +115,20 @@ class TorchRadial:
         return weight, torch.zeros_like(weight[:, 0])
 
     def mean_of_others(self, magnitudes: FloatArray) -> FloatArray:
-        """(3, N) the mean of the others, the sum of their weights, and which exponent has one."""
-        sums = self.there(magnitudes)
+        """(3, N): mean of the others, sum of their weights, and the exponent of weight one."""
+        sums, columns = self.there(magnitudes), self.points[0]
 
         def average(rows: slice) -> Tensor:
-            weight, largest = self.weights(self.exponents(self.columns[:, rows], rows))
+            weight, largest = self.weights(self.exponents(columns[:, rows], rows))
             total = weight.sum(dim=1)
             return torch.stack([weight @ sums / total, total, largest])
 
-        return self.in_strips(average, self.columns, axis=1)
+        return self.in_strips(average, columns, axis=1)
 
     def in_strips(
         self, work: Callable[[slice], Tensor], columns: Tensor, axis: int = 0
     ) -> FloatArray:
-        """What work makes of all strips of queries, joined in main memory."""
+        """The results of ``work`` on all strips of queries, joined in main memory."""
         parts = self.strips.of(
             lambda rows: work(rows).cpu().numpy(), columns.shape[1], ALIVE * len(self.rows)
         )
@@ -233,7 +220,7 @@ class LeaveTwoOutTorchRadial(LeaveTwoOut):
         heavy = weighted.argmax(dim=1), weight.argmax(dim=1)
         rest = weight.sum(dim=1)[:, None] - weight
         mean = (weighted.sum(dim=1)[:, None] - weighted).div_(rest)
-        # Who carries most of a sum is left out of it, not subtracted from it.
+        # Where a point carries most of a sum, the sum is made without it: subtracting would round.
         for left_out in heavy:
             kept = exponent[row, left_out]
             exponent[row, left_out] = -torch.inf
