@@ -62,11 +62,11 @@ def calibrate(request: CalibrateRequest) -> None:
     request.check()
     with (
         out.warnings_as_lines(),
-        tables.open_table(request.calibration, request.shared.form) as table,
+        tables.open_table(request.calibration, request.form) as table,
     ):
         calibration = calibrate_rows(request, table, RowSchema.of(request, table), sketched=True)
         calibration.save(request.output)
-    if not request.shared.quiet:
+    if not request.quiet:
         calibration.filling.say()
         done = f"calibration written to {request.output}"
         summarise(calibration, (0.9,), None, done, explain=request.explain)

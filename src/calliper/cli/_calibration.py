@@ -1,9 +1,10 @@
-"""A method fitted to the rows of a file, with all that must be known of new rows beside it.
+"""A method calibrated on the rows of a file, with all that must be known of new rows.
 
-``calliper interval`` makes one and uses it at once; ``calliper calibrate`` keeps it in a file, with
-which ``calliper interval --calibrated`` goes on.
+``calliper interval`` makes one and uses it at once; ``calliper calibrate`` saves it to a file, for
+``calliper interval --calibrated``.
 """
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, Self
@@ -16,7 +17,7 @@ from calliper._row_checks import sketch_rows
 from calliper._stored import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
 from calliper._writing import to_text
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, Grouped
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -30,16 +31,16 @@ SKETCHED = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationRequest:
+class CalibrationRequest(options.Request):
     """What is asked of a calibration: files, columns and the method."""
 
-    shared: options.Shared
     calibration: str
     training: str | None
     method: str = DEFAULT
     neighbors: int | None = None
     statistic: str | None = None
     offset: float | None = None
+    learning_part: Any = None
     group: str | None = None
     weight: str | None = None
     shifted_to: str | None = None
@@ -50,11 +51,11 @@ class CalibrationRequest:
         """The method, and what was said about it."""
         return MethodOptions(
             name=self.method,
-            kernel=self.shared.kernel,
+            kernel=self.kernel,
             neighbors=self.neighbors,
             statistic=self.statistic,
             offset=self.offset,
-            seed=self.shared.seed,
+            seed=self.seed,
         )
 
     @property
@@ -65,7 +66,7 @@ class CalibrationRequest:
 
     def check(self) -> None:
         """Refuse what contradicts itself, before any work is done."""
-        self.shared.check()
+        super().check()
         self.options.check(has_training=self.training is not None)
         weighed = "--weight" if self.weight is not None else "--shifted-to"
         if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
@@ -74,9 +75,22 @@ class CalibrationRequest:
             raise CalliperError("--weight and --shifted-to cannot be combined: give one.")
         if self.shifted_to is not None and self.training is None:
             raise CalliperError(
-                "--shifted-to needs --training: weights are learnt by telling the new rows from "
-                "rows apart from the calibration rows, which must have no say in them."
+                "--shifted-to needs --training: weights are learnt by telling new rows from "
+                "training rows, since calibration rows must have no part in it."
             )
+
+
+def _learning_part(text: str) -> Any:
+    """What ``learning_part`` of ConformalRegressor takes; ranges are checked there."""
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    raise CalliperError(
+        f"--learning-part must be auto, none, a share such as 0.5, or a number of rows; got "
+        f"{text!r}."
+    )
 
 
 #: The options of a request but the files of rows and the columns.
@@ -105,6 +119,15 @@ method_options = options.together(
         help="Added to every local scale, in the unit of the target.  [default: 0]",
     ),
     click.option(
+        "--learning-part",
+        metavar="PART",
+        default="auto",
+        callback=options.checked(_learning_part),
+        help="Calibration rows that teach where the model errs; the others calibrate. A share, a "
+        "number, or none. auto: from 300 rows on, with the default method; other methods "
+        "calibrate on all rows, as compare and tune do.",
+    ),
+    click.option(
         "--group",
         metavar="COLUMN",
         help="Column of groups: the coverage holds in each, which is calibrated on its own rows.",
@@ -119,8 +142,8 @@ method_options = options.together(
     click.option(
         "--shifted-to",
         metavar="FILE",
-        help="Learn such weights: rows like the new ones, often the new file itself, which a "
-        "classifier tells from those of --training.",
+        help="Learn such weights from a file of rows like the new ones, often the new file itself: "
+        "a classifier tells them from those of --training.",
     ),
     click.option(
         "--explain", is_flag=True, help="Explain the guarantee and its conditions in full."
@@ -136,7 +159,7 @@ class RowSchema:
     ----------
     columns : target, prediction and features
     prefix : what the names of all features start with, if they were named so
-    alone : whether nearness is judged by the prediction, for want of features
+    alone : whether the prediction stands in for features
     group, weight : columns of labels and of weights, if there are any
     """
 
@@ -149,9 +172,8 @@ class RowSchema:
     @classmethod
     def of(cls, request: CalibrationRequest, table: tables.Table) -> Self:
         """By the options and the calibration rows, which must have it all."""
-        shared = request.shared
-        columns = shared.columns(table)
-        schema = cls(columns, shared.features_prefix, shared.alone, request.group, request.weight)
+        columns, prefix = request.columns(table), request.features_prefix
+        schema = cls(columns, prefix, request.alone, request.group, request.weight)
         tables.require_columns(table, [*columns.known, *schema.beyond])
         return schema
 
@@ -180,14 +202,13 @@ class RowSchema:
 
 @dataclass(frozen=True, eq=False)
 class FileCalibration:
-    """A fitted method, and what new rows need beside it.
+    """A calibrated method, and what must be known of new rows.
 
     Attributes
     ----------
     schema : columns of new rows
     filling : what stands in for gaps
     ratio : what gives rows weights, if it was learnt
-    weights : those of the calibration rows, (N,), if they have any
     digest : of all that it was made from
     sketch : errors of some calibration rows and half-widths there at 0.9, (2, n), to be drawn
     """
@@ -196,9 +217,20 @@ class FileCalibration:
     schema: RowSchema
     filling: tables.Filling
     ratio: LikelihoodRatio | None
-    weights: FloatArray | None
     digest: str
     sketch: FloatArray | None = None
+
+    @property
+    def calibrator(self) -> Any:
+        """The fitted calibrator; of two tails the first."""
+        return self.calibrated.regressor.calibrators_[0]
+
+    @property
+    def weights(self) -> FloatArray:
+        """Those of the rows that calibrate, (N,)."""
+        of = self.calibrator
+        parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
+        return np.concatenate([part.weights_ for part in parts])
 
     def split(self, rows: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
         """Numbers of new rows without the column of weights, and weights, if there are any."""
@@ -214,7 +246,7 @@ class FileCalibration:
 
 
 def load_calibration(path: str) -> FileCalibration:
-    """What was kept in a file by ``calliper calibrate``."""
+    """What ``calliper calibrate`` saved to a file."""
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
@@ -258,7 +290,7 @@ class KnownRows:
 def read_rows(request: CalibrationRequest, table: tables.Table, schema: RowSchema) -> KnownRows:
     """Calibration rows in ``table``, and those of the other files."""
     columns = schema.columns
-    training, filling = tables.read_training(request.training, columns, request.shared.form)
+    training, filling = tables.read_training(request.training, columns, request.form)
     ratio, shifted = _ratio(request, columns, training, filling)
     needed = schema.numbers(columns.known)
     rows, (labels,) = tables.read_rows(table, needed, filling, [schema.group])
@@ -281,23 +313,28 @@ def fit_rows(
 
     ``tuned`` is what was chosen on these rows before.
     """
-    score, training = request.shared.score_function, rows.training
+    score, training = request.score_function, rows.training
     try:
         calibrated = calibrate_stored(
             calibrator,
-            tables.stored(rows.known, score, groups=rows.groups, weights=rows.weights),
-            None if training is None else tables.stored(training, score),
-            score,
+            rows.known,
+            training,
+            score=score,
+            learning_part=request.learning_part,
+            random_state=request.seed,
+            groups=rows.groups,
+            weights=rows.weights,
         )
     except TypeError as error:  # a kernel that cannot do what the method asks of it says so
-        if request.shared.kernel is None:
+        if request.kernel is None:
             raise
         raise CalliperError(
-            f"--kernel {request.shared.kernel} does not go with --method {request.method}: give "
+            f"--kernel {request.kernel} does not go with --method {request.method}: give "
             f"another --kernel, or --method full."
         ) from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
-    made_from = [asdict(schema), asdict(request.options), request.shared.score, rows.groups]
+    method = asdict(request.options) | {"learning_part": request.learning_part}
+    made_from = [asdict(schema), method, request.score, rows.groups]
     numbers = (rows.known, rows.weights, training, rows.filling.medians, rows.shifted, tuned)
     sketch = _sketch(calibrated, rows) if sketched else None
     return FileCalibration(
@@ -305,7 +342,6 @@ def fit_rows(
         schema,
         rows.filling,
         rows.ratio,
-        rows.weights,
         _digest(made_from, *numbers),
         sketch,
     )
@@ -341,10 +377,10 @@ def _ratio(
     """What tells shifted rows from training rows, and the shifted rows; None if not asked for."""
     if request.shifted_to is None:
         return None, None
-    with tables.open_table(request.shifted_to, request.shared.form) as table:
+    with tables.open_table(request.shifted_to, request.form) as table:
         tables.require_columns(table, columns.features)
         now, _ = tables.read_rows(table, columns.features, filling)
-    return LikelihoodRatio(random_state=request.shared.seed).fit(training[:, 2:], now), now
+    return LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], now), now
 
 
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
@@ -367,18 +403,21 @@ def summarise(
     explain: bool,
 ) -> None:
     """What was done, by which method, and what it promises: a line, or all of it."""
-    calibrated = calibration.calibrated
-    calibrator = calibrated.calibrator
+    calibrated, calibrator = calibration.calibrated, calibration.calibrator
     options.note_if_alone(calibrator.judges_nearness and calibration.schema.alone)
     promises = [calibrated.guarantee(level, confidence) for level in coverage]
-    out.note(f"{done} ({promises[0].method}, {calibrator.n_calibration_} calibration points)")
+    count = f"{calibrator.n_calibration_} calibration points"
+    if taught := calibrated.regressor.calibration_.n_taught:
+        count += f"; {taught} other rows used to learn how the model errs"
+    out.note(f"{done} ({promises[0].method}, {count})")
     if explain and isinstance(calibrator, FullRescaled):
         out.note(f"how local: {calibrator.locality_.describe()}")
     first = promises[0].describe()
     for text in dict.fromkeys(promise.describe() for promise in promises):
         promise, _, conditions = text.partition("\n")
         if explain and text == first:
-            out.note(text)
+            for line in text.splitlines():
+                out.note(out.in_options(line))
         elif conditions:
             given = "the same conditions" if explain else "conditions that --explain lists"
             out.note(f"{promise.removesuffix('.')}, under {given}.")

@@ -36,10 +36,9 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest:
+class CompareRequest(options.Request):
     """What ``calliper compare`` is asked for: files, labels, methods and the level."""
 
-    shared: options.Shared
     calibration: str | None
     test: str | None
     data: str | None
@@ -70,7 +69,7 @@ class CompareRequest:
 
     def check(self) -> None:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
-        self.shared.check()
+        super().check()
         self._check_inputs()
         suffix, endings = Path(self.where).suffix.lower(), _ENDINGS[self.format]
         if self.where != "-" and suffix not in endings:
@@ -78,9 +77,9 @@ class CompareRequest:
                 f"{self.where}: the name of a report in {self.format} must end in {endings[0]}; "
                 "rename it."
             )
-        if not np.isfinite(self.shared.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
+        if not np.isfinite(self.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
             raise CalliperError(
-                f"--score {self.shared.score} has intervals without one end, which have no width "
+                f"--score {self.score} has intervals without one end, which have no width "
                 f"to compare: give a score of both sides."
             )
         check_output(self.where, self.inputs)
@@ -104,8 +103,8 @@ class CompareRequest:
         names = self.methods or (_WITH_TRAINING if has_training else _ALONE)
         if len(set(names)) < len(names):
             raise CalliperError(f"--method is given twice with one name among {', '.join(names)}.")
-        plain = [MethodOptions(name=name, seed=self.shared.seed) for name in names]
-        kernel = self.shared.kernel
+        plain = [MethodOptions(name=name, seed=self.seed) for name in names]
+        kernel = self.kernel
         if kernel is not None and not any(method.takes_kernel for method in plain):
             raise CalliperError(f"--kernel is for none of {', '.join(names)}: omit it.")
         methods = [replace(each, kernel=kernel) if each.takes_kernel else each for each in plain]
@@ -174,7 +173,7 @@ def compare(request: CompareRequest) -> None:
 def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> None:
     """Read, compare, write, and say the verdict."""
     rows, filling = _read(request)
-    hidden = request.shared.quiet or (request.where == "-" and sys.stdout.isatty())
+    hidden = request.quiet or (request.where == "-" and sys.stdout.isatty())
     with progress("comparing", hidden=hidden) as report:
         comparison = compare_methods(
             rows["calibration"].points,
@@ -184,14 +183,14 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
             training=rows["training"].points if "training" in rows else None,
             groups=rows["test"].groups,
             group_name=request.group or "group",
-            score_function=request.shared.score_function,
-            random_state=request.shared.seed,
+            score_function=request.score_function,
+            random_state=request.seed,
             progress=report,
         )
         text = _text(request, comparison, _provenance(request, rows))
     write_text(request.where, text)
     _say(request, comparison)
-    if not request.shared.quiet:
+    if not request.quiet:
         filling.say()
 
 
@@ -227,15 +226,15 @@ class LabelledPoints:
 
 def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
     """The rows of each part, calibration, test and, if there are any, training; what fills gaps."""
-    shared, rows = request.shared, {}
-    with open_table(request.inputs[0], shared.form) as table:
-        columns = shared.columns(table)
+    rows = {}
+    with open_table(request.inputs[0], request.form) as table:
+        columns = request.columns(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
-    training, filling = read_training(request.training, columns, shared.form)
+    training, filling = read_training(request.training, columns, request.form)
     if request.data is not None:
         both = _rows(request, request.data, columns, filling, request.identity, request.group)
-        rows["calibration"], rows["test"] = both.halves(shared.seed)
+        rows["calibration"], rows["test"] = both.halves(request.seed)
     else:
         calibration, test = request.inputs[:2]
         rows["calibration"] = _rows(request, calibration, columns, filling, identity)
@@ -256,7 +255,7 @@ def _rows(
 ) -> LabelledPoints:
     """All rows of a file."""
     labels = [identity, group]
-    with open_table(path, request.shared.form) as table:
+    with open_table(path, request.form) as table:
         require_columns(table, [*columns.known, *(name for name in labels if name is not None)])
         try:
             numbers, (ids, groups) = read_rows(table, columns.known, filling, labels)
@@ -275,7 +274,7 @@ def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Col
     """If predictions are missing, how many and where: a model may have no answer for some."""
     cells: list[str | None] = []
     # If something else is wrong too, it was said already.
-    with suppress(CalliperError), open_table(path, request.shared.form) as table:
+    with suppress(CalliperError), open_table(path, request.form) as table:
         _, (found,) = read_rows(table, [columns.target], Filling(), [columns.prediction])
         cells = found or []
     missing = [row for row, text in enumerate(cells, 1) if is_gap(text or "")]
@@ -321,24 +320,24 @@ def command_without_folders(paths: Sequence[str]) -> str:
 
 def _use(request: CompareRequest) -> str:
     """The command that puts such intervals around new rows; method and level are filled in."""
-    training, shared = request.training, request.shared
+    training = request.training
     options: dict[str, str | None] = {
         "--calibration": _name(request.inputs[0]),
-        "--target": shared.target,
-        "--prediction": shared.prediction,
-        "--features": shared.features,
-        "--features-prefix": shared.features_prefix,
-        "--score": None if shared.score == "absolute" else shared.score,
+        "--target": request.target,
+        "--prediction": request.prediction,
+        "--features": request.features,
+        "--features-prefix": request.features_prefix,
+        "--score": None if request.score == "absolute" else request.score,
         "--training": None if training is None else _name(training),
-        "--delimiter": shared.delimiter,
-        "--decimal": None if shared.decimal == "." else shared.decimal,
-        "--encoding": None if shared.encoding == "utf-8" else shared.encoding,
-        "--gaps": None if shared.gaps == "fill" else shared.gaps,
+        "--delimiter": request.delimiter,
+        "--decimal": None if request.decimal == "." else request.decimal,
+        "--encoding": None if request.encoding == "utf-8" else request.encoding,
+        "--gaps": None if request.gaps == "fill" else request.gaps,
     }
     given = [word for pair in options.items() if pair[1] is not None for word in map(str, pair)]
     return (
-        f"calliper interval {shlex.join(given)} --seed {shared.seed} --method {{method}} "
-        f"--coverage {{coverage}} --new new.csv --output intervals.csv"
+        f"calliper interval {shlex.join(given)} --seed {request.seed} --method {{method}} "
+        f"--learning-part none --coverage {{coverage}} --new new.csv --output intervals.csv"
     )
 
 
@@ -351,8 +350,8 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
     """The report: JSON or HTML."""
     if request.format == "json":
         return comparison.to_json(provenance=provenance.values()) + "\n"
-    shared, file = request.shared, provenance.files[1].name
-    title = f"Intervals for {shared.target} around {shared.prediction}, judged on {file}"
+    file = provenance.files[1].name
+    title = f"Intervals for {request.target} around {request.prediction}, judged on {file}"
     first = {name: name.split()[0] for name in comparison.methods}
     what = {name: METHODS[word].about.width for name, word in first.items() if word in METHODS}
     return render_page(comparison, title=title, provenance=provenance, descriptions=what)
@@ -360,7 +359,7 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
 
 def _say(request: CompareRequest, comparison: Comparison) -> None:
     """The verdict in words, where the report does not go, and what to know beside it."""
-    quiet, verdict = request.shared.quiet, comparison.verdict
+    quiet, verdict = request.quiet, comparison.verdict
     if not quiet:
         echo = note if request.where == "-" else click.echo
         echo(verdict.headline)
@@ -376,6 +375,6 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
         if check.severity != "note":
             note(one_line(f"warning: {check.title} {check.meaning}"))
     if not quiet:
-        options.note_if_alone(request.shared.alone)
+        options.note_if_alone(request.alone)
         if request.where != "-":
             note(f"report written to {request.where}")

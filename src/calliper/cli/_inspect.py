@@ -54,7 +54,8 @@ def _say(file: str, kept: files.Kept, calibration: FileCalibration | None) -> No
     first, *rest = kept.describe()
     if calibration is not None:  # its header names no model of the user's
         first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
-        rest = [*_columns(calibration), *(line for line in rest if not line.startswith("model:"))]
+        said = [out.in_options(line) for line in rest if not line.startswith("model:")]
+        rest = [*_columns(calibration), *said]
     click.echo(out.wrapped(f"{file}: {first}"))
     for line in rest:
         click.echo(out.wrapped(line, subsequent_indent="  "))

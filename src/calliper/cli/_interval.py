@@ -99,7 +99,7 @@ class IntervalRequest(CalibrationRequest):
 
     def answering(self, calibration: FileCalibration) -> Answering:
         """What puts intervals on rows."""
-        return Answering(calibration, self.shared.form, self.coverage, self.bounds, self.confidence)
+        return Answering(calibration, self.form, self.coverage, self.bounds, self.confidence)
 
 
 def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -205,7 +205,7 @@ def interval(request: IntervalRequest) -> None:
 
 def _write_intervals(request: IntervalRequest) -> None:
     """Read, calibrate, write, and say what was done."""
-    many, form = is_many(request.new), request.shared.form
+    many, form = is_many(request.new), request.form
     added = added_columns(request.coverage)
     with ExitStack() as stack:
         stack.enter_context(out.warnings_as_lines())
@@ -224,7 +224,7 @@ def _write_intervals(request: IntervalRequest) -> None:
         if request.calibrated is None:
             calibration = calibrate_rows(request, known, schema)
         answering = request.answering(calibration)
-        hidden = request.shared.quiet or request.output == "-"
+        hidden = request.quiet or request.output == "-"
         report = stack.enter_context(out.progress("writing", hidden=hidden))
         if many:
             pool = WorkerPool(request.workers or 1, request.scheduler, report)
@@ -234,7 +234,7 @@ def _write_intervals(request: IntervalRequest) -> None:
             where = "standard output" if request.output == "-" else request.output
             done = f"{tally.rows} rows written to {where}"
     answering.warn_of_known(tally)
-    if not request.shared.quiet:
+    if not request.quiet:
         answering.say_filled(tally)
         levels, sure = request.coverage, request.confidence
         summarise(calibration, levels, sure, done, explain=request.explain)

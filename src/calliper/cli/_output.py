@@ -48,6 +48,10 @@ _OPTIONS = {
     r"\bn_calibration=": "--calibrated or --n-calibration",
     r"Leave it out, or use one of [\w, ]+\.": "Leave out --confidence, or choose one of the "
     "methods that 'calliper methods' names for it.",
+    r"\blearning_part=None": "--learning-part none",
+    r"\blearning_part must be 'auto', None,": "--learning-part must be auto, none,",
+    r"\blearning_part=\S+ is not used": "--learning-part is not used",
+    r", or error_model is None\.": ".",
     r"\bX_train( and y_train|, y_train)?\b": "--training FILE",
 }
 

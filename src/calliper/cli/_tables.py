@@ -10,17 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
-from calliper._stored import rows_with_errors
 from calliper._types import FloatArray
 from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form, Gaps
 from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
-from calliper.rows import Rows
-from calliper.scores import Score
 
 if TYPE_CHECKING:
     from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
@@ -225,11 +222,6 @@ def read_training(
     if form.gaps:
         filling = Filling.learn(rows[:, 2:])
     return filling.fill(rows), filling
-
-
-def stored(known: FloatArray, score: Score, **beside: Any) -> list[Rows]:
-    """Rows of target, prediction and features, as each tail of the score sees them."""
-    return rows_with_errors(known[:, 2:], known[:, 0], known[:, 1], score, **beside)
 
 
 def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
 from calliper.models import unwrapped
@@ -35,6 +36,8 @@ MOST_SIGNS = 80
 
 def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
     """Models that belong to an object, each with the number that stands for it in the file."""
+    if isinstance(calibrated, CalibratedOnStored):
+        return [(stored_predictions, 0)]
     if isinstance(calibrated, RefittedRegressor):
         known = [getattr(calibrated, "estimator_", calibrated.estimator), *calibrated.models_]
         return [(calibrated.estimator, 0), *((model, place) for place, model in enumerate(known))]
@@ -55,8 +58,8 @@ def parts_of(calibrated: Any) -> tuple[ConformalRegressor, ...]:
 
 def needed(calibrated: Any) -> dict[str, int]:
     """What loading must be given: how many models, and of how many columns of the one."""
-    parts = len(parts_of(calibrated))
-    n = len({place for _, place in slots_of(calibrated)})
+    parts, stored = len(parts_of(calibrated)), isinstance(calibrated, CalibratedOnStored)
+    n = 0 if stored else len({place for _, place in slots_of(calibrated)})
     return {"models": n - parts, "columns": parts}
 
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._row_checks import rows_again
-from calliper._stored import CalibratedOnStored
+from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper._validation import row_values
 from calliper._version import __version__
@@ -148,7 +148,8 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     with _file.refused_as_damaged(Path(path)):
         models = models_again(model, header["needs"], f"a {header['object']}")
         nodes = contents.nodes
-        reader = Reader(contents.arrays, models, brought)
+        stored = header["object"] == CalibratedOnStored.__name__
+        reader = Reader(contents.arrays, [stored_predictions] if stored else models, brought)
     try:
         with _file.refused_as_damaged(Path(path)), unheard(Warning):
             calibrated = reader.record(nodes["object"])
@@ -197,8 +198,11 @@ class Kept:
         made = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
         levels = ", ".join(f"{level:g}" for level in head["levels"]) or "none"
         model = "none: a calibrator alone" if head["model"] is None else _in_words(head["model"])
+        taught = head.get("n_taught", 0)
+        others = f"; {taught:,} others used to learn how the model errs" if taught else ""
         lines = [
-            f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}",
+            f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
+            + others,
             f"model: {model}",
             f"near in: {head['space']}" if head["space"] else "",
             f"as local as: {head['locality']}" if head["locality"] else "",
@@ -247,8 +251,10 @@ def inspect(path: Any) -> Kept:
 def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
     method = next(iter(_methods(calibrated)), calibrated)
-    embedding = getattr(calibrated, "embedding_", getattr(calibrated, "embedding", None))
-    models = [model for model, place in slots_of(calibrated) if place == 0]
+    front = calibrated.regressor if isinstance(calibrated, CalibratedOnStored) else calibrated
+    embedding = getattr(front, "embedding_", None)
+    models = [model for model, place in slots_of(front) if place == 0]
+    needs = needed(calibrated)
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
@@ -264,13 +270,14 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
         "locality": "" if locality is None else locality.describe(),
         "space": "" if embedding is None else embedding.space.name,
-        "score": repr(calibrated.score_) if isinstance(calibrated, FrontDoor) else "",
+        "score": repr(front.score_) if isinstance(front, FrontDoor) else "",
         "n_calibration": n_calibration,
+        "n_taught": front.calibration_.n_taught if isinstance(front, FrontDoor) else 0,
         "levels": levels,
         "guarantee": said,
-        "model": fingerprint(models[0]) if models else None,
+        "model": fingerprint(models[0]) if models and needs["models"] else None,
         "columns": [str(name) for name in getattr(calibrated, "feature_names_in_", ())],
-        "needs": needed(calibrated),
+        "needs": needs,
         "brought": brought,
     }
 
@@ -278,7 +285,7 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
 def _methods(calibrated: Any) -> tuple[Calibrator, ...]:
     """Its fitted calibrators, one for each tail or target; none of what has no such."""
     if isinstance(calibrated, CalibratedOnStored):
-        return calibrated.calibrated.calibrators
+        return tuple(calibrated.regressor.calibrators_)
     if isinstance(calibrated, FrontDoor):
         return tuple(calibrated.calibrators_)
     return (calibrated,) if isinstance(calibrated, Calibrator) else ()
@@ -411,6 +418,7 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     whole = whole and isinstance(model.get("class"), str)
     whole = whole and isinstance(model.get("parameters"), dict)
     counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
+    counts.append(header.get("n_taught", 0))  # which older files lack
     if not whole or not all(type(each) is int and each >= 0 for each in counts):
         raise DamagedFileError(
             f"{str(path)!r} is not a complete calliper file: its header lacks parts."

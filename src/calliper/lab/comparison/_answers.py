@@ -7,7 +7,7 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from calliper._stored import calibrate_stored, rows_with_errors
+from calliper._stored import calibrate_rows, rows_with_errors
 from calliper.calibrators import FullRescaled, Split, as_calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
@@ -109,9 +109,9 @@ def _answer(calibrator: Any, sets: Sets, levels: tuple[float, ...]) -> dict[str,
     score = sets.score
     training = None if sets.training is None else _rows(sets.training, score)
     rows = _rows(sets.calibration, score)
-    fitted = calibrate_stored(calibrator, rows, training, score, check_rows=False)
-    intervals = fitted.intervals(sets.test.Z, sets.test.y_pred, levels)
-    promised = tuple(fitted.calibrated.guarantee(level) for level in levels)
+    fitted, space = calibrate_rows(calibrator, rows, training, score)
+    intervals = fitted.intervals(sets.test.y_pred, space.transform(sets.test.Z), levels)
+    promised = tuple(fitted.guarantee(level) for level in levels)
     return {"intervals": intervals, "guarantees": promised}
 
 
