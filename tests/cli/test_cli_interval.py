@@ -187,7 +187,6 @@ def test_csv_and_parquet_convert_into_one_another(calliper, files, base):
 
 def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     from calliper.cli import _csv
-    from calliper.cli._calibration import RowSchema
     from calliper.cli._options import Request
     from calliper.cli._tables import Filling, open_table, read_rows, require_columns
 
@@ -209,7 +208,7 @@ def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
         known = {"target": "y", "prediction": "y_pred", "features_prefix": "f"}
         columns = Request(**options | known).columns(table)
         require_columns(table, columns.known)
-        RowSchema(columns, "f", alone=False, group=None, weight=None).check(table, ["lower"])
+        columns.check(table, ["lower"])
         assert read_rows(table, columns.known, Filling())[0].shape == (1, n + 2)
     assert Counted.seen < 20 * n
 

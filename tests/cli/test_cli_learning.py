@@ -10,7 +10,7 @@ import pytest
 
 from calliper import KNN, ConformalRegressor, FullRescaled, JackknifeRescaled, Split, load
 
-ROWS = "--calibration cal.csv --target y --prediction y_pred --features a,b".split()
+ROWS = ["--calibration", "cal.csv", "--target", "y", "--prediction", "y_pred", "--features", "a,b"]
 LEVELS = [0.5, 0.9]
 
 pytestmark = pytest.mark.usefixtures("all_trees")  # as the command has them

@@ -9,7 +9,6 @@ from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import (
     CalibrationRequest,
-    RowSchema,
     calibrate_rows,
     method_options,
     summarise,
@@ -64,7 +63,7 @@ def calibrate(request: CalibrateRequest) -> None:
         out.warnings_as_lines(),
         tables.open_table(request.calibration, request.form) as table,
     ):
-        calibration = calibrate_rows(request, table, RowSchema.of(request, table), sketched=True)
+        calibration = calibrate_rows(request, table, request.columns(table), sketched=True)
         calibration.save(request.output)
     if not request.quiet:
         calibration.filling.say()

@@ -7,7 +7,7 @@
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -49,20 +49,20 @@ class CalibrationRequest(options.Request):
     @property
     def options(self) -> MethodOptions:
         """The method, and what was said about it."""
-        return MethodOptions(
-            name=self.method,
-            kernel=self.kernel,
-            neighbors=self.neighbors,
-            statistic=self.statistic,
-            offset=self.offset,
-            seed=self.seed,
-        )
+        how = (self.kernel, self.neighbors, self.statistic, self.offset, self.seed)
+        return MethodOptions(self.method, *how)
 
     @property
     def inputs(self) -> list[str]:
         """All files that are read for it."""
         every = (self.calibration, self.training, self.shifted_to)
         return [path for path in every if path is not None]
+
+    def columns(self, calibration: tables.Table) -> tables.Columns:
+        """All columns, which the calibration rows must have."""
+        found = replace(super().columns(calibration), group=self.group, weight=self.weight)
+        tables.require_columns(calibration, [*found.known, *found.beyond])
+        return found
 
     def check(self) -> None:
         """Refuse what contradicts itself, before any work is done."""
@@ -151,62 +151,13 @@ method_options = options.together(
 )
 
 
-@dataclass(frozen=True)
-class RowSchema:
-    """What new rows must have as calibration rows had it.
-
-    Attributes
-    ----------
-    columns : target, prediction and features
-    prefix : what the names of all features start with, if they were named so
-    alone : whether the prediction stands in for features
-    group, weight : columns of labels and of weights, if there are any
-    """
-
-    columns: tables.Columns
-    prefix: str | None
-    alone: bool
-    group: str | None
-    weight: str | None
-
-    @classmethod
-    def of(cls, request: CalibrationRequest, table: tables.Table) -> Self:
-        """By the options and the calibration rows, which must have it all."""
-        columns, prefix = request.columns(table), request.features_prefix
-        schema = cls(columns, prefix, request.alone, request.group, request.weight)
-        tables.require_columns(table, [*columns.known, *schema.beyond])
-        return schema
-
-    @property
-    def beyond(self) -> list[str]:
-        """Columns that are neither target, prediction nor feature."""
-        return [name for name in (self.weight, self.group) if name is not None]
-
-    def numbers(self, columns: list[str]) -> list[str]:
-        """These columns, led by the one of weights, if there is one."""
-        return columns if self.weight is None else [self.weight, *columns]
-
-    def check(self, table: tables.Table, added: list[str]) -> None:
-        """The new rows have all that is needed and nothing that would be added."""
-        tables.require_columns(table, [*self.columns.new, *self.beyond])
-        known = {*self.columns.features}
-        for name in table.columns:
-            by_prefix = self.prefix is not None and name.startswith(self.prefix)
-            if by_prefix and name not in known:
-                raise CalliperError(
-                    f"{table.name}: column {name!r} is a feature by its prefix, but the "
-                    f"calibration file has none of this name; give both the same features."
-                )
-        tables.refuse_columns(table, added)
-
-
 @dataclass(frozen=True, eq=False)
 class FileCalibration:
     """A calibrated method, and what must be known of new rows.
 
     Attributes
     ----------
-    schema : columns of new rows
+    columns : of new rows
     filling : what stands in for gaps
     ratio : what gives rows weights, if it was learnt
     digest : of all that it was made from
@@ -214,7 +165,7 @@ class FileCalibration:
     """
 
     calibrated: CalibratedOnStored
-    schema: RowSchema
+    columns: tables.Columns
     filling: tables.Filling
     ratio: LikelihoodRatio | None
     digest: str
@@ -236,12 +187,12 @@ class FileCalibration:
         """Numbers of new rows without the column of weights, and weights, if there are any."""
         if self.ratio is not None:
             return rows, {"weights": self.ratio(rows[:, 1:])}
-        return (rows, {}) if self.schema.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
+        return (rows, {}) if self.columns.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
 
     def save(self, path: str) -> None:
         """Keep it in a file."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
-        about |= {"schema": asdict(self.schema), "filling": vars(self.filling)}
+        about |= {"columns": asdict(self.columns), "filling": vars(self.filling)}
         files.save(replace(self.calibrated, about=about), path)
 
 
@@ -255,8 +206,8 @@ def load_calibration(path: str) -> FileCalibration:
             f"file for the command line with calliper calibrate."
         )
     try:
-        about, schema = dict(calibrated.about), dict(calibrated.about["schema"])
-        about["schema"] = RowSchema(**schema | {"columns": tables.Columns(**schema["columns"])})
+        about = dict(calibrated.about)
+        about["columns"] = tables.Columns(**about["columns"])
         about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
         return FileCalibration(calibrated=calibrated, **about)
     except (KeyError, TypeError) as error:
@@ -266,16 +217,11 @@ def load_calibration(path: str) -> FileCalibration:
         ) from error
 
 
-@dataclass(frozen=True, eq=False)
-class KnownRows:
+class KnownRows(NamedTuple):
     """Rows with known targets, as the files hold them.
 
-    Attributes
-    ----------
-    known, training : (n, 2 + d) target, prediction and features
-    groups, weights : of the calibration rows, (N,), if they have any
-    filling : what fills gaps
-    ratio, shifted : what gives rows weights, if it was learnt, and the rows that it was told
+    ``known`` and ``training`` are (n, 2 + d): target, prediction and features. ``ratio`` gives rows
+    weights if it was learnt, from ``shifted``.
     """
 
     known: FloatArray
@@ -287,22 +233,30 @@ class KnownRows:
     shifted: FloatArray | None
 
 
-def read_rows(request: CalibrationRequest, table: tables.Table, schema: RowSchema) -> KnownRows:
+def read_rows(
+    request: CalibrationRequest, table: tables.Table, columns: tables.Columns
+) -> KnownRows:
     """Calibration rows in ``table``, and those of the other files."""
-    columns = schema.columns
     training, filling = tables.read_training(request.training, columns, request.form)
-    ratio, shifted = _ratio(request, columns, training, filling)
-    needed = schema.numbers(columns.known)
-    rows, (labels,) = tables.read_rows(table, needed, filling, [schema.group])
-    known, weights = (rows, None) if schema.weight is None else (rows[:, 1:], rows[:, 0])
+    ratio = shifted = weights = None
+    if request.shifted_to is not None and training is not None:
+        with tables.open_table(request.shifted_to, request.form) as other:
+            tables.require_columns(other, columns.features)
+            shifted, _ = tables.read_rows(other, columns.features, filling)
+        ratio = LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], shifted)
+    rows, (labels,) = tables.read_rows(
+        table, columns.numbers(columns.known), filling, [columns.group]
+    )
+    if columns.weight is not None:
+        rows, weights = rows[:, 1:], rows[:, 0]
     if ratio is not None:
-        weights = ratio(known[:, 2:])
-    return KnownRows(known, training, labels, weights, filling, ratio, shifted)
+        weights = ratio(rows[:, 2:])
+    return KnownRows(rows, training, labels, weights, filling, ratio, shifted)
 
 
 def fit_rows(
     request: CalibrationRequest,
-    schema: RowSchema,
+    columns: tables.Columns,
     rows: KnownRows,
     calibrator: Any,
     *,
@@ -334,12 +288,12 @@ def fit_rows(
         ) from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
     method = asdict(request.options) | {"learning_part": request.learning_part}
-    made_from = [asdict(schema), method, request.score, rows.groups]
+    made_from = [asdict(columns), method, request.score, rows.groups]
     numbers = (rows.known, rows.weights, training, rows.filling.medians, rows.shifted, tuned)
     sketch = _sketch(calibrated, rows) if sketched else None
     return FileCalibration(
         calibrated,
-        schema,
+        columns,
         rows.filling,
         rows.ratio,
         _digest(made_from, *numbers),
@@ -348,11 +302,15 @@ def fit_rows(
 
 
 def calibrate_rows(
-    request: CalibrationRequest, table: tables.Table, schema: RowSchema, *, sketched: bool = False
+    request: CalibrationRequest,
+    table: tables.Table,
+    columns: tables.Columns,
+    *,
+    sketched: bool = False,
 ) -> FileCalibration:
-    """The method that was asked for, fitted to the rows of the files."""
-    rows = read_rows(request, table, schema)
-    return fit_rows(request, schema, rows, request.options.build(), sketched=sketched)
+    """The requested method, fitted to the rows of the files."""
+    rows = read_rows(request, table, columns)
+    return fit_rows(request, columns, rows, request.options.build(), sketched=sketched)
 
 
 def _sketch(calibrated: CalibratedOnStored, rows: KnownRows) -> FloatArray:
@@ -371,27 +329,11 @@ def _sketch(calibrated: CalibratedOnStored, rows: KnownRows) -> FloatArray:
     return np.stack([np.abs(y - y_pred), ends.width / 2])
 
 
-def _ratio(
-    request: CalibrationRequest, columns: tables.Columns, training: Any, filling: tables.Filling
-) -> tuple[LikelihoodRatio | None, FloatArray | None]:
-    """What tells shifted rows from training rows, and the shifted rows; None if not asked for."""
-    if request.shifted_to is None:
-        return None, None
-    with tables.open_table(request.shifted_to, request.form) as table:
-        tables.require_columns(table, columns.features)
-        now, _ = tables.read_rows(table, columns.features, filling)
-    return LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], now), now
-
-
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
     """SHA-256 of numbers and names, and of the version that made something of them."""
-    parts = [None if array is None else _fingerprint(array) for array in arrays]
+    bytes_of = [None if a is None else np.ascontiguousarray(a, "<f8").tobytes() for a in arrays]
+    parts = [None if each is None else sha256(each).hexdigest() for each in bytes_of]
     return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
-
-
-def _fingerprint(rows: FloatArray) -> str:
-    """SHA-256 over numbers as float64, row after row, least significant byte first."""
-    return sha256(np.ascontiguousarray(rows, dtype="<f8").tobytes()).hexdigest()
 
 
 def summarise(
@@ -404,7 +346,7 @@ def summarise(
 ) -> None:
     """What was done, by which method, and what it promises: a line, or all of it."""
     calibrated, calibrator = calibration.calibrated, calibration.calibrator
-    options.note_if_alone(calibrator.judges_nearness and calibration.schema.alone)
+    options.note_if_alone(calibrator.judges_nearness and calibration.columns.alone)
     promises = [calibrated.guarantee(level, confidence) for level in coverage]
     count = f"{calibrator.n_calibration_} calibration points"
     if taught := calibrated.regressor.calibration_.n_taught:

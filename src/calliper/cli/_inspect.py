@@ -69,20 +69,19 @@ def _parts(calibration: FileCalibration | None) -> dict[str, Any]:
     """Columns by the part they play; of a file that was saved in Python its header has them."""
     if calibration is None:
         return {}
-    schema, columns = calibration.schema, calibration.schema.columns
-    roles = {"target": columns.target, "prediction": columns.prediction}
-    apart = {"group": schema.group, "weight": schema.weight}
-    return {"columns": [*columns.features], **roles, **apart}
+    columns = calibration.columns
+    roles = {name: getattr(columns, name) for name in ("target", "prediction", "group", "weight")}
+    return {"columns": [*columns.features], **roles}
 
 
 def _columns(calibration: FileCalibration) -> list[str]:
     """The columns by the part they play, and how gaps are filled."""
-    schema, columns = calibration.schema, calibration.schema.columns
+    columns = calibration.columns
     text = f"target {columns.target!r}, prediction {columns.prediction!r}, "
     text += f"{len(columns.features)} features: {tables.listed(columns.features, most=8)}"
-    for part, name in (("group", schema.group), ("weight", schema.weight)):
+    for part, name in (("group", columns.group), ("weight", columns.weight)):
         text += "" if name is None else f"; {part} {name!r}"
-    gaps = "filled with medians of training rows" if calibration.filling.gaps.allowed else "refused"
+    gaps = "filled with medians of training rows" if len(calibration.filling.medians) else "refused"
     learnt = [] if calibration.ratio is None else ["weights of a shift, learnt by their features"]
     return [f"columns: {text}", *learnt, f"gaps among features: {gaps}"]
 

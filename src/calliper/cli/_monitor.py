@@ -11,7 +11,7 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import load_calibration
-from calliper.cli._csv import Form, Gaps
+from calliper.cli._csv import Form
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.monitoring import CoverageMonitor
@@ -95,8 +95,9 @@ def _read(
     *ends, target = columns
     with tables.open_table(path, form) as table:
         tables.require_columns(table, [*columns, *([] if time is None else [time])])
-        for chunk in table.chunks([target], carry=True, gaps=Gaps(1, allowed=True)):
-            y = chunk.numbers[:, 0]
+        any_gap = tables.Filling(1, np.full(1, np.nan))  # which is left as it is
+        for chunk in table.chunks([target], carry=True):
+            y = any_gap.numbers(chunk)[:, 0]
             known = ~np.isnan(y)
             lower, upper = (_ends(chunk, name, path)[known] for name in ends)
             inside.append(Intervals(lower, upper).contains(y[known]))

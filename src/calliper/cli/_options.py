@@ -69,7 +69,13 @@ class Request:
                 f"the features include the target {self.target!r}, which new rows do not have: "
                 f"leave it out."
             )
-        return Columns(self.target, self.prediction, tuple(features))
+        return Columns(
+            target=self.target,
+            prediction=self.prediction,
+            features=tuple(features),
+            prefix=prefix,
+            alone=self.features is None and prefix is None,
+        )
 
     @property
     def score_function(self) -> Score:
@@ -81,11 +87,6 @@ class Request:
         """How text files are written, and what an empty cell is."""
         form = text_form_of(self.delimiter, self.decimal, self.encoding)
         return replace(form, gaps=self.gaps == "fill")
-
-    @property
-    def alone(self) -> bool:
-        """Whether the prediction stands in for features, since none were named."""
-        return self.features is None and self.features_prefix is None
 
 
 def text_form_of(delimiter: str | None, decimal: str, encoding: str) -> Form:

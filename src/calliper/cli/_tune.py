@@ -15,7 +15,6 @@ from calliper.cli._calibration import (
     CalibrationRequest,
     FileCalibration,
     KnownRows,
-    RowSchema,
     fit_rows,
     read_rows,
 )
@@ -183,8 +182,8 @@ def _calibrate(request: TuneRequest) -> None:
     """Read, tune, calibrate, write, and show what was found."""
     with out.warnings_as_lines():
         with open_table(request.calibration, request.form) as table:
-            schema = RowSchema.of(request, table)
-            rows = read_rows(request, table, schema)
+            columns = request.columns(table)
+            rows = read_rows(request, table, columns)
         _warn_of_memory(request, len(rows.known))
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
@@ -192,11 +191,13 @@ def _calibrate(request: TuneRequest) -> None:
         radial = issubclass(request.kind, TunedRBF)
         kernel = TunedRBF(chosen=curve.chosen) if radial else request.tuned_kernel()
         calibrator = request.options.build(kernel)
-        calibration = fit_rows(request, schema, rows, calibrator, sketched=True, tuned=curve.chosen)
+        calibration = fit_rows(
+            request, columns, rows, calibrator, sketched=True, tuned=curve.chosen
+        )
         _write(request, calibration, curve)
     if not request.quiet:
         _show(request, curve)
-        options.note_if_alone(request.alone)
+        options.note_if_alone(columns.alone)
         rows.filling.say()
 
 
