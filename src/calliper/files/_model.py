@@ -30,7 +30,7 @@ SAME_ANSWER = 1e-5
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
 
-#: Signs of a parameter that are written down.
+#: Characters of a parameter that are written down.
 MOST_SIGNS = 80
 
 
@@ -94,13 +94,10 @@ def fingerprint(model: Any) -> dict[str, Any]:
     """Class and parameters in words."""
     core = unwrapped(model)
     given = core.get_params(deep=False) if hasattr(core, "get_params") else {}
-    words = {str(name): _short(repr(value)) for name, value in given.items()}
+    texts = {str(name): repr(value) for name, value in given.items()}
+    words = {n: t if len(t) <= MOST_SIGNS else f"{t[: MOST_SIGNS - 1]}…" for n, t in texts.items()}
     kind = core if hasattr(core, "__qualname__") else type(core)
     return {"class": f"{kind.__module__}.{kind.__qualname__}", "parameters": words}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MOST_SIGNS else f"{text[: MOST_SIGNS - 1]}…"
 
 
 def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:

@@ -102,15 +102,10 @@ def save(calibrated: Any, path: Any) -> None:
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
         raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
     writer = Writer(slots_of(calibrated))
-    nodes = {
-        "object": writer.record(calibrated),
-        "probe": None,
-        "radius": None,
-    }
+    nodes = {"object": writer.record(calibrated)}
     nodes["radius"] = writer.write(ASKED, _asked_before(calibrated, writer.brought), "radius")
     nodes["probe"] = _probe(calibrated, writer)
-    header = _header(calibrated, writer.needs)
-    _file.write(path, _file.Contents(header, nodes, writer.arrays))
+    _file.write(path, _file.Contents(_header(calibrated, writer.needs), nodes, writer.arrays))
 
 
 def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) -> Any:
@@ -124,8 +119,8 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     embed : the fitted transformer, function or ``Layer`` that is the space, if it was one of yours:
         ``embedding_.transformer`` of what was saved
     bring : dict, optional
-        What else of yours belongs to it and is in no file, by the name of the parameter: functions,
-        forests, regressors and classifiers. :func:`inspect` says which names a file needs
+        What else of yours belongs to it and is not in the file, by the name of the parameter:
+        functions, forests, regressors and classifiers. :func:`inspect` says which names are needed
 
     Returns
     -------
@@ -153,9 +148,9 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     try:
         with _file.refused_as_damaged(Path(path)), unheard(Warning):
             calibrated = reader.record(nodes["object"])
-            _refuse_other_kind(calibrated, header)
-            if not isinstance(calibrated, KINDS):
-                refuse(f"it holds a {type(calibrated).__name__}")
+            kind = type(calibrated).__name__
+            if kind != header["object"] or not isinstance(calibrated, KINDS):
+                refuse(f"it holds a {kind}, and its header says {header['object']!r:.40}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
             asked = reader.read(ASKED, nodes["radius"], {}, "radius")
             for each, method in zip(asked, _answering(calibrated), strict=False):
@@ -171,7 +166,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a file says of itself, without a model.
+    """What a file says about itself, without a model.
 
     Attributes
     ----------
@@ -223,7 +218,7 @@ class Kept:
 
 
 def inspect(path: Any) -> Kept:
-    """What a file says of itself; nothing of it but numbers and names is made.
+    """What a file says about itself; no object is made of it.
 
     Parameters
     ----------
@@ -437,9 +432,7 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
     needless = [name for name in given if name not in needs]
     if needless:
         wanted = ", ".join(needs) if needs else "nothing"
-        raise CalliperError(
-            f"the file needs {wanted} to be brought, and not {needless[0]}: leave it out."
-        )
+        raise CalliperError(f"the file needs {wanted}, and not {needless[0]}: leave it out.")
     missing = [name for name in needs if name not in given]
     if missing:
         name, what = missing[0], needs[missing[0]]
@@ -469,11 +462,6 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
             vars(calibrated)[PROBE] = probe["rows"]
     elif models:
         check_class(models[0], header["model"])
-
-
-def _refuse_other_kind(calibrated: Any, header: dict[str, Any]) -> None:
-    if type(calibrated).__name__ != header["object"]:
-        raise DamagedFileError(f"the file is said to hold a {header['object']} and does not.")
 
 
 def _in_words(model: dict[str, Any] | None) -> str:
