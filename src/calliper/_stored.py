@@ -22,7 +22,7 @@ from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import effective_size
 from calliper.regressor import ConformalRegressor
-from calliper.rows import Rows
+from calliper.rows import Rows, rows_of_groups
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.space import Embedding, deal, fit_embedding, n_teaching
 
@@ -133,6 +133,8 @@ def _teach(calibrator: Any, n: int, asked: Any, groups: Any, weights: Any, seed:
         enough = n if weights is None else int(effective_size(np.asarray(weights)))
         if "left_out" not in as_calibrator(calibrator).uses or not n_teaching(enough, asked):
             return False
+    if groups is not None:
+        rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
     return len(deal(n, asked, labels=groups, random_state=seed)[0]) > 0
 
 

@@ -131,6 +131,14 @@ def test_few_rows_or_another_score_all_calibrate(calliper, table):
     assert "299 calibration points)" in calliper("interval", *ROWS, *asked).stderr
 
 
+def test_a_group_that_is_missing_is_refused_before_any_row_teaches(calliper, table):
+    frame = pd.read_csv(table / "cal.csv")
+    frame.loc[5, "kind"] = None
+    frame.to_csv(table / "cal.csv", index=False)
+    done = calliper("interval", *ROWS, "--new", "new.csv", "--output", "o.csv", "--group", "kind")
+    assert done.returncode == 2 and "position 5 is missing" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("part", "words"),
     [

@@ -246,8 +246,9 @@ def calibration_file(*, required: bool = True) -> Decorator:
 training_file = click.option(
     "--training",
     metavar="FILE",
-    help="Rows that the model was trained on, with the same columns: features are standardised by "
-    "them, and some methods and kernels learn from them.",
+    help="Rows that the model was trained on, with the same columns. They are checked against the "
+    "calibration rows, standardise features, fill gaps, and some methods and kernels learn from "
+    "them.",
 )
 
 
