@@ -104,18 +104,9 @@ class DataSet:
                     )
 
     def write(
-        self,
-        answering: Answering,
-        output: str,
-        report: out.Progress,
-        *,
-        overwrite: bool,
-        **how: Any,
+        self, answering: Answering, output: str, report: out.Progress, overwrite: bool, **who: Any
     ) -> tuple[Tally, str]:
-        """Write what is not yet written; what was counted, and what was done in words.
-
-        ``how`` says who works, see :func:`run_all`.
-        """
+        """Write what is not yet written; what was counted, and what was done in words."""
         tally, folder = Tally(), os.path.realpath(output)
         with _journal(output, _made_with(answering), overwrite=overwrite) as journal:
             tasks = [self._task(name, folder) for name in journal.undone(self.paths)]
@@ -123,7 +114,7 @@ class DataSet:
             _warn_of_space(output, tasks)
             said: dict[str, None] = {}
             with _telling_what_is_done(journal, self.paths, output):
-                for written in run_all(answering, tasks, report, **how):
+                for written in run_all(answering, tasks, report, **who):
                     journal.add(os.path.relpath(written.task.output, folder), written)
                     tally.add(written.tally)
                     said.update(dict.fromkeys(written.said))
