@@ -79,6 +79,11 @@ class CalibratedOnStored(Keeps):
             raise CalliperError("stored predictions have one number for each row.")
         return made
 
+    @property
+    def calibrator(self) -> Any:
+        """The fitted calibrator; of two tails the first."""
+        return self.regressor.calibrators_[0]
+
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions, or why there is none."""
         return self.regressor.guarantee(coverage, confidence)

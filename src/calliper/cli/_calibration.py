@@ -172,14 +172,9 @@ class FileCalibration:
     sketch: FloatArray | None = None
 
     @property
-    def calibrator(self) -> Any:
-        """The fitted calibrator; of two tails the first."""
-        return self.calibrated.regressor.calibrators_[0]
-
-    @property
     def weights(self) -> FloatArray:
         """Those of the rows that calibrate, (N,)."""
-        of = self.calibrator
+        of = self.calibrated.calibrator
         parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
         return np.concatenate([part.weights_ for part in parts])
 
@@ -345,7 +340,7 @@ def summarise(
     explain: bool,
 ) -> None:
     """What was done, by which method, and what it promises: a line, or all of it."""
-    calibrated, calibrator = calibration.calibrated, calibration.calibrator
+    calibrated, calibrator = calibration.calibrated, calibration.calibrated.calibrator
     options.note_if_alone(calibrator.judges_nearness and calibration.columns.alone)
     promises = [calibrated.guarantee(level, confidence) for level in coverage]
     count = f"{calibrator.n_calibration_} calibration points"
