@@ -74,8 +74,6 @@ LARGEST_INT = 2**63
 MOST_SHARED, FEW_BYTES = 16, 256
 #: Parameters that say how to compute and not what, and are not kept.
 NOT_KEPT = frozenset({"n_jobs", "progress"})
-#: Dates that are written as ISO 8601 has them, by the word that stands before them.
-DATES: dict[str, Any] = {n: getattr(datetime, n) for n in ("datetime", "date", "time")}
 #: What may be a key of a dict.
 KEYS = (str, int, float, bool, type(None), datetime.date, datetime.datetime, datetime.timedelta)
 
@@ -220,7 +218,9 @@ class Writer:
             tuple: lambda each: {"tuple": items(each)},
             dict: lambda each: {"dict": [items(pair) for pair in list(each.items())]},
             type(Ellipsis): lambda each: {"given": True},
-            **{DATES[name]: lambda each, n=name: {n: each.isoformat()} for name in DATES},
+            datetime.datetime: lambda each: {"datetime": each.isoformat()},
+            datetime.date: lambda each: {"date": each.isoformat()},
+            datetime.time: lambda each: {"time": each.isoformat()},
             datetime.timedelta: lambda each: {
                 "timedelta": [each.days, each.seconds, each.microseconds]
             },
@@ -444,7 +444,9 @@ class Reader:
                 node["float"]
             ],
             "given": lambda node: Ellipsis,
-            **{name: lambda node, n=name: DATES[n].fromisoformat(node[n]) for name in DATES},
+            "datetime": lambda node: datetime.datetime.fromisoformat(node["datetime"]),
+            "date": lambda node: datetime.date.fromisoformat(node["date"]),
+            "time": lambda node: datetime.time.fromisoformat(node["time"]),
             "timedelta": lambda node: datetime.timedelta(*node["timedelta"]),
             "array": self._array,
             "texts": self._texts,
