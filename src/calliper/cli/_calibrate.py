@@ -1,4 +1,4 @@
-"""``calliper calibrate``: calibrate once, and keep it in a file that executes nothing."""
+"""``calliper calibrate``: calibrate once, and save it to a file that executes nothing."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,9 @@ def check_kept(output: str, inputs: list[str]) -> None:
 @click.command()
 @options.calibration_file()
 @options.known_columns()
-@click.option("--output", metavar="FILE", required=True, help=f"What is kept: {ENDING}.")
+@click.option(
+    "--output", metavar="FILE", required=True, help=f"Where the calibration is saved: {ENDING}."
+)
 @options.nearness_and_score
 @options.training_file
 @method_options
@@ -47,7 +49,7 @@ def check_kept(output: str, inputs: list[str]) -> None:
 @options.seed_and_quiet
 @options.takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> None:
-    """Calibrate a method and keep it in a file, to put intervals around rows that come later.
+    """Calibrate a method and save it to a file, to put intervals around rows that come later.
 
     \b
     calliper calibrate --calibration cal.csv --target y --prediction y_pred --features a,b \\
@@ -56,7 +58,7 @@ def calibrate(request: CalibrateRequest) -> None:
 
     The intervals are, digit for digit, those of 'calliper interval' in one step. The file holds
     the calibration points as numbers, names of columns and what was learnt from training rows. It
-    runs nothing when it is opened; 'calliper inspect' says what it is and promises.
+    runs nothing when it is opened; 'calliper inspect' says what it is and what it promises.
     """  # noqa: D301
     request.check()
     with (

@@ -284,7 +284,7 @@ def _number_texts(values: Iterable[float], decimal: str) -> list[str]:
 
 
 def other_cell(value: float, is_feature: bool, form: Form) -> str:
-    """What to do about one cell that is no finite number."""
+    """What to do about one cell that is not a finite number."""
     if not is_feature or not np.isnan(value):
         return "repair or remove the row"
     fill = "give --training FILE" if form.gaps else "give --training FILE without --gaps refuse"

@@ -1,4 +1,4 @@
-"""``calliper inspect``: what a file of a calibration is, promises and was made of."""
+"""``calliper inspect``: what a saved calibration is, what it promises and how it was made."""
 
 from typing import Any
 
@@ -24,9 +24,9 @@ _TITLES = ("calibration errors", "half-widths at 0.9")
 @click.option(
     "--figure", metavar="FILE", help="Calibration errors and half-widths: .png, .pdf or .svg."
 )
-@click.option("--json", "as_json", is_flag=True, help="The header of the file, for machines.")
+@click.option("--json", "as_json", is_flag=True, help="The header of the file as JSON.")
 def inspect(file: str, figure: str | None, as_json: bool) -> None:
-    """Say what a file of 'calliper calibrate' is, what it promises and how it was made.
+    """Say what a saved calibration is, what it promises and how it was made.
 
     \b
     calliper inspect model.calliper

@@ -33,18 +33,21 @@ from calliper.monitoring import CoverageMonitor
     "--online", is_flag=True, help="Or: each label joined the calibration points at once."
 )
 @click.option(
-    "--side", type=click.Choice(["more", "fewer", "both"]), default="more", help="Misses."
+    "--side",
+    type=click.Choice(["more", "fewer", "both"]),
+    default="more",
+    help="Alarm on more misses than promised, fewer, or both.",
 )
 @click.option("--ties", is_flag=True, help="Errors may be equal, as with counts.")
 @click.option(
     "--false-alarms", type=float, default=0.05, help="Largest probability of a false alarm, ever."
 )
 @click.option("--figure", metavar="FILE", help="Evidence over time: .png, .pdf or .svg.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @options.text_form
 @click.pass_context
 def monitor(context: click.Context, /, labels: str, figure: str | None, **how: Any) -> None:
-    """Say whether a log of intervals and targets is as promised. Exit code 1 is an alarm.
+    """Check whether a log of intervals and targets is as promised. Exit code 1 is an alarm.
 
     \b
     calliper monitor --labels log.csv --target y --calibrated model.calliper

@@ -170,7 +170,7 @@ def one_line(text: str) -> str:
 
 
 def note(message: str) -> None:
-    """Say something that is no error, where it cannot get into the data."""
+    """Print a note to standard error, where it cannot get into the data."""
     click.echo(message, err=True)
 
 

@@ -135,7 +135,7 @@ def known_labels(chunk: Chunk, label: str) -> list[str | None]:
 
 
 def refuse_no_rows(table: Table) -> None:
-    """A header with nothing below it is a mistake of whoever wrote the file."""
+    """Refuse a header without rows below it."""
     raise CalliperError(f"{table.name}: there are columns but no rows; at least one is needed.")
 
 

@@ -164,14 +164,14 @@ def tune(request: TuneRequest) -> None:
     calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
     Prints how good each length scale is (with --kernel tuned-knn, each number of neighbours), and
-    the 10 nearest neighbours, which --method jackknife asks by default, for comparison. The scale
+    the 10 nearest neighbours, the default of --method jackknife, for comparison. The scale
     of a calibration point is chosen on all others, so that the proof for --method jackknife, which
-    the file holds, is kept. (The rule of --method full needs no tuning.)
+    the file holds, still holds. (The rule of --method full needs no tuning.)
 
     \b
     Criteria; smaller is better:
       mse       squared error of the local mean error as a guess of the next one
-      deviance  the same relative to its size, less swayed by a few large errors
+      deviance  the same relative to its size, less affected by a few large errors
       mi        mutual information of rescaled error and features, as in the paper; slower
     """  # noqa: D301
     request.check()

@@ -174,16 +174,16 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
 
 
 def _parsed(data: bytearray) -> Any:
-    """JSON as it is meant: no name twice, and no number that is none."""
+    """Strict JSON: no name twice, no NaN and no infinity."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name is there twice")
+            raise ValueError("a name occurs twice")
         return found
 
     def refused(word: str) -> Any:
-        raise ValueError(f"{word} is no number")
+        raise ValueError(f"{word} is not a number")
 
     text = data.decode("utf-8", "surrogatepass")
     return json.loads(text, object_pairs_hook=once, parse_constant=refused)

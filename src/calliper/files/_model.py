@@ -2,7 +2,7 @@
 
 A file remembers the class of the model, its parameters, a few calibration rows as they came, and
 what was predicted of them. Loading asks the model that it is given about the same rows: another
-model, or the same one trained anew, answers otherwise and is refused.
+model, or the same one trained again, answers differently and is refused.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
 def check_same(
     calibrated: Any, X: Any, expected: dict[str, FloatArray], made_for: str, embed: str | None
 ) -> None:
-    """Refuse a model that answers otherwise than the calibrated one; or an ``embed``, if brought.
+    """Refuse a model that answers differently from the calibrated one; or an ``embed``, if brought.
 
     ``made_for`` and ``embed`` are what there was when it was saved, in words.
     """

@@ -82,7 +82,7 @@ def save(calibrated: Any, path: Any) -> None:
     Notes
     -----
     The file holds the calibration points, a few calibration rows as they came (so that another
-    model is noticed), and what was learnt from training rows. It is no place for secrets.
+    model is noticed), and what was learnt from training rows. Do not keep secrets in it.
 
     Examples
     --------
@@ -330,7 +330,7 @@ def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Asked(Keeps):
-    """Features, their weights, and the radius there; empty where it is drawn anew each time."""
+    """Features, their weights, and the radius there; empty if drawn at random each time."""
 
     Z: FloatArray
     weights: FloatArray | None
@@ -345,7 +345,7 @@ class Asked(Keeps):
     }
 
     def check(self, method: Calibrator, path: Any, brought: dict[str, str]) -> None:
-        """Refuse a method that answers otherwise than it did."""
+        """Refuse a method that answers differently than it did."""
         if not len(self.Z):
             return
         found = _radius(method, self.Z, self.level, self.weights)
