@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._blocks import map_slices
 from calliper._row_checks import TREND_LEVEL, find_trend
-from calliper._stored import calibrate_stored, rows_with_errors
+from calliper._stored import calibrate_stored
 from calliper.calibration import UNCHECKED
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import (
@@ -91,7 +91,7 @@ def test_it_says_whether_rows_that_were_trained_on_would_be_known(tmp_path):
 
 def test_stored_rows_are_checked_too():
     def stored(rows):
-        return rows_with_errors(X[rows], Y[rows], MODEL.predict(X[rows]))
+        return np.column_stack([Y[rows], MODEL.predict(X[rows]), X[rows]])
 
     training = stored(slice(0, 200))
     with pytest.raises(CalliperError, match="All 200"):

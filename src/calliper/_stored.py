@@ -1,125 +1,172 @@
-"""Calibration on stored predictions: no model is at hand, only its errors."""
+"""Calibration on stored predictions: no model is at hand, only what it said of each row.
+
+Rows carry their predictions (:class:`StoredRows`), and the "model" is a function that returns them.
+So a table of predictions goes through :class:`ConformalRegressor` like any other model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from calliper._kept import Field, Inline, Keeps, Part, Plain, Text
-from calliper._row_checks import RowSketch, refuse_seen, sketch_rows, warn_of_trend
+import numpy as np
+
+from calliper._kept import Field, Inline, Keeps, Part, Plain
+from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
 from calliper.calibration import Calibration, calibrate, measured
 from calliper.calibrators import as_calibrator
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, UnusedWarning, unheard
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.rows import Rows
-from calliper.scores import Score, as_score
-from calliper.space import Embedding, fit_embedding
+from calliper.quantile import effective_size
+from calliper.regressor import ConformalRegressor
+from calliper.rows import Rows, rows_of_groups
+from calliper.scores import AbsoluteError, Score, as_score
+from calliper.space import Embedding, deal, fit_embedding, n_teaching
 
 
-def rows_with_errors(
-    X: FloatArray, y: FloatArray, y_pred: FloatArray, score: Score | None = None, **known: Any
-) -> list[Rows]:
-    """Rows whose predictions were stored, as each tail of the score sees their errors.
+class StoredRows(np.ndarray):
+    """Features of rows, (n, d), with what a model predicted of them, (n,), as ``y_pred``."""
 
-    ``known`` are their groups and weights.
-    """
-    return measured(as_score(score), X, y, y_pred, **known)
+    y_pred: FloatArray
+
+    def __new__(cls, X: FloatArray, y_pred: FloatArray) -> Self:
+        """Both, which are not copied."""
+        rows = np.asarray(X).view(cls)
+        rows.y_pred = y_pred
+        return rows
+
+    def __getitem__(self, key: Any) -> Any:
+        """Some rows with their predictions; single columns are plain arrays."""
+        found = np.asarray(self)[key]
+        first, *others = key if isinstance(key, tuple) else (key,)
+        whole = found.ndim == 2 and all(other is Ellipsis for other in others)
+        return StoredRows(found, self.y_pred[first]) if whole else found
+
+
+def stored_predictions(rows: StoredRows) -> FloatArray:
+    """The model: what is stored beside the rows."""
+    return rows.y_pred
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedOnStored(Keeps):
-    """A calibrator that has learnt from stored rows, and the map to where it judges nearness.
+    """A regressor around stored predictions.
 
     ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values, and
     ``rows`` is what calibration rows are recognised by among new ones.
     """
 
-    calibrated: Calibration
-    embedding: Embedding
+    regressor: ConformalRegressor
     about: dict[str, Any] | None = None
     rows: RowSketch | None = None
 
     keeps: ClassVar[Mapping[str, Field]] = {
-        "calibrators": Part("calibrators", several=True),
-        "score": Plain("score_function"),
-        "space": Inline(Embedding),
-        "no_guarantee": Text(optional=True),
+        "regressor": Part("regressor"),
         "about": Plain(),
         "rows": Inline(RowSketch, optional=True),
     }
 
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds."""
-        made = self.calibrated
-        known = {"calibrators": made.calibrators, "score": made.score, "about": self.about}
-        said = {"no_guarantee": made.no_guarantee, "space": self.embedding, "rows": self.rows}
-        return {**known, **said}
-
     @classmethod
-    def again(cls, state: dict[str, Any]) -> CalibratedOnStored:
-        """The calibrator, and what is known of the columns."""
-        score = as_score(state["score"])
-        if len(state["calibrators"]) != score.n_tails or score.n_outputs != 1:
-            raise CalliperError("stored predictions have a calibrator for each tail of the score.")
-        fitted = Calibration(score, state["calibrators"], state["no_guarantee"])
-        return cls(fitted, state["space"], state["about"], state["rows"])
-
-    @property
-    def score_(self) -> Score:
-        """What is called an error."""
-        return self.calibrated.score
+    def again(cls, state: dict[str, Any]) -> Self:
+        """The regressor, and what is known of the columns."""
+        made = cls(**state)
+        inner = made.regressor
+        stored = inner.estimator is stored_predictions and inner.__sklearn_is_fitted__()
+        if not stored or inner.embedding_.n_outputs != 1:
+            raise CalliperError("stored predictions have one number for each row.")
+        return made
 
     @property
     def calibrator(self) -> Any:
-        """The fitted calibrator."""
-        return self.calibrated.calibrators[0]
+        """The fitted calibrator; of two tails the first."""
+        return self.regressor.calibrators_[0]
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions, or why there is none."""
-        return self.calibrated.guarantee(coverage, confidence)
+        return self.regressor.guarantee(coverage, confidence)
 
     def intervals(
         self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any
     ) -> Intervals:
-        """Intervals of new rows; ``how`` is what :meth:`Calibration.intervals` takes."""
-        return self.calibrated.intervals(y_pred, self.embedding.transform(X), coverage, **how)
+        """Intervals of new rows; ``how`` is what ``predict_interval`` takes."""
+        return self.regressor.predict_interval(StoredRows(X, y_pred), coverage, **how)
 
 
 def calibrate_stored(
     calibrator: Any,
+    known: FloatArray,
+    training: FloatArray | None = None,
+    *,
+    score: Score | None = None,
+    learning_part: Any = None,
+    random_state: Any = None,
+    groups: Any = None,
+    weights: Any = None,
+) -> CalibratedOnStored:
+    """Calibrate on stored rows, (n, 2 + d): target, prediction, features.
+
+    Where some rows teach, the space is chosen as :class:`ConformalRegressor` does by default. Else
+    nearness is judged in the features: standardised by training rows, if there are any; never by
+    calibration rows.
+    """
+    y, X = known[:, 0], StoredRows(known[:, 2:], known[:, 1])
+    more: dict[str, Any] = {}
+    if training is not None:
+        more = {"X_train": StoredRows(training[:, 2:], training[:, 1]), "y_train": training[:, 0]}
+    teach = isinstance(as_score(score), AbsoluteError) and _teach(
+        calibrator, len(y), learning_part, groups, weights, random_state
+    )
+    regressor = ConformalRegressor(
+        stored_predictions,
+        calibrator,
+        score_function=score,
+        embed="auto" if teach else "inputs",
+        learning_part=learning_part,
+        random_state=random_state,
+    )
+    with unheard(*((UnusedWarning,) if teach else ())):  # training rows may also fill gaps
+        regressor.calibrate(X, y, groups=groups, weights=weights, **more)
+    return CalibratedOnStored(regressor)
+
+
+def _teach(calibrator: Any, n: int, asked: Any, groups: Any, weights: Any, seed: Any) -> bool:
+    """Whether some rows will teach, told by counts alone as ``calibrate`` does."""
+    if asked == "auto":
+        enough = n if weights is None else int(effective_size(np.asarray(weights)))
+        if "left_out" not in as_calibrator(calibrator).uses or not n_teaching(enough, asked):
+            return False
+    if groups is not None:
+        rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
+    return len(deal(n, asked, labels=groups, random_state=seed)[0]) > 0
+
+
+def rows_with_errors(
+    X: FloatArray, y: FloatArray, y_pred: FloatArray, score: Score | None = None
+) -> list[Rows]:
+    """Rows whose predictions were stored, as each tail of the score sees their errors."""
+    return measured(as_score(score), X, y, y_pred)
+
+
+def calibrate_rows(
+    calibrator: Any,
     tails: list[Rows],
     training: list[Rows] | None = None,
     score: Score | None = None,
-    *,
-    check_rows: bool = True,
-) -> CalibratedOnStored:
-    """Calibrate on errors of stored predictions, as :func:`rows_with_errors` gives them.
+) -> tuple[Calibration, Embedding]:
+    """The same on all rows, which somebody else has checked, and the map of features.
 
-    Features are standardised by training rows, if there are any; never by calibration rows. A
-    calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
-    is False for who has looked at the rows already: whether they are training rows, and whether
-    their order matters.
+    A calibrator that judges no nearness, or takes the inputs, gets features as they are.
     """
     method, space, known = as_calibrator(calibrator), Embedding(), None
     if training is not None:  # one scale learns from errors of both signs
         known = replace(training[0], scores=training[0].magnitudes)
     if method.judges_nearness and not method.takes_inputs:
         space = fit_embedding(None, None if known is None else known.Z, tails[0].Z)
-    no_guarantee = _check_stored(tails[0], known) if check_rows else None
     Z = space.transform(tails[0].Z)
     if known is not None:
         known = replace(known, Z=space.transform(known.Z))
     placed = [replace(rows, Z=Z) for rows in tails]
-    fitted = calibrate(method, as_score(score), placed, training=known)
-    return CalibratedOnStored(replace(fitted, no_guarantee=no_guarantee), space)
-
-
-def _check_stored(rows: Rows, training: Rows | None) -> str | None:
-    """As ``refuse_seen``; errors that depend on the order of rows are pointed out, too."""
-    warn_of_trend(rows.magnitudes if rows.signs is None else rows.signs * rows.scores)
-    if training is None:
-        return None
-    return refuse_seen(sketch_rows(training.Z, training.targets), rows.Z, rows.targets)
+    return calibrate(method, as_score(score), placed, training=known), space

@@ -15,8 +15,8 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from math import isinf, isnan, nan
 from pathlib import Path
 from secrets import token_hex
@@ -25,41 +25,33 @@ from typing import Any
 import numpy as np
 
 
-class Unfinished:
-    """A file under another name, open for writing and locked, until it is finished or discarded."""
-
-    def __init__(self, target: Path) -> None:
-        remove_abandoned(target.parent)
-        self.target, self.handle = target, _created(target)  # which is not a link
-        self._path = Path(self.handle.name)
-
-    def finish(self) -> None:
-        """Write all of it to the disk, and rename it to the target."""
-        self.handle.flush()
-        os.fsync(self.handle.fileno())
-        if self.target.exists():
-            shutil.copymode(self.target, self._path)
-        if os.name == "nt":  # where nothing open can be moved, and nothing is locked
-            self.handle.close()
-        os.replace(self._path, self.target)
-
-    def discard(self) -> None:
-        """Remove the file if it is not finished; close it in any case."""
-        with suppress(OSError):  # a broken disk may refuse even that
-            self._path.unlink(missing_ok=True)
-        with suppress(OSError):  # or to write what is left in a buffer
-            self.handle.close()
-
-
 @contextmanager
-def whole_file(path: Any) -> Iterator[Any]:
-    """A file to write bytes to, which is there if the block ends well, and else is not."""
-    part = Unfinished(Path(os.path.realpath(path)))  # a link stays a link
+def whole_file(path: Any, guard: Callable[[], Any] = nullcontext) -> Iterator[Any]:
+    """A file to write bytes to, which is there if the block ends well, and otherwise is not.
+
+    It has another name, and is locked, until it is complete. What is done to it beside the block
+    is done within ``guard()``.
+    """
+    target = Path(os.path.realpath(path))  # a link stays a link
+    with guard():
+        remove_abandoned(target.parent)
+        handle = _created(target)
+    made = Path(handle.name)
     try:
-        yield part.handle
-        part.finish()
+        yield handle
+        with guard():
+            handle.flush()
+            os.fsync(handle.fileno())
+            if target.exists():
+                shutil.copymode(target, made)
+            if os.name == "nt":  # where nothing open can be moved, and nothing is locked
+                handle.close()
+            os.replace(made, target)
     finally:
-        part.discard()
+        with suppress(OSError):  # a broken disk may refuse even that
+            made.unlink(missing_ok=True)
+        with suppress(OSError):  # or to write what is left in a buffer
+            handle.close()
 
 
 def remove_abandoned(folder: Path) -> None:

@@ -23,7 +23,7 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper._stored import calibrate_stored, rows_with_errors
+from calliper._stored import calibrate_stored
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -209,7 +209,7 @@ def forging_cases():
     encoded = ConformalRegressor(by_frame, embed="inputs").calibrate(
         table[30:], rows()[1][30:], **known
     )
-    stored = calibrate_stored(Split(), rows_with_errors(X[cal], y[cal], X[cal, 0]))
+    stored = calibrate_stored(Split(), np.column_stack([y[cal], X[cal, 0], X[cal]]))
     bootstrap = JackknifeAfterBootstrap(Ridge(), 5, **own).fit(X, y)
     cases |= {
         "shifted": Case(shifted, ridge, new),

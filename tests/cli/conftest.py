@@ -79,9 +79,9 @@ def write_rows(path: Path, n: int, *, seed: int) -> None:
 
 @pytest.fixture
 def base() -> list[str]:
-    """The options that most runs share."""
-    text = "interval --calibration cal.csv --target y --prediction y_pred --output out.csv"
-    return text.split()
+    """The options that most runs share; test_cli_learning.py has rows that teach."""
+    text = "interval --calibration cal.csv --target y --prediction y_pred --learning-part none "
+    return f"{text} --output out.csv".split()
 
 
 @pytest.fixture

@@ -91,6 +91,7 @@ def test_numbers_are_those_of_interval(calliper, compare, files):
         r for r in json.loads(done.stdout)["records"] if r["method"] == "full" and r["level"] == 0.9
     )
     options = ["--training", "train.csv", "--features", "a,b", "--output", "out.csv"]
+    options += ["--learning-part", "none"]
     calliper("interval", *CALIBRATION, "--new", "test.csv", *COLUMNS, *options)
     columns = np.genfromtxt(files / "out.csv", delimiter=",", names=True)
     inside = (columns["lower"] <= columns["y"]) & (columns["y"] <= columns["upper"])

@@ -150,7 +150,7 @@ def test_errors_too_large_for_a_number(calliper, files, base):
     assert "scores must be finite" in error_of(done)
 
 
-@pytest.mark.parametrize("options", ["", "--training train.csv", "--method split"])
+@pytest.mark.parametrize("options", ["", "--training train.csv"])
 def test_features_too_large_for_distances(calliper, files, base, options):
     (files / "new.csv").write_text("y_pred,a\n1,1e200\n")
     done = calliper(*base, "--new", "new.csv", "--features", "a", *options.split())

@@ -25,7 +25,10 @@ from calliper.exceptions import CalliperError
 
 pytestmark = pytest.mark.long
 
-BASE = split("interval --calibration cal.csv --target y --prediction y_pred --features a,b")
+BASE = split(
+    "interval --calibration cal.csv --target y --prediction y_pred --features a,b "
+    "--learning-part none"
+)
 NAMES = [f"year={2020 + k % 2}/part-{k}.parquet" for k in range(4)]
 
 

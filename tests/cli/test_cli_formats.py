@@ -155,9 +155,9 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--delimiter ab", "--delimiter 'ab': give one sign"),
-        ("--delimiter 1", "give one sign"),
-        ("--delimiter -", "give one sign"),
+        ("--delimiter ab", "--delimiter 'ab': give one character"),
+        ("--delimiter 1", "give one character"),
+        ("--delimiter -", "give one character"),
         ("--decimal , --delimiter ,", "--decimal , needs another --delimiter"),
         ("--encoding klingon", "--encoding 'klingon': give one that Python knows"),
         ("--encoding latin2x", "knows, such as utf-8, latin-1, utf-16, cp1252."),

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from shlex import split
 
@@ -186,8 +187,7 @@ def test_csv_and_parquet_convert_into_one_another(calliper, files, base):
 
 def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     from calliper.cli import _csv
-    from calliper.cli._calibration import RowSchema
-    from calliper.cli._options import Shared
+    from calliper.cli._options import Request
     from calliper.cli._tables import Filling, open_table, read_rows, require_columns
 
     class Counted(str):
@@ -204,10 +204,11 @@ def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     (tmp_path / "wide.csv").write_text(f"{names}\n" + ",".join(["1"] * (n + 2)) + "\n")
     with open_table(str(tmp_path / "wide.csv"), _csv.Form()) as table:
         table.columns = [*map(Counted, table.columns)]
-        options = ("y", "y_pred", None, "f", None, "absolute", None, ".", "utf-8", "fill", 0, True)
-        columns = Shared(*options).columns(table)
+        options = dict.fromkeys([field.name for field in fields(Request)])
+        known = {"target": "y", "prediction": "y_pred", "features_prefix": "f"}
+        columns = Request(**options | known).columns(table)
         require_columns(table, columns.known)
-        RowSchema(columns, "f", alone=False, group=None, weight=None).check(table, ["lower"])
+        columns.check(table, ["lower"])
         assert read_rows(table, columns.known, Filling())[0].shape == (1, n + 2)
     assert Counted.seen < 20 * n
 

@@ -11,7 +11,7 @@ from calliper._row_checks import find_shared
 from calliper._types import FloatArray
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import FileCalibration
+from calliper.cli._calibration import FileCalibration, summarise
 from calliper.cli._csv import Form
 from calliper.intervals import Intervals
 from calliper.shift import ShiftReport
@@ -64,23 +64,18 @@ class Answering:
     bounds: tuple[float, float] | None
     confidence: float | None
 
-    @property
-    def levels(self) -> float | tuple[float, ...]:
-        """The level, or the levels if there are several."""
-        return self.coverage[0] if len(self.coverage) == 1 else self.coverage
-
     def write(self, new: tables.Table, output: str, report: out.Progress) -> Tally:
         """Write the new rows with their intervals, a chunk at a time."""
-        schema, tally = self.calibration.schema, Tally()
-        needed = schema.numbers(schema.columns.new)
+        columns, tally = self.calibration.columns, Tally()
+        needed = columns.numbers(columns.new)
         filling, added = replace(self.calibration.filling, n_filled=0), added_columns(self.coverage)
         with ExitStack() as stack:
             handle = stack.enter_context(out.open_output(output))
             writer = stack.enter_context(
                 tables.open_writer(output, handle, new, self.form, numeric=needed, added=added)
             )
-            for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
-                ends = self._ends(chunk, filling.fill(chunk.numbers.copy()), tally)
+            for chunk in new.chunks(needed, carry=True):
+                ends = self._ends(chunk, filling.numbers(chunk), tally)
                 with out.writing(output):
                     writer.write(chunk, ends)
                 report(new.fraction_read())
@@ -93,17 +88,18 @@ class Answering:
         """Lower and upper ends of each level, (m, 2 L)."""
         rows, weights = self.calibration.split(numbers)
         how: dict[str, Any] = {"bounds": self.bounds, "confidence": self.confidence, **weights}
-        if self.calibration.schema.group is not None:
-            how["groups"] = tables.known_labels(chunk, self.calibration.schema.group)
-        ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], self.levels, **how)
+        columns = self.calibration.columns
+        if columns.group is not None:
+            how["groups"] = tables.known_labels(chunk, columns.group)
+        levels = self.coverage[0] if len(self.coverage) == 1 else self.coverage
+        ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], levels, **how)
         tally.rows += len(rows)
         if (known := self.calibration.calibrated.rows) is not None:
             found = find_shared(known, rows, None)
             tally.known += found.n_shared if found.certain else 0
-        target = self.calibration.schema.columns.target
-        targets = chunk.floats(target) if target in chunk.table.columns else None
-        if targets is not None:
-            tally.add(_inside(targets, ends))
+        if columns.target in chunk.table.columns:
+            targets = chunk.floats(columns.target)
+            tally.add(Tally() if targets is None else _inside(targets, ends))
         if weights:
             shift = self._shift(weights["weights"])
             tally.heaviest = max(tally.heaviest, float(weights["weights"].max()))
@@ -113,8 +109,8 @@ class Answering:
     def _shift(self, weights: Any) -> ShiftReport:
         return ShiftReport.of(self.calibration.weights, weights, self.coverage[-1])
 
-    def warn_of_known(self, tally: Tally) -> None:
-        """Say so if calibration rows are among the new ones."""
+    def say(self, tally: Tally, done: str, *, explain: bool, quiet: bool) -> None:
+        """What was done, promised and seen; if ``quiet``, warnings only."""
         if tally.known:
             count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
             out.note(
@@ -122,22 +118,16 @@ class Answering:
                 "prediction and features): intervals around rows that were already used say "
                 "nothing about new ones"
             )
-
-    def say_seen(self, tally: Tally) -> None:
-        """The coverage that was seen, if new rows have targets."""
+        if quiet:
+            return
+        filling = self.calibration.filling
+        replace(filling, n_filled=filling.n_filled + tally.filled).say()
+        summarise(self.calibration, self.coverage, self.confidence, done, explain=explain)
         if tally.targets:
             pairs = zip(self.coverage, tally.inside, strict=True)
             seen = ", ".join(f"{n / tally.targets:.4g} (asked for: {at:g})" for at, n in pairs)
-            name = self.calibration.schema.columns.target
+            name = self.calibration.columns.target
             out.note(f"coverage seen in {tally.targets:,} new rows that have {name!r}: {seen}")
-
-    def say_filled(self, tally: Tally) -> None:
-        """How many cells were filled, those of calibration and training rows among them."""
-        filling = self.calibration.filling
-        replace(filling, n_filled=filling.n_filled + tally.filled).say()
-
-    def say_weights(self, tally: Tally) -> None:
-        """What weights leave of the calibration rows, if there are any."""
         if tally.heaviest:
             share = tally.infinite / tally.rows
             out.note(replace(self._shift([tally.heaviest]), infinite=share).describe())

@@ -48,7 +48,7 @@ def commands(context: click.Context) -> None:
           --target y --prediction y_pred --output out.csv
 
     \b
-    Calibrate once and keep it, for rows that come later:
+    Calibrate once and save it, for rows that come later:
       calliper calibrate --calibration cal.csv --target y --prediction y_pred \\
           --output model.calliper
       calliper interval --calibrated model.calliper --new new.csv --output out.csv
@@ -59,7 +59,7 @@ def commands(context: click.Context) -> None:
           --target y --prediction y_pred --output report.html
 
     \b
-    See all methods, what is proved of each and when to choose it:
+    See all methods, what is proved for each and when to choose it:
       calliper methods
 
     \b

@@ -1,4 +1,4 @@
-"""``calliper calibrate``: calibrate once, and keep it in a file that executes nothing."""
+"""``calliper calibrate``: calibrate once, and save it to a file that executes nothing."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,6 @@ from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import (
     CalibrationRequest,
-    RowSchema,
     calibrate_rows,
     method_options,
     summarise,
@@ -40,7 +39,9 @@ def check_kept(output: str, inputs: list[str]) -> None:
 @click.command()
 @options.calibration_file()
 @options.known_columns()
-@click.option("--output", metavar="FILE", required=True, help=f"What is kept: {ENDING}.")
+@click.option(
+    "--output", metavar="FILE", required=True, help=f"Where the calibration is saved: {ENDING}."
+)
 @options.nearness_and_score
 @options.training_file
 @method_options
@@ -48,7 +49,7 @@ def check_kept(output: str, inputs: list[str]) -> None:
 @options.seed_and_quiet
 @options.takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> None:
-    """Calibrate a method and keep it in a file, to put intervals around rows that come later.
+    """Calibrate a method and save it to a file, to put intervals around rows that come later.
 
     \b
     calliper calibrate --calibration cal.csv --target y --prediction y_pred --features a,b \\
@@ -57,16 +58,16 @@ def calibrate(request: CalibrateRequest) -> None:
 
     The intervals are, digit for digit, those of 'calliper interval' in one step. The file holds
     the calibration points as numbers, names of columns and what was learnt from training rows. It
-    runs nothing when it is opened; 'calliper inspect' says what it is and promises.
+    runs nothing when it is opened; 'calliper inspect' says what it is and what it promises.
     """  # noqa: D301
     request.check()
     with (
         out.warnings_as_lines(),
-        tables.open_table(request.calibration, request.shared.form) as table,
+        tables.open_table(request.calibration, request.form) as table,
     ):
-        calibration = calibrate_rows(request, table, RowSchema.of(request, table), sketched=True)
+        calibration = calibrate_rows(request, table, request.columns(table), sketched=True)
         calibration.save(request.output)
-    if not request.shared.quiet:
+    if not request.quiet:
         calibration.filling.say()
         done = f"calibration written to {request.output}"
         summarise(calibration, (0.9,), None, done, explain=request.explain)

@@ -1,12 +1,13 @@
-"""A method fitted to the rows of a file, with all that must be known of new rows beside it.
+"""A method calibrated on the rows of a file, with all that must be known of new rows.
 
-``calliper interval`` makes one and uses it at once; ``calliper calibrate`` keeps it in a file, with
-which ``calliper interval --calibrated`` goes on.
+``calliper interval`` makes one and uses it at once; ``calliper calibrate`` saves it to a file, for
+``calliper interval --calibrated``.
 """
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -16,7 +17,7 @@ from calliper._row_checks import sketch_rows
 from calliper._stored import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
 from calliper._writing import to_text
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, Grouped
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -30,16 +31,16 @@ SKETCHED = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationRequest:
+class CalibrationRequest(options.Request):
     """What is asked of a calibration: files, columns and the method."""
 
-    shared: options.Shared
     calibration: str
     training: str | None
     method: str = DEFAULT
     neighbors: int | None = None
     statistic: str | None = None
     offset: float | None = None
+    learning_part: Any = None
     group: str | None = None
     weight: str | None = None
     shifted_to: str | None = None
@@ -48,14 +49,8 @@ class CalibrationRequest:
     @property
     def options(self) -> MethodOptions:
         """The method, and what was said about it."""
-        return MethodOptions(
-            name=self.method,
-            kernel=self.shared.kernel,
-            neighbors=self.neighbors,
-            statistic=self.statistic,
-            offset=self.offset,
-            seed=self.shared.seed,
-        )
+        how = (self.kernel, self.neighbors, self.statistic, self.offset, self.seed)
+        return MethodOptions(self.method, *how)
 
     @property
     def inputs(self) -> list[str]:
@@ -63,9 +58,15 @@ class CalibrationRequest:
         every = (self.calibration, self.training, self.shifted_to)
         return [path for path in every if path is not None]
 
+    def columns(self, calibration: tables.Table) -> tables.Columns:
+        """All columns, which the calibration rows must have."""
+        found = replace(super().columns(calibration), group=self.group, weight=self.weight)
+        tables.require_columns(calibration, [*found.known, *found.beyond])
+        return found
+
     def check(self) -> None:
         """Refuse what contradicts itself, before any work is done."""
-        self.shared.check()
+        super().check()
         self.options.check(has_training=self.training is not None)
         weighed = "--weight" if self.weight is not None else "--shifted-to"
         if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
@@ -74,9 +75,22 @@ class CalibrationRequest:
             raise CalliperError("--weight and --shifted-to cannot be combined: give one.")
         if self.shifted_to is not None and self.training is None:
             raise CalliperError(
-                "--shifted-to needs --training: weights are learnt by telling the new rows from "
-                "rows apart from the calibration rows, which must have no say in them."
+                "--shifted-to needs --training: weights are learnt by telling new rows from "
+                "training rows, since calibration rows must have no part in it."
             )
+
+
+def _learning_part(text: str) -> Any:
+    """What ``learning_part`` of ConformalRegressor takes; ranges are checked there."""
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    raise CalliperError(
+        f"--learning-part must be auto, none, a share such as 0.5, or a number of rows; got "
+        f"{text!r}."
+    )
 
 
 #: The options of a request but the files of rows and the columns.
@@ -105,6 +119,15 @@ method_options = options.together(
         help="Added to every local scale, in the unit of the target.  [default: 0]",
     ),
     click.option(
+        "--learning-part",
+        metavar="PART",
+        default="auto",
+        callback=options.checked(_learning_part),
+        help="Calibration rows that teach where the model errs; the others calibrate. A share, a "
+        "number, or none. auto: from 300 rows on, with the default method; other methods "
+        "calibrate on all rows, as compare and tune do.",
+    ),
+    click.option(
         "--group",
         metavar="COLUMN",
         help="Column of groups: the coverage holds in each, which is calibrated on its own rows.",
@@ -119,8 +142,8 @@ method_options = options.together(
     click.option(
         "--shifted-to",
         metavar="FILE",
-        help="Learn such weights: rows like the new ones, often the new file itself, which a "
-        "classifier tells from those of --training.",
+        help="Learn such weights from a file of rows like the new ones, often the new file itself: "
+        "a classifier tells them from those of --training.",
     ),
     click.option(
         "--explain", is_flag=True, help="Explain the guarantee and its conditions in full."
@@ -128,93 +151,48 @@ method_options = options.together(
 )
 
 
-@dataclass(frozen=True)
-class RowSchema:
-    """What new rows must have as calibration rows had it.
-
-    Attributes
-    ----------
-    columns : target, prediction and features
-    prefix : what the names of all features start with, if they were named so
-    alone : whether nearness is judged by the prediction, for want of features
-    group, weight : columns of labels and of weights, if there are any
-    """
-
-    columns: tables.Columns
-    prefix: str | None
-    alone: bool
-    group: str | None
-    weight: str | None
-
-    @classmethod
-    def of(cls, request: CalibrationRequest, table: tables.Table) -> Self:
-        """By the options and the calibration rows, which must have it all."""
-        shared = request.shared
-        columns = shared.columns(table)
-        schema = cls(columns, shared.features_prefix, shared.alone, request.group, request.weight)
-        tables.require_columns(table, [*columns.known, *schema.beyond])
-        return schema
-
-    @property
-    def beyond(self) -> list[str]:
-        """Columns that are neither target, prediction nor feature."""
-        return [name for name in (self.weight, self.group) if name is not None]
-
-    def numbers(self, columns: list[str]) -> list[str]:
-        """These columns, led by the one of weights, if there is one."""
-        return columns if self.weight is None else [self.weight, *columns]
-
-    def check(self, table: tables.Table, added: list[str]) -> None:
-        """The new rows have all that is needed and nothing that would be added."""
-        tables.require_columns(table, [*self.columns.new, *self.beyond])
-        known = {*self.columns.features}
-        for name in table.columns:
-            by_prefix = self.prefix is not None and name.startswith(self.prefix)
-            if by_prefix and name not in known:
-                raise CalliperError(
-                    f"{table.name}: column {name!r} is a feature by its prefix, but the "
-                    f"calibration file has none of this name; give both the same features."
-                )
-        tables.refuse_columns(table, added)
-
-
 @dataclass(frozen=True, eq=False)
 class FileCalibration:
-    """A fitted method, and what new rows need beside it.
+    """A calibrated method, and what must be known of new rows.
 
     Attributes
     ----------
-    schema : columns of new rows
+    columns : of new rows
     filling : what stands in for gaps
     ratio : what gives rows weights, if it was learnt
-    weights : those of the calibration rows, (N,), if they have any
     digest : of all that it was made from
     sketch : errors of some calibration rows and half-widths there at 0.9, (2, n), to be drawn
     """
 
     calibrated: CalibratedOnStored
-    schema: RowSchema
+    columns: tables.Columns
     filling: tables.Filling
     ratio: LikelihoodRatio | None
-    weights: FloatArray | None
     digest: str
     sketch: FloatArray | None = None
+
+    @property
+    def weights(self) -> FloatArray:
+        """Those of the rows that calibrate, (N,)."""
+        of = self.calibrated.calibrator
+        parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
+        return np.concatenate([part.weights_ for part in parts])
 
     def split(self, rows: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
         """Numbers of new rows without the column of weights, and weights, if there are any."""
         if self.ratio is not None:
             return rows, {"weights": self.ratio(rows[:, 1:])}
-        return (rows, {}) if self.schema.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
+        return (rows, {}) if self.columns.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
 
     def save(self, path: str) -> None:
         """Keep it in a file."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
-        about |= {"schema": asdict(self.schema), "filling": vars(self.filling)}
+        about |= {"columns": asdict(self.columns), "filling": vars(self.filling)}
         files.save(replace(self.calibrated, about=about), path)
 
 
 def load_calibration(path: str) -> FileCalibration:
-    """What was kept in a file by ``calliper calibrate``."""
+    """What ``calliper calibrate`` saved to a file."""
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
@@ -223,8 +201,8 @@ def load_calibration(path: str) -> FileCalibration:
             f"file for the command line with calliper calibrate."
         )
     try:
-        about, schema = dict(calibrated.about), dict(calibrated.about["schema"])
-        about["schema"] = RowSchema(**schema | {"columns": tables.Columns(**schema["columns"])})
+        about = dict(calibrated.about)
+        about["columns"] = tables.Columns(**about["columns"])
         about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
         return FileCalibration(calibrated=calibrated, **about)
     except (KeyError, TypeError) as error:
@@ -234,16 +212,11 @@ def load_calibration(path: str) -> FileCalibration:
         ) from error
 
 
-@dataclass(frozen=True, eq=False)
-class KnownRows:
+class KnownRows(NamedTuple):
     """Rows with known targets, as the files hold them.
 
-    Attributes
-    ----------
-    known, training : (n, 2 + d) target, prediction and features
-    groups, weights : of the calibration rows, (N,), if they have any
-    filling : what fills gaps
-    ratio, shifted : what gives rows weights, if it was learnt, and the rows that it was told
+    ``known`` and ``training`` are (n, 2 + d): target, prediction and features. ``ratio`` gives rows
+    weights if it was learnt, from ``shifted``.
     """
 
     known: FloatArray
@@ -255,22 +228,30 @@ class KnownRows:
     shifted: FloatArray | None
 
 
-def read_rows(request: CalibrationRequest, table: tables.Table, schema: RowSchema) -> KnownRows:
+def read_rows(
+    request: CalibrationRequest, table: tables.Table, columns: tables.Columns
+) -> KnownRows:
     """Calibration rows in ``table``, and those of the other files."""
-    columns = schema.columns
-    training, filling = tables.read_training(request.training, columns, request.shared.form)
-    ratio, shifted = _ratio(request, columns, training, filling)
-    needed = schema.numbers(columns.known)
-    rows, (labels,) = tables.read_rows(table, needed, filling, [schema.group])
-    known, weights = (rows, None) if schema.weight is None else (rows[:, 1:], rows[:, 0])
+    training, filling = tables.read_training(request.training, columns, request.form)
+    ratio = shifted = weights = None
+    if request.shifted_to is not None and training is not None:
+        with tables.open_table(request.shifted_to, request.form) as other:
+            tables.require_columns(other, columns.features)
+            shifted, _ = tables.read_rows(other, columns.features, filling)
+        ratio = LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], shifted)
+    rows, (labels,) = tables.read_rows(
+        table, columns.numbers(columns.known), filling, [columns.group]
+    )
+    if columns.weight is not None:
+        rows, weights = rows[:, 1:], rows[:, 0]
     if ratio is not None:
-        weights = ratio(known[:, 2:])
-    return KnownRows(known, training, labels, weights, filling, ratio, shifted)
+        weights = ratio(rows[:, 2:])
+    return KnownRows(rows, training, labels, weights, filling, ratio, shifted)
 
 
 def fit_rows(
     request: CalibrationRequest,
-    schema: RowSchema,
+    columns: tables.Columns,
     rows: KnownRows,
     calibrator: Any,
     *,
@@ -281,42 +262,50 @@ def fit_rows(
 
     ``tuned`` is what was chosen on these rows before.
     """
-    score, training = request.shared.score_function, rows.training
+    score, training = request.score_function, rows.training
     try:
         calibrated = calibrate_stored(
             calibrator,
-            tables.stored(rows.known, score, groups=rows.groups, weights=rows.weights),
-            None if training is None else tables.stored(training, score),
-            score,
+            rows.known,
+            training,
+            score=score,
+            learning_part=request.learning_part,
+            random_state=request.seed,
+            groups=rows.groups,
+            weights=rows.weights,
         )
     except TypeError as error:  # a kernel that cannot do what the method asks of it says so
-        if request.shared.kernel is None:
+        if request.kernel is None:
             raise
         raise CalliperError(
-            f"--kernel {request.shared.kernel} does not go with --method {request.method}: give "
+            f"--kernel {request.kernel} does not go with --method {request.method}: give "
             f"another --kernel, or --method full."
         ) from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
-    made_from = [asdict(schema), asdict(request.options), request.shared.score, rows.groups]
+    method = asdict(request.options) | {"learning_part": request.learning_part}
+    made_from = [asdict(columns), method, request.score, rows.groups]
     numbers = (rows.known, rows.weights, training, rows.filling.medians, rows.shifted, tuned)
     sketch = _sketch(calibrated, rows) if sketched else None
     return FileCalibration(
         calibrated,
-        schema,
+        columns,
         rows.filling,
         rows.ratio,
-        rows.weights,
         _digest(made_from, *numbers),
         sketch,
     )
 
 
 def calibrate_rows(
-    request: CalibrationRequest, table: tables.Table, schema: RowSchema, *, sketched: bool = False
+    request: CalibrationRequest,
+    table: tables.Table,
+    columns: tables.Columns,
+    *,
+    sketched: bool = False,
 ) -> FileCalibration:
-    """The method that was asked for, fitted to the rows of the files."""
-    rows = read_rows(request, table, schema)
-    return fit_rows(request, schema, rows, request.options.build(), sketched=sketched)
+    """The requested method, fitted to the rows of the files."""
+    rows = read_rows(request, table, columns)
+    return fit_rows(request, columns, rows, request.options.build(), sketched=sketched)
 
 
 def _sketch(calibrated: CalibratedOnStored, rows: KnownRows) -> FloatArray:
@@ -335,27 +324,11 @@ def _sketch(calibrated: CalibratedOnStored, rows: KnownRows) -> FloatArray:
     return np.stack([np.abs(y - y_pred), ends.width / 2])
 
 
-def _ratio(
-    request: CalibrationRequest, columns: tables.Columns, training: Any, filling: tables.Filling
-) -> tuple[LikelihoodRatio | None, FloatArray | None]:
-    """What tells shifted rows from training rows, and the shifted rows; None if not asked for."""
-    if request.shifted_to is None:
-        return None, None
-    with tables.open_table(request.shifted_to, request.shared.form) as table:
-        tables.require_columns(table, columns.features)
-        now, _ = tables.read_rows(table, columns.features, filling)
-    return LikelihoodRatio(random_state=request.shared.seed).fit(training[:, 2:], now), now
-
-
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
     """SHA-256 of numbers and names, and of the version that made something of them."""
-    parts = [None if array is None else _fingerprint(array) for array in arrays]
+    bytes_of = [None if a is None else np.ascontiguousarray(a, "<f8").tobytes() for a in arrays]
+    parts = [None if each is None else sha256(each).hexdigest() for each in bytes_of]
     return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
-
-
-def _fingerprint(rows: FloatArray) -> str:
-    """SHA-256 over numbers as float64, row after row, least significant byte first."""
-    return sha256(np.ascontiguousarray(rows, dtype="<f8").tobytes()).hexdigest()
 
 
 def summarise(
@@ -367,18 +340,21 @@ def summarise(
     explain: bool,
 ) -> None:
     """What was done, by which method, and what it promises: a line, or all of it."""
-    calibrated = calibration.calibrated
-    calibrator = calibrated.calibrator
-    options.note_if_alone(calibrator.judges_nearness and calibration.schema.alone)
+    calibrated, calibrator = calibration.calibrated, calibration.calibrated.calibrator
+    options.note_if_alone(calibrator.judges_nearness and calibration.columns.alone)
     promises = [calibrated.guarantee(level, confidence) for level in coverage]
-    out.note(f"{done} ({promises[0].method}, {calibrator.n_calibration_} calibration points)")
+    count = f"{calibrator.n_calibration_} calibration points"
+    if taught := calibrated.regressor.calibration_.n_taught:
+        count += f"; {taught} other rows used to learn how the model errs"
+    out.note(f"{done} ({promises[0].method}, {count})")
     if explain and isinstance(calibrator, FullRescaled):
         out.note(f"how local: {calibrator.locality_.describe()}")
     first = promises[0].describe()
     for text in dict.fromkeys(promise.describe() for promise in promises):
         promise, _, conditions = text.partition("\n")
         if explain and text == first:
-            out.note(text)
+            for line in text.splitlines():
+                out.note(out.in_options(line))
         elif conditions:
             given = "the same conditions" if explain else "conditions that --explain lists"
             out.note(f"{promise.removesuffix('.')}, under {given}.")

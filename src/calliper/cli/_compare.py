@@ -2,16 +2,16 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli._csv import is_gap
 from calliper.cli._methods import METHODS, MethodOptions
@@ -36,10 +36,9 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest:
+class CompareRequest(options.Request):
     """What ``calliper compare`` is asked for: files, labels, methods and the level."""
 
-    shared: options.Shared
     calibration: str | None
     test: str | None
     data: str | None
@@ -70,7 +69,7 @@ class CompareRequest:
 
     def check(self) -> None:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
-        self.shared.check()
+        super().check()
         self._check_inputs()
         suffix, endings = Path(self.where).suffix.lower(), _ENDINGS[self.format]
         if self.where != "-" and suffix not in endings:
@@ -78,9 +77,9 @@ class CompareRequest:
                 f"{self.where}: the name of a report in {self.format} must end in {endings[0]}; "
                 "rename it."
             )
-        if not np.isfinite(self.shared.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
+        if not np.isfinite(self.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
             raise CalliperError(
-                f"--score {self.shared.score} has intervals without one end, which have no width "
+                f"--score {self.score} has intervals without one end, which have no width "
                 f"to compare: give a score of both sides."
             )
         check_output(self.where, self.inputs)
@@ -104,8 +103,8 @@ class CompareRequest:
         names = self.methods or (_WITH_TRAINING if has_training else _ALONE)
         if len(set(names)) < len(names):
             raise CalliperError(f"--method is given twice with one name among {', '.join(names)}.")
-        plain = [MethodOptions(name=name, seed=self.shared.seed) for name in names]
-        kernel = self.shared.kernel
+        plain = [MethodOptions(name=name, seed=self.seed) for name in names]
+        kernel = self.kernel
         if kernel is not None and not any(method.takes_kernel for method in plain):
             raise CalliperError(f"--kernel is for none of {', '.join(names)}: omit it.")
         methods = [replace(each, kernel=kernel) if each.takes_kernel else each for each in plain]
@@ -173,100 +172,73 @@ def compare(request: CompareRequest) -> None:
 
 def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> None:
     """Read, compare, write, and say the verdict."""
-    rows, filling = _read(request)
-    hidden = request.shared.quiet or (request.where == "-" and sys.stdout.isatty())
+    parts, groups, filling = _read(request)
+    hidden = request.quiet or (request.where == "-" and sys.stdout.isatty())
     with progress("comparing", hidden=hidden) as report:
         comparison = compare_methods(
-            rows["calibration"].points,
-            rows["test"].points,
+            parts["calibration"],
+            parts["test"],
             methods={method.words: method.build() for method in methods},
             coverage=request.coverage,
-            training=rows["training"].points if "training" in rows else None,
-            groups=rows["test"].groups,
+            training=parts.get("training"),
+            groups=groups,
             group_name=request.group or "group",
-            score_function=request.shared.score_function,
-            random_state=request.shared.seed,
+            score_function=request.score_function,
+            random_state=request.seed,
             progress=report,
         )
-        text = _text(request, comparison, _provenance(request, rows))
+        text = _text(request, comparison, _provenance(request, parts))
     write_text(request.where, text)
     _say(request, comparison)
-    if not request.shared.quiet:
+    if not request.quiet:
         filling.say()
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledPoints:
-    """What a file holds: points, and the group of each if requested."""
-
-    points: Points
-    groups: list[str | None] | None
-    file: str
-
-    def __len__(self) -> int:
-        return len(self.points)
-
-    def take(self, rows: IntArray) -> "LabelledPoints":
-        """Some of the rows."""
-        groups = None if self.groups is None else [self.groups[i] for i in rows]
-        return LabelledPoints(self.points.take(rows), groups, self.file)
-
-    def halves(self, seed: int) -> "Iterator[LabelledPoints]":
-        """A calibration half and a test half, drawn at random."""
-        if len(self) < 2:
-            raise CalliperError(
-                f"{self.file}: 1 row cannot be split into calibration and test rows."
-            )
-        order, half = np.random.default_rng(seed).permutation(len(self)), len(self) // 2
-        return (self.take(np.sort(rows)) for rows in (order[:half], order[half:]))
-
-    def source(self, part: str) -> SourceFile:
-        """The file by name and sum; its folder stays private."""
-        return SourceFile(_name(self.file), part, len(self), sum_of(self.file))
-
-
-def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
-    """The rows of each part, calibration, test and, if there are any, training; what fills gaps."""
-    shared, rows = request.shared, {}
-    with open_table(request.inputs[0], shared.form) as table:
-        columns = shared.columns(table)
+def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, Filling]:
+    """Points of each part (calibration, test, training), groups of the test points, the filling."""
+    with open_table(request.inputs[0], request.form) as table:
+        columns = request.columns(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
-    training, filling = read_training(request.training, columns, shared.form)
+    training, filling = read_training(request.training, columns, request.form)
+    first, *others = request.inputs
+    labels = [request.identity, request.group]
     if request.data is not None:
-        both = _rows(request, request.data, columns, filling, request.identity, request.group)
-        rows["calibration"], rows["test"] = both.halves(shared.seed)
+        both, groups = _points(request, first, columns, filling, labels)
+        if len(both) < 2:
+            raise CalliperError(f"{first}: 1 row cannot be split into calibration and test rows.")
+        order = np.random.default_rng(request.seed).permutation(len(both))
+        halves = [np.sort(half) for half in np.split(order, [len(both) // 2])]
+        calibration, test = (both.take(half) for half in halves)
+        groups = groups and [groups[row] for row in halves[1]]
     else:
-        calibration, test = request.inputs[:2]
-        rows["calibration"] = _rows(request, calibration, columns, filling, identity)
-        labels = request.identity, request.group
-        rows["test"] = _rows(request, test, columns, filling, *labels)
+        calibration, _ = _points(request, first, columns, filling, [identity, None])
+        test, groups = _points(request, others[0], columns, filling, labels)
+    parts = {"calibration": calibration, "test": test}
     if training is not None:
-        rows["training"] = LabelledPoints(_points(columns, training), None, request.inputs[-1])
-    return rows, filling
+        parts["training"] = _as_points(columns, training)
+    return parts, groups, filling
 
 
-def _rows(
+def _points(
     request: CompareRequest,
     path: str,
     columns: Columns,
     filling: Filling,
-    identity: str | None = None,
-    group: str | None = None,
-) -> LabelledPoints:
-    """All rows of a file."""
-    labels = [identity, group]
-    with open_table(path, request.shared.form) as table:
+    labels: Sequence[str | None],
+) -> tuple[Points, list[str | None] | None]:
+    """All rows of a file by name, and their groups."""
+    with open_table(path, request.form) as table:
         require_columns(table, [*columns.known, *(name for name in labels if name is not None)])
         try:
             numbers, (ids, groups) = read_rows(table, columns.known, filling, labels)
         except CalliperError:
             _refuse_missing_predictions(request, path, columns)
             raise
-    return LabelledPoints(_points(columns, numbers, ids), groups, path)
+    return _as_points(columns, numbers, ids), groups
 
 
-def _points(columns: Columns, known: FloatArray, ids: Any = None) -> Points:
+def _as_points(columns: Columns, known: FloatArray, ids: Any = None) -> Points:
     """Rows of target, prediction and features as points."""
     return Points(known[:, 2:], known[:, 0], known[:, 1], ids, columns.features)
 
@@ -275,7 +247,7 @@ def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Col
     """If predictions are missing, how many and where: a model may have no answer for some."""
     cells: list[str | None] = []
     # If something else is wrong too, it was said already.
-    with suppress(CalliperError), open_table(path, request.shared.form) as table:
+    with suppress(CalliperError), open_table(path, request.form) as table:
         _, (found,) = read_rows(table, [columns.target], Filling(), [columns.prediction])
         cells = found or []
     missing = [row for row, text in enumerate(cells, 1) if is_gap(text or "")]
@@ -287,20 +259,24 @@ def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Col
         ) from None
 
 
-def _provenance(request: CompareRequest, rows: dict[str, LabelledPoints]) -> Provenance:
+def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance:
     """What it takes to repeat the comparison; files by their names alone, folders stay private."""
-    paths = [*request.inputs, request.where]
-    notes = []
+    paths, notes = [*request.inputs, request.where], []
     if request.data is not None:
         notes.append(
-            f"The file was split at random with this seed into {len(rows['calibration']):,} "
-            f"calibration and {len(rows['test']):,} test rows."
+            f"The file was split at random with this seed into {len(parts['calibration']):,} "
+            f"calibration and {len(parts['test']):,} test rows."
         )
     if any(_name(path) != path for path in paths):
         notes.append("Folders are left out of the command: run it where the files are.")
+    read = [request.data] * 2 if request.data is not None else [*request.inputs[:2]]
+    files = zip(parts.items(), [*read, request.training], strict=False)
     return Provenance(
         command=command_without_folders(paths),
-        files=tuple(part.source(name) for name, part in rows.items()),
+        files=tuple(
+            SourceFile(_name(str(path)), part, len(points), sum_of(str(path)))
+            for (part, points), path in files
+        ),
         notes=tuple(notes),
         use=_use(request),
     )
@@ -319,26 +295,24 @@ def command_without_folders(paths: Sequence[str]) -> str:
     return shlex.join(words)
 
 
+#: Options that say the same if left out.
+_DEFAULTS = {"score": "absolute", "decimal": ".", "encoding": "utf-8", "gaps": "fill"}
+
+
 def _use(request: CompareRequest) -> str:
-    """The command that puts such intervals around new rows; method and level are filled in."""
-    training, shared = request.training, request.shared
-    options: dict[str, str | None] = {
-        "--calibration": _name(request.inputs[0]),
-        "--target": shared.target,
-        "--prediction": shared.prediction,
-        "--features": shared.features,
-        "--features-prefix": shared.features_prefix,
-        "--score": None if shared.score == "absolute" else shared.score,
-        "--training": None if training is None else _name(training),
-        "--delimiter": shared.delimiter,
-        "--decimal": None if shared.decimal == "." else shared.decimal,
-        "--encoding": None if shared.encoding == "utf-8" else shared.encoding,
-        "--gaps": None if shared.gaps == "fill" else shared.gaps,
-    }
-    given = [word for pair in options.items() if pair[1] is not None for word in map(str, pair)]
+    """The command that puts these intervals around new rows; method and level are filled in."""
+    given: dict[str, Any] = {"calibration": _name(request.inputs[0])}
+    given |= {each.name: getattr(request, each.name) for each in fields(options.Request)}
+    given |= {"training": request.training and _name(request.training)}
+    said = [
+        word
+        for name, value in given.items()
+        if value not in (None, _DEFAULTS.get(name)) and name not in ("kernel", "seed", "quiet")
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     return (
-        f"calliper interval {shlex.join(given)} --seed {shared.seed} --method {{method}} "
-        f"--coverage {{coverage}} --new new.csv --output intervals.csv"
+        f"calliper interval {shlex.join(said)} --seed {request.seed} --method {{method}} "
+        f"--learning-part none --coverage {{coverage}} --new new.csv --output intervals.csv"
     )
 
 
@@ -351,8 +325,8 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
     """The report: JSON or HTML."""
     if request.format == "json":
         return comparison.to_json(provenance=provenance.values()) + "\n"
-    shared, file = request.shared, provenance.files[1].name
-    title = f"Intervals for {shared.target} around {shared.prediction}, judged on {file}"
+    file = provenance.files[1].name
+    title = f"Intervals for {request.target} around {request.prediction}, judged on {file}"
     first = {name: name.split()[0] for name in comparison.methods}
     what = {name: METHODS[word].about.width for name, word in first.items() if word in METHODS}
     return render_page(comparison, title=title, provenance=provenance, descriptions=what)
@@ -360,7 +334,7 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
 
 def _say(request: CompareRequest, comparison: Comparison) -> None:
     """The verdict in words, where the report does not go, and what to know beside it."""
-    quiet, verdict = request.shared.quiet, comparison.verdict
+    quiet, verdict = request.quiet, comparison.verdict
     if not quiet:
         echo = note if request.where == "-" else click.echo
         echo(verdict.headline)
@@ -376,6 +350,6 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
         if check.severity != "note":
             note(one_line(f"warning: {check.title} {check.meaning}"))
     if not quiet:
-        options.note_if_alone(request.shared.alone)
+        options.note_if_alone(request.features is None and request.features_prefix is None)
         if request.where != "-":
             note(f"report written to {request.where}")

@@ -16,7 +16,8 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf, isfinite, isinf, nan
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -61,17 +62,6 @@ class Form:
     gaps: bool = True
 
 
-@dataclass(frozen=True)
-class Gaps:
-    """How many of the needed columns, the last, are features; whether they may lack numbers."""
-
-    features: int = 0
-    allowed: bool = False
-
-
-NO_GAPS = Gaps()
-
-
 class CsvTable:
     """A CSV file with a header; lines that are empty are left out."""
 
@@ -98,13 +88,11 @@ class CsvTable:
             self._header = _MARK + self._header
         self.newline = raw[len(raw.rstrip("\r\n")) :] or "\n"
 
-    def chunks(
-        self, needed: Sequence[str], *, carry: bool, gaps: Gaps = NO_GAPS
-    ) -> Iterator[CsvChunk]:
-        """Rows in order; without ``carry`` their numbers only; NaN where a gap is allowed."""
+    def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[CsvChunk]:
+        """Rows in order; without ``carry`` their numbers only."""
         place_of = {name: place for place, name in enumerate(self.columns)}
         places = [place_of[name] for name in needed]
-        raws, cells, lines, letters = [], [], [], 0
+        chunk, letters = CsvChunk(self, needed), 0
         for line, record, raw in self._records():
             if len(record) != len(self.columns):
                 raise CalliperError(
@@ -112,16 +100,16 @@ class CsvTable:
                     f"{len(self.columns)} columns; repair the line (a cell that holds "
                     f"{self.form.delimiter!r} stands in quotation marks)."
                 )
-            cells.extend([record[place] for place in places])
-            lines.append(line)
+            chunk.cells.extend([record[place] for place in places])
+            chunk.lines.append(line)
             letters += len(raw)
             if carry:
-                raws.append(raw.rstrip("\r\n"))
-            if len(lines) == CHUNK_ROWS or letters > CHUNK_LETTERS:
-                yield CsvChunk(self, needed, self._numbers(cells, needed, lines, gaps), raws)
-                raws, cells, lines, letters = [], [], [], 0
-        if lines:
-            yield CsvChunk(self, needed, self._numbers(cells, needed, lines, gaps), raws)
+                chunk.raws.append(raw.rstrip("\r\n"))
+            if len(chunk.lines) == CHUNK_ROWS or letters > CHUNK_LETTERS:
+                yield chunk
+                chunk, letters = CsvChunk(self, needed), 0
+        if chunk.lines:
+            yield chunk
 
     def header(self, delimiter: str) -> str:
         """The first line, without its end."""
@@ -182,31 +170,33 @@ class CsvTable:
                 f"cannot read {self.name} as gzip: {error}; write the file again."
             ) from error
 
-    def _numbers(
-        self, cells: list[str], needed: Sequence[str], lines: list[int], gaps: Gaps
-    ) -> FloatArray:
-        values = _as_numbers(cells, self.form.decimal).reshape(len(lines), len(needed))
-        for row, column in refused(values, gaps)[:1]:
-            wrong = _what_is_wrong(cells[row * len(needed) + column], self.form.decimal)
-            is_feature = column >= len(needed) - gaps.features
-            others = np.isinf(np.delete(values[:, column], row))
-            remedy = other_cell(values[row, column], is_feature, self.form)
-            if wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
-                wrong += f", nor are {others.sum()} of {len(others)} other cells"
-                remedy = other_column(is_feature)
-            where = f"{self.name}, line {lines[row]}, column {needed[column]!r}"
-            raise CalliperError(f"{where}: {wrong}; {remedy}.")
-        return values
-
 
 @dataclass(frozen=True)
 class CsvChunk:
-    """Rows of a CSV file."""
+    """Rows of a CSV file: needed cells with their lines, and the text of each row."""
 
     table: CsvTable
     needed: Sequence[str]
-    numbers: FloatArray
-    raws: list[str]
+    cells: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    raws: list[str] = field(default_factory=list)
+
+    @cached_property
+    def numbers(self) -> FloatArray:
+        """The needed columns: NaN for a gap, infinite for what is not a number."""
+        values = _as_numbers(self.cells, self.table.form.decimal)
+        return values.reshape(len(self.lines), len(self.needed))
+
+    def what_is_wrong(self, row: int, column: int, is_feature: bool) -> str:
+        """Where a cell without a finite number is, and what to do about it."""
+        form, values = self.table.form, self.numbers[:, column]
+        wrong = _what_is_wrong(self.cells[row * len(self.needed) + column], form.decimal)
+        others = np.isinf(np.delete(values, row))
+        remedy = other_cell(values[row], is_feature, form)
+        if wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
+            wrong += f", nor are {others.sum()} of {len(others)} other cells"
+            remedy = other_column(is_feature)
+        return f"line {self.lines[row]}, column {self.needed[column]!r}: {wrong}; {remedy}."
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as it stood in the file, or newly quoted for another delimiter."""
@@ -293,17 +283,8 @@ def _number_texts(values: Iterable[float], decimal: str) -> list[str]:
     return [*texts] if decimal == "." else [text.replace(".", decimal) for text in texts]
 
 
-def refused(values: FloatArray, gaps: Gaps) -> list[list[int]]:
-    """Row and column of all that is not finite, gaps excepted where they are allowed."""
-    wrong = ~np.isfinite(values)
-    if gaps.allowed and gaps.features:
-        wrong[:, -gaps.features :] &= ~np.isnan(values[:, -gaps.features :])
-    places: list[list[int]] = np.argwhere(wrong).tolist()
-    return places
-
-
 def other_cell(value: float, is_feature: bool, form: Form) -> str:
-    """What to do about one cell that is no finite number."""
+    """What to do about one cell that is not a finite number."""
     if not is_feature or not np.isnan(value):
         return "repair or remove the row"
     fill = "give --training FILE" if form.gaps else "give --training FILE without --gaps refuse"

@@ -49,7 +49,7 @@ _EXPLANATION = (
     "--output",
     metavar="FILE",
     default="calliper-demo.png",
-    help="The figure: .png, .pdf or .svg; a page with its name, .html, lies beside it.",
+    help="The figure: .png, .pdf or .svg; a page of the same name, .html, is written next to it.",
 )
 @seed_option
 def demo(output: str, seed: int) -> None:

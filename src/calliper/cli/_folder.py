@@ -3,7 +3,7 @@
 Each file has an output of the same name, in the same sub-folder, which appears whole or not at all.
 Beside the outputs lies a journal, ``_calliper.jsonl``, a line of JSON for each event: what the
 outputs are made with, which files are planned, and of each that is done the stamps of input and
-output. Lines are only ever added, so that whatever ends a run leaves a journal to go on by.
+output. Lines are only ever added, so a run that was stopped in any way can be continued.
 """
 
 import glob
@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -21,15 +21,14 @@ from calliper._writing import lock, to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
-from calliper.cli._calibration import RowSchema
 from calliper.cli._csv import Form
-from calliper.cli._workers import Stamp, Task, WorkerPool, Written
+from calliper.cli._workers import Stamp, Task, Written, run_all
 from calliper.exceptions import CalliperError
 
 JOURNAL = "_calliper.jsonl"
 _HEAD = {"format": "calliper outputs", "version": 1}
 
-#: Names that begin so are not data, by a custom of all who write folders of Parquet.
+#: Names that start like this are not data, by a convention of Parquet folders.
 _HIDDEN = ("_", ".")
 
 _GIGA = 1e9
@@ -87,12 +86,12 @@ class DataSet:
             )
         return cls(new, {Path(path).relative_to(base).as_posix(): path for path in paths}, form)
 
-    def check(self, schema: RowSchema, added: list[str]) -> None:
+    def check(self, columns: tables.Columns, added: list[str]) -> None:
         """All files have what is needed, and columns as those of the first."""
         first: dict[str, str] = {}
         for path in self.paths.values():
             with tables.open_table(path, self.form) as table:
-                schema.check(table, added)
+                columns.check(table, added)
                 own = table.kinds()
                 if table.n_rows == 0:
                     tables.refuse_no_rows(table)
@@ -105,7 +104,7 @@ class DataSet:
                     )
 
     def write(
-        self, answering: Answering, output: str, pool: WorkerPool, *, overwrite: bool
+        self, answering: Answering, output: str, report: out.Progress, overwrite: bool, **who: Any
     ) -> tuple[Tally, str]:
         """Write what is not yet written; what was counted, and what was done in words."""
         tally, folder = Tally(), os.path.realpath(output)
@@ -115,7 +114,7 @@ class DataSet:
             _warn_of_space(output, tasks)
             said: dict[str, None] = {}
             with _telling_what_is_done(journal, self.paths, output):
-                for written in pool.run(answering, tasks):
+                for written in run_all(answering, tasks, report, **who):
                     journal.add(os.path.relpath(written.task.output, folder), written)
                     tally.add(written.tally)
                     said.update(dict.fromkeys(written.said))
@@ -164,7 +163,7 @@ def _made_with(answering: Answering) -> dict[str, Any]:
         "delimiter": form.delimiter,
         "decimal": form.decimal,
         "encoding": form.encoding,
-        "gaps": "fill" if answering.calibration.filling.gaps.allowed else "refuse",
+        "gaps": "fill" if len(answering.calibration.filling.medians) else "refuse",
     }
 
 
@@ -178,20 +177,20 @@ class Journal:
     done: dict[str, Any] = field(default_factory=dict)  # entries of those that are done
 
     def read(self, made_with: dict[str, Any]) -> None:
-        """Take up what is there; begin it where there is nothing."""
+        """Read what is there; start the journal where there is nothing."""
         self.handle.seek(0)
         content = self.handle.read()
-        events = [event for line in content.splitlines() if (event := _event(line))]
         if content and not content.endswith(b"\n"):  # a run was killed while it wrote
             self.handle.write(b"\n")
+        events = [event for event in map(_event, content.splitlines()) if event]
         if not events:
-            return self._append({**_HEAD, "made_with": made_with})
+            self._append({**_HEAD, "made_with": made_with})
+            return
         self._refuse_other(events[0], made_with)
         for event in events[1:]:
             self.planned.update(event.get("planned", ()))
             if "done" in event:
                 self.done[event["done"]] = event
-        return None
 
     def undone(self, paths: dict[str, str]) -> list[str]:
         """Names of files whose output is not there, or of another input; they are now planned."""
@@ -255,13 +254,12 @@ def _in_words(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
-    """A line of the journal; None for one that was cut off."""
-    try:
+def _event(line: bytes) -> dict[str, Any]:
+    """A line of the journal; nothing of one that was cut off."""
+    with suppress(ValueError):
         event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) else None
+        return event if isinstance(event, dict) else {}
+    return {}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``calliper inspect``: what a file of a calibration is, promises and was made of."""
+"""``calliper inspect``: what a saved calibration is, what it promises and how it was made."""
 
 from typing import Any
 
@@ -24,9 +24,9 @@ _TITLES = ("calibration errors", "half-widths at 0.9")
 @click.option(
     "--figure", metavar="FILE", help="Calibration errors and half-widths: .png, .pdf or .svg."
 )
-@click.option("--json", "as_json", is_flag=True, help="The header of the file, for machines.")
+@click.option("--json", "as_json", is_flag=True, help="The header of the file as JSON.")
 def inspect(file: str, figure: str | None, as_json: bool) -> None:
-    """Say what a file of 'calliper calibrate' is, what it promises and how it was made.
+    """Say what a saved calibration is, what it promises and how it was made.
 
     \b
     calliper inspect model.calliper
@@ -54,7 +54,8 @@ def _say(file: str, kept: files.Kept, calibration: FileCalibration | None) -> No
     first, *rest = kept.describe()
     if calibration is not None:  # its header names no model of the user's
         first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
-        rest = [*_columns(calibration), *(line for line in rest if not line.startswith("model:"))]
+        said = [out.in_options(line) for line in rest if not line.startswith("model:")]
+        rest = [*_columns(calibration), *said]
     click.echo(out.wrapped(f"{file}: {first}"))
     for line in rest:
         click.echo(out.wrapped(line, subsequent_indent="  "))
@@ -68,20 +69,19 @@ def _parts(calibration: FileCalibration | None) -> dict[str, Any]:
     """Columns by the part they play; of a file that was saved in Python its header has them."""
     if calibration is None:
         return {}
-    schema, columns = calibration.schema, calibration.schema.columns
-    roles = {"target": columns.target, "prediction": columns.prediction}
-    apart = {"group": schema.group, "weight": schema.weight}
-    return {"columns": [*columns.features], **roles, **apart}
+    columns = calibration.columns
+    roles = {name: getattr(columns, name) for name in ("target", "prediction", "group", "weight")}
+    return {"columns": [*columns.features], **roles}
 
 
 def _columns(calibration: FileCalibration) -> list[str]:
     """The columns by the part they play, and how gaps are filled."""
-    schema, columns = calibration.schema, calibration.schema.columns
+    columns = calibration.columns
     text = f"target {columns.target!r}, prediction {columns.prediction!r}, "
     text += f"{len(columns.features)} features: {tables.listed(columns.features, most=8)}"
-    for part, name in (("group", schema.group), ("weight", schema.weight)):
+    for part, name in (("group", columns.group), ("weight", columns.weight)):
         text += "" if name is None else f"; {part} {name!r}"
-    gaps = "filled with medians of training rows" if calibration.filling.gaps.allowed else "refused"
+    gaps = "filled with medians of training rows" if len(calibration.filling.medians) else "refused"
     learnt = [] if calibration.ratio is None else ["weights of a shift, learnt by their features"]
     return [f"columns: {text}", *learnt, f"gaps among features: {gaps}"]
 

@@ -14,18 +14,14 @@ from calliper.cli._answering import Answering, added_columns
 from calliper.cli._calibrate import calibrate
 from calliper.cli._calibration import (
     CalibrationRequest,
-    FileCalibration,
-    RowSchema,
     calibrate_rows,
     load_calibration,
     method_options,
-    summarise,
 )
 from calliper.cli._folder import DataSet, check_folder, is_many
-from calliper.cli._workers import WorkerPool
 from calliper.exceptions import CalliperError
 
-#: What may be said beside a file of a calibration, though it could be said of the calibration, too.
+#: Options of calibrate that may be given with --calibrated, too.
 _STILL_OPEN = ("output", "delimiter", "decimal", "encoding", "explain", "quiet")
 
 
@@ -96,10 +92,6 @@ class IntervalRequest(CalibrationRequest):
                     f"--new {self.new} is the file of --{name}: intervals around rows that were "
                     "already used say nothing about new ones; name a file of new rows."
                 )
-
-    def answering(self, calibration: FileCalibration) -> Answering:
-        """What puts intervals on rows."""
-        return Answering(calibration, self.shared.form, self.coverage, self.bounds, self.confidence)
 
 
 def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -180,6 +172,9 @@ def interval(request: IntervalRequest) -> None:
     'upper' (or 'lower_0.8', 'upper_0.8', ... for several levels). An interval without a bound
     has the ends -inf and inf.
 
+    With 300 calibration rows or more, the default method learns from some of them where the model
+    errs, and calibrates on the others; see --learning-part.
+
     \b
     Methods, with the coverage that is proved if 0.9 is asked for:
       full        widens where nearby calibration errors are large        0.9
@@ -205,38 +200,33 @@ def interval(request: IntervalRequest) -> None:
 
 def _write_intervals(request: IntervalRequest) -> None:
     """Read, calibrate, write, and say what was done."""
-    many, form = is_many(request.new), request.shared.form
+    many, form = is_many(request.new), request.form
     added = added_columns(request.coverage)
     with ExitStack() as stack:
         stack.enter_context(out.warnings_as_lines())
         if request.calibrated is not None:
             calibration = load_calibration(request.calibrated)
-            schema = calibration.schema
+            columns = calibration.columns
         else:
             known = stack.enter_context(tables.open_table(request.calibration, form))
-            schema = RowSchema.of(request, known)
+            columns = request.columns(known)
         if many:
             data = DataSet.of(request.new, form)
-            data.check(schema, added)
+            data.check(columns, added)
         else:
             new = stack.enter_context(tables.open_table(request.new, form))
-            schema.check(new, added)
+            columns.check(new, added)
         if request.calibrated is None:
-            calibration = calibrate_rows(request, known, schema)
-        answering = request.answering(calibration)
-        hidden = request.shared.quiet or request.output == "-"
+            calibration = calibrate_rows(request, known, columns)
+        levels, sure = request.coverage, request.confidence
+        answering = Answering(calibration, form, levels, request.bounds, sure)
+        hidden = request.quiet or request.output == "-"
         report = stack.enter_context(out.progress("writing", hidden=hidden))
         if many:
-            pool = WorkerPool(request.workers or 1, request.scheduler, report)
-            tally, done = data.write(answering, request.output, pool, overwrite=request.overwrite)
+            who = {"workers": request.workers or 1, "scheduler": request.scheduler}
+            tally, done = data.write(answering, request.output, report, request.overwrite, **who)
         else:
             tally = answering.write(new, request.output, report)
             where = "standard output" if request.output == "-" else request.output
             done = f"{tally.rows} rows written to {where}"
-    answering.warn_of_known(tally)
-    if not request.shared.quiet:
-        answering.say_filled(tally)
-        levels, sure = request.coverage, request.confidence
-        summarise(calibration, levels, sure, done, explain=request.explain)
-        answering.say_seen(tally)
-        answering.say_weights(tally)
+    answering.say(tally, done, explain=request.explain, quiet=request.quiet)

@@ -62,7 +62,7 @@ class MethodOptions:
     seed: int = 0
 
     def check(self, *, has_training: bool) -> None:
-        """Refuse options that this method cannot or would not heed."""
+        """Refuse options that this method cannot use."""
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
         if self.kind().uses.needs and not has_training:
@@ -72,7 +72,7 @@ class MethodOptions:
             )
         if self.statistic is not None and not self._takes("statistic"):
             raise CalliperError(f"--statistic is for --method full only, not {self.name}.")
-        self._refuse_unheeded()
+        self._refuse_unused()
         if self.kernel is not None and not has_training and (uses := self.build().uses).needs:
             raise CalliperError(
                 f"--kernel {self.kernel} learns from {uses.in_words()}: give --training FILE, or "
@@ -98,18 +98,18 @@ class MethodOptions:
         """Whether the class has this parameter."""
         return parameter in self.kind().get_params(deep=False)
 
-    def _refuse_unheeded(self) -> None:
-        unheeded = []
+    def _refuse_unused(self) -> None:
+        unused = []
         if self.kernel is not None and not self.takes_kernel:
-            unheeded.append("--kernel")
+            unused.append("--kernel")
         if self.neighbors is not None and self.kind.about.neighbors is None:
-            unheeded.append("--neighbors")
+            unused.append("--neighbors")
         if self.offset is not None and not self._takes("offset"):
-            unheeded.append("--offset")
-        if unheeded:
-            them = "them" if len(unheeded) > 1 else "it"
+            unused.append("--offset")
+        if unused:
+            them = "them" if len(unused) > 1 else "it"
             raise CalliperError(
-                f"--method {self.name} takes no {' and no '.join(unheeded)}: omit {them}."
+                f"--method {self.name} takes no {' and no '.join(unused)}: omit {them}."
             )
         if self.kernel is not None and self.neighbors is not None and not self._counts():
             raise CalliperError(

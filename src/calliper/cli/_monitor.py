@@ -11,7 +11,7 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import load_calibration
-from calliper.cli._csv import Form, Gaps
+from calliper.cli._csv import Form
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.monitoring import CoverageMonitor
@@ -33,18 +33,21 @@ from calliper.monitoring import CoverageMonitor
     "--online", is_flag=True, help="Or: each label joined the calibration points at once."
 )
 @click.option(
-    "--side", type=click.Choice(["more", "fewer", "both"]), default="more", help="Misses."
+    "--side",
+    type=click.Choice(["more", "fewer", "both"]),
+    default="more",
+    help="Alarm on more misses than promised, fewer, or both.",
 )
 @click.option("--ties", is_flag=True, help="Errors may be equal, as with counts.")
 @click.option(
     "--false-alarms", type=float, default=0.05, help="Largest probability of a false alarm, ever."
 )
 @click.option("--figure", metavar="FILE", help="Evidence over time: .png, .pdf or .svg.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 @options.text_form
 @click.pass_context
 def monitor(context: click.Context, /, labels: str, figure: str | None, **how: Any) -> None:
-    """Say whether a log of intervals and targets is as promised. Exit code 1 is an alarm.
+    """Check whether a log of intervals and targets is as promised. Exit code 1 is an alarm.
 
     \b
     calliper monitor --labels log.csv --target y --calibrated model.calliper
@@ -95,8 +98,9 @@ def _read(
     *ends, target = columns
     with tables.open_table(path, form) as table:
         tables.require_columns(table, [*columns, *([] if time is None else [time])])
-        for chunk in table.chunks([target], carry=True, gaps=Gaps(1, allowed=True)):
-            y = chunk.numbers[:, 0]
+        any_gap = tables.Filling(1, np.full(1, np.nan))  # which is left as it is
+        for chunk in table.chunks([target], carry=True):
+            y = any_gap.numbers(chunk)[:, 0]
             known = ~np.isnan(y)
             lower, upper = (_ends(chunk, name, path)[known] for name in ends)
             inside.append(Intervals(lower, upper).contains(y[known]))

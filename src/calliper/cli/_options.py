@@ -1,16 +1,16 @@
 """Options that several commands share, each declared once.
 
-A command takes one frozen request, whose fields are its options. What ``compare``, ``interval`` and
-``tune`` have in common is a :class:`Shared` inside it: an option that all three shall have is a
+A command takes one frozen request, whose fields are its options. What ``calibrate``, ``compare``,
+``interval`` and ``tune`` have in common is :class:`Request`: an option that all of them have is a
 field of that class and an entry of one of the decorators below.
 """
 
 import codecs
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -23,13 +23,12 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import named_kernels
 from calliper.scores import Score, named_scores
 
-Request = TypeVar("Request")
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What the options say that ``compare``, ``interval`` and ``tune`` share."""
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options that ``calibrate``, ``compare``, ``interval`` and ``tune`` share."""
 
     target: str
     prediction: str
@@ -70,7 +69,13 @@ class Shared:
                 f"the features include the target {self.target!r}, which new rows do not have: "
                 f"leave it out."
             )
-        return Columns(self.target, self.prediction, tuple(features))
+        return Columns(
+            target=self.target,
+            prediction=self.prediction,
+            features=tuple(features),
+            prefix=prefix,
+            alone=self.features is None and prefix is None,
+        )
 
     @property
     def score_function(self) -> Score:
@@ -83,11 +88,6 @@ class Shared:
         form = text_form_of(self.delimiter, self.decimal, self.encoding)
         return replace(form, gaps=self.gaps == "fill")
 
-    @property
-    def alone(self) -> bool:
-        """Whether nearness is judged by the prediction, since nothing was said about features."""
-        return self.features is None and self.features_prefix is None
-
 
 def text_form_of(delimiter: str | None, decimal: str, encoding: str) -> Form:
     """How text files are written; decimal commas go with semicolons if nothing is said."""
@@ -98,29 +98,22 @@ def text_form_of(delimiter: str | None, decimal: str, encoding: str) -> Form:
 
 
 def note_if_alone(alone: bool) -> None:
-    """Say so if nothing was said about features."""
+    """Say so if no features were named."""
     if alone:
         note("note: no --features, so nearness was judged by the prediction alone")
 
 
-def takes(
-    kind: Callable[..., Request],
-) -> Callable[[Callable[[Request], None]], Callable[..., None]]:
-    """Give the command its options as one request: ``shared``, and a field for each of its own."""
+def takes(kind: Callable[..., Any]) -> Decorator:
+    """Give the command its options as one request."""
 
-    def decorate(command: Callable[[Request], None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**options: Any) -> None:
-            shared = Shared(**{field.name: options.pop(field.name) for field in fields(Shared)})
-            command(kind(shared=shared, **options))
-
-        return run
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        return wraps(command)(lambda **options: command(kind(**options)))
 
     return decorate
 
 
 def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A callback of click's that gives the value of an option through a function."""
+    """A callback of click's that passes the value of an option through a function."""
     return lambda context, parameter, value: check(value)
 
 
@@ -145,7 +138,7 @@ def known_columns(*, required: bool = True) -> Decorator:
     return together(
         target(required=required),
         click.option(
-            "--prediction", metavar="COLUMN", required=required, help="What the model said."
+            "--prediction", metavar="COLUMN", required=required, help="The model's predictions."
         ),
     )
 
@@ -155,7 +148,7 @@ nearness_and_score = together(
     click.option(
         "--features",
         metavar="A,B,...",
-        help="Columns in which nearness is judged; the prediction alone if not given.",
+        help="Columns that may tell where errors are large; the prediction alone if not given.",
     ),
     click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this."),
     click.option(
@@ -169,8 +162,8 @@ nearness_and_score = together(
         type=click.Choice([*named_scores()]),
         metavar="NAME",
         default="absolute",
-        help=f"What an error is: {', '.join(named_scores())}. An interval of signed errors has a "
-        "width for each side; lower and upper are bounds on one side.",
+        help=f"What an error is: {', '.join(named_scores())}. With signed errors each side of the "
+        "interval has its own width; lower and upper give one-sided bounds.",
     ),
 )
 
@@ -179,7 +172,9 @@ def _delimiter(text: str | None) -> str | None:
     sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     # What numbers are written with cannot separate them.
     if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
-        raise CalliperError(f"--delimiter {text!r}: give one sign, as in --delimiter ';', or tab.")
+        raise CalliperError(
+            f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
+        )
     return sign
 
 
@@ -195,7 +190,7 @@ def _encoding(name: str) -> str:
         whole = b"".join(pieces).decode(name)
     except (LookupError, TypeError, ValueError) as error:
         raise CalliperError(f"--encoding {name!r}: {known}.") from error
-    # Those of names on a network, punycode and idna, cannot go on where they left off.
+    # Those of names on a network, punycode and idna, cannot continue where they stopped.
     if whole != 2 * _LINE:
         raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
     return name
@@ -207,7 +202,7 @@ text_form = together(
         "--delimiter",
         metavar="SIGN",
         callback=checked(_delimiter),
-        help="Between cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
+        help="Separates cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
     ),
     click.option(
         "--decimal",
@@ -231,8 +226,8 @@ file_form = together(
         "--gaps",
         type=click.Choice(["fill", "refuse"]),
         default="fill",
-        help="Feature cells without a number: fill with the median of --training, or refuse. "
-        "Without --training they are refused.",
+        help="Feature cells without a number: fill them with the median of --training, or refuse "
+        "them. Without --training they are refused.",
     ),
 )
 
@@ -243,7 +238,7 @@ def calibration_file(*, required: bool = True) -> Decorator:
         "--calibration",
         metavar="FILE",
         required=required,
-        help="Rows the model has not seen, with target, prediction and features.",
+        help="Rows that the model was not trained on, with target, prediction and features.",
     )
 
 
@@ -251,8 +246,9 @@ def calibration_file(*, required: bool = True) -> Decorator:
 training_file = click.option(
     "--training",
     metavar="FILE",
-    help="Rows the model was trained on, with the same columns: features are standardised by them, "
-    "and some methods and kernels learn from them. Without it, features are taken as they are.",
+    help="Rows that the model was trained on, with the same columns. They are checked against the "
+    "calibration rows, standardise features, fill gaps, and some methods and kernels learn from "
+    "them.",
 )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from calliper._writing import Unfinished
+from calliper._writing import whole_file
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ _OPTIONS = {
     r"\bn_calibration=": "--calibrated or --n-calibration",
     r"Leave it out, or use one of [\w, ]+\.": "Leave out --confidence, or choose one of the "
     "methods that 'calliper methods' names for it.",
+    r"\blearning_part=None": "--learning-part none",
+    r"\blearning_part must be 'auto', None,": "--learning-part must be auto, none,",
+    r"\blearning_part=\S+ is not used": "--learning-part is not used",
+    r", or error_model is None\.": ".",
     r"\bX_train( and y_train|, y_train)?\b": "--training FILE",
 }
 
@@ -64,34 +68,19 @@ def check_output(output: str, inputs: Sequence[str] = ()) -> None:
     for path in inputs:
         if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
             raise CalliperError(f"--output {output} is also an input: choose another file.")
-    _check_writable(Path(os.path.realpath(output)), output)
+    _check_writable(output)
 
 
 @contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
-    """Standard output for ``-``, else a file that takes its name when all is written.
-
-    Until then it lies beside its place under another name; whatever ends the block early
-    removes it.
-    """
+    """Standard output for ``-``, else a file that takes its name when all is written."""
     if path == "-":
         with _standard_output() as handle:
             yield handle
         return
-    target = Path(os.path.realpath(path))  # through a link, which stays a link
-    _check_writable(target, path)
-    try:
-        part = Unfinished(target)
-    except OSError as error:
-        raise CalliperError(
-            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
-        ) from error
-    try:
-        yield part.handle
-        with writing(path):
-            part.finish()
-    finally:
-        part.discard()
+    _check_writable(path)
+    with whole_file(path, lambda: writing(path)) as handle:
+        yield handle
 
 
 @contextmanager
@@ -133,17 +122,19 @@ def save_figure(figure: Any, handle: BinaryIO, path: str) -> None:
         figure.savefig(handle, format=Path(path).suffix[1:].lower())
 
 
-def _check_writable(target: Path, path: str) -> None:
+def _check_writable(path: str) -> None:
+    target = Path(os.path.realpath(path))
+    wrong = None
     if not target.parent.is_dir():
-        raise CalliperError(f"cannot write {path}: there is no folder {target.parent}; create it.")
-    if not target.exists():
-        return
-    if target.is_dir():
-        raise CalliperError(f"cannot write {path}: it is a folder; name a file in it.")
-    if not target.is_file():
-        raise CalliperError(f"cannot write {path}: not a plain file; use --output - and redirect.")
-    if not os.access(target, os.W_OK):
-        raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
+        wrong = f"there is no folder {target.parent}; create it"
+    elif target.is_dir():
+        wrong = "it is a folder; name a file in it"
+    elif target.exists() and not target.is_file():
+        wrong = "not a plain file; use --output - and redirect"
+    elif target.exists() and not os.access(target, os.W_OK):
+        wrong = "it is read-only; choose another file"
+    if wrong is not None:
+        raise CalliperError(f"cannot write {path}: {wrong}.")
 
 
 @contextmanager
@@ -179,7 +170,7 @@ def one_line(text: str) -> str:
 
 
 def note(message: str) -> None:
-    """Say something that is no error, where it cannot get into the data."""
+    """Print a note to standard error, where it cannot get into the data."""
     click.echo(message, err=True)
 
 

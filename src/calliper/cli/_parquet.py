@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._csv import NO_GAPS, Form, Gaps, csv_texts, other_cell, other_column, refused
+from calliper.cli._csv import Form, csv_texts, other_cell, other_column
 from calliper.exceptions import CalliperError
 
 #: Values and bytes in a batch, which bound memory where rows have many columns or long texts.
@@ -37,17 +38,15 @@ class ParquetTable:
             self.columns: list[str] = self._file.schema_arrow.names
         self.n_rows: int | None = int(self._file.metadata.num_rows)
 
-    def chunks(
-        self, needed: Sequence[str], *, carry: bool, gaps: Gaps = NO_GAPS
-    ) -> "Iterator[ParquetChunk]":
+    def chunks(self, needed: Sequence[str], *, carry: bool) -> "Iterator[ParquetChunk]":
         """Rows in order, see :meth:`CsvTable.chunks`."""
         columns = None if carry else list(dict.fromkeys(needed))
         with self._readable():
             for batch in self._file.iter_batches(batch_size=self._batch_size(), columns=columns):
                 if len(batch):
-                    numbers = self._numbers(batch, needed, gaps)
+                    chunk = ParquetChunk(self, needed, batch, self._rows_read)
                     self._rows_read += len(batch)
-                    yield ParquetChunk(self, batch, numbers)
+                    yield chunk
 
     def header(self, delimiter: str) -> str:
         """The names of the columns as a line of text."""
@@ -72,31 +71,6 @@ class ParquetTable:
         by_values = BATCH_VALUES // max(1, len(self.columns))
         return max(1, min(CHUNK_ROWS, by_values, BATCH_BYTES // max(1, row_bytes)))
 
-    def _numbers(self, batch: Any, needed: Sequence[str], gaps: Gaps) -> FloatArray:
-        first_feature = len(needed) - gaps.features
-        columns = [
-            self._column(batch.column(name), name, place >= first_feature)
-            for place, name in enumerate(needed)
-        ]
-        values = np.stack(columns, axis=1)
-        for row, column in refused(values, gaps)[:1]:
-            first = batch.column(needed[column])[row].as_py()
-            raise CalliperError(
-                f"{self.name}, row {self._rows_read + row + 1}, column {needed[column]!r}: "
-                f"{'the value is missing' if first is None else f'{first} is not a finite number'}"
-                f"; {other_cell(values[row, column], column >= first_feature, self.form)}."
-            )
-        return values
-
-    def _column(self, column: Any, name: str, is_feature: bool) -> FloatArray:
-        values = _as_floats(column)
-        if values is None:
-            raise CalliperError(
-                f"{self.name}, column {name!r}: holds {column.type}, not numbers; "
-                f"{other_column(is_feature)}."
-            )
-        return values
-
     @contextmanager
     def _readable(self) -> Iterator[None]:
         try:
@@ -120,8 +94,27 @@ class ParquetChunk:
     """Rows of a Parquet file."""
 
     table: ParquetTable
+    needed: Sequence[str]
     batch: Any
-    numbers: FloatArray
+    first: int  # rows before these
+
+    @cached_property
+    def numbers(self) -> FloatArray:
+        """The needed columns: NaN for a gap, infinite for what is not a number."""
+        columns = map(self.floats, self.needed)
+        nothing = np.full(len(self.batch), np.inf)
+        return np.stack([nothing if each is None else each for each in columns], axis=1)
+
+    def what_is_wrong(self, row: int, column: int, is_feature: bool) -> str:
+        """Where a cell without a finite number is, and what to do about it."""
+        name, form = self.needed[column], self.table.form
+        cells = self.batch.column(name)
+        if self.floats(name) is None:
+            return f"column {name!r}: holds {cells.type}, not numbers; {other_column(is_feature)}."
+        cell = cells[row].as_py()
+        wrong = "the value is missing" if cell is None else f"{cell} is not a finite number"
+        remedy = other_cell(self.numbers[row, column], is_feature, form)
+        return f"row {self.first + row + 1}, column {name!r}: {wrong}; {remedy}."
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as a line of CSV; what is missing is empty."""

@@ -10,17 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
-from calliper._stored import rows_with_errors
 from calliper._types import FloatArray
-from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form, Gaps
+from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form
 from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
-from calliper.rows import Rows
-from calliper.scores import Score
 
 if TYPE_CHECKING:
     from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
@@ -77,11 +74,6 @@ class Filling:
     medians: FloatArray = field(default_factory=lambda: np.empty(0))
     n_filled: int = 0
 
-    @property
-    def gaps(self) -> Gaps:
-        """What may be missing."""
-        return Gaps(self.n_features, allowed=len(self.medians) > 0)
-
     @classmethod
     def learn(cls, features: FloatArray) -> Filling:
         """The medians of what there is in each column, 0 where there is nothing."""
@@ -97,6 +89,17 @@ class Filling:
                 f"note: {what} without a number got the median of the training rows; "
                 f"--gaps refuse would refuse them"
             )
+
+    def numbers(self, chunk: Chunk) -> FloatArray:
+        """The needed columns of a chunk, with no gaps among the features, which are the last."""
+        values = chunk.numbers.copy()
+        first = values.shape[1] - self.n_features
+        allowed = np.isnan(values)
+        allowed[:, : first if len(self.medians) else None] = False
+        for row, column in np.argwhere(~np.isfinite(values) & ~allowed)[:1].tolist():
+            what = chunk.what_is_wrong(row, column, column >= first)
+            raise CalliperError(f"{chunk.table.name}, {what}")
+        return self.fill(values)
 
     def fill(self, rows: FloatArray) -> FloatArray:
         """The rows with no gaps among the features, which are their last columns."""
@@ -116,8 +119,8 @@ def read_rows(
     """
     labels: list[list[str | None] | None] = [None if name is None else [] for name in names]
     numbers = []
-    for chunk in table.chunks(needed, carry=any(names), gaps=filling.gaps):
-        numbers.append(filling.fill(chunk.numbers.copy()))
+    for chunk in table.chunks(needed, carry=any(names)):
+        numbers.append(filling.numbers(chunk))
         for name, texts in zip(names, labels, strict=True):
             if name is not None and texts is not None:
                 texts += known_labels(chunk, name)
@@ -132,7 +135,7 @@ def known_labels(chunk: Chunk, label: str) -> list[str | None]:
 
 
 def refuse_no_rows(table: Table) -> None:
-    """A header with nothing below it is a mistake of whoever wrote the file."""
+    """Refuse a header without rows below it."""
     raise CalliperError(f"{table.name}: there are columns but no rows; at least one is needed.")
 
 
@@ -164,13 +167,25 @@ def open_writer(
         raise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Names of the target, the prediction and the features in which nearness is judged."""
+    """Columns by the part they play, which new rows must have as calibration rows had them.
+
+    Attributes
+    ----------
+    target, prediction, features : the features tell where errors are large
+    prefix : what the names of all features start with, if they were named like this
+    alone : whether the prediction stands in for features
+    group, weight : columns of labels and of weights, if there are any
+    """
 
     target: str
     prediction: str
     features: tuple[str, ...]
+    prefix: str | None = None
+    alone: bool = False
+    group: str | None = None
+    weight: str | None = None
 
     @property
     def known(self) -> list[str]:
@@ -181,6 +196,32 @@ class Columns:
     def new(self) -> list[str]:
         """What a table of new rows must have: prediction, features."""
         return [self.prediction, *self.features]
+
+    @property
+    def beyond(self) -> list[str]:
+        """Columns that are neither target, prediction nor feature."""
+        return [name for name in (self.weight, self.group) if name is not None]
+
+    def numbers(self, columns: list[str]) -> list[str]:
+        """These columns, after the one of weights, if there is one."""
+        return columns if self.weight is None else [self.weight, *columns]
+
+    def check(self, table: Table, added: list[str]) -> None:
+        """Refuse new rows that lack what is needed, or have what would be added."""
+        require_columns(table, [*self.new, *self.beyond])
+        known = {*self.features}
+        for name in table.columns:
+            by_prefix = self.prefix is not None and name.startswith(self.prefix)
+            if by_prefix and name not in known:
+                raise CalliperError(
+                    f"{table.name}: column {name!r} is a feature by its prefix, but the "
+                    f"calibration file has none of this name; give both the same features."
+                )
+        for name in added:
+            if name in table.columns:
+                raise CalliperError(
+                    f"{table.name}: has a column {name!r} already, which would be added; rename it."
+                )
 
 
 def split_names(text: str) -> list[str]:
@@ -197,15 +238,6 @@ def require_columns(table: Table, needed: Sequence[str]) -> None:
     missing = [name for name in needed if name not in present]
     if missing:
         raise CalliperError(f"{table.name}: no column {missing[0]!r}; {there_are(table)}.")
-
-
-def refuse_columns(table: Table, added: Sequence[str]) -> None:
-    """No column is in the table that is about to be added."""
-    present = [name for name in added if name in table.columns]
-    if present:
-        raise CalliperError(
-            f"{table.name}: has a column {present[0]!r} already, which would be added; rename it."
-        )
 
 
 def read_training(
@@ -225,11 +257,6 @@ def read_training(
     if form.gaps:
         filling = Filling.learn(rows[:, 2:])
     return filling.fill(rows), filling
-
-
-def stored(known: FloatArray, score: Score, **beside: Any) -> list[Rows]:
-    """Rows of target, prediction and features, as each tail of the score sees them."""
-    return rows_with_errors(known[:, 2:], known[:, 0], known[:, 1], score, **beside)
 
 
 def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:

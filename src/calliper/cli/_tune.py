@@ -15,7 +15,6 @@ from calliper.cli._calibration import (
     CalibrationRequest,
     FileCalibration,
     KnownRows,
-    RowSchema,
     fit_rows,
     read_rows,
 )
@@ -45,10 +44,10 @@ class TuneRequest(CalibrationRequest):
     components: int | None
 
     def check(self) -> None:
-        self.shared.check()
+        options.Request.check(self)
         if not issubclass(self.kind, TunedRBF | TunedKNN):
             raise CalliperError(
-                f"--kernel {self.shared.kernel} has nothing to tune: give tuned-rbf or tuned-knn."
+                f"--kernel {self.kernel} has nothing to tune: give tuned-rbf or tuned-knn."
             )
         self._check_grid()
         if self.expand is not None and isnan(self.expand):  # which a range does not keep out
@@ -80,7 +79,7 @@ class TuneRequest(CalibrationRequest):
     @property
     def kind(self) -> Any:
         """The class of the kernel."""
-        return named_kernels()[self.shared.kernel or "tuned-rbf"]
+        return named_kernels()[self.kernel or "tuned-rbf"]
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -95,7 +94,7 @@ class TuneRequest(CalibrationRequest):
         }
         return {name: value for name, value in options.items() if value is not None}
 
-    def kernel(self, report: Callable[[float], None] | None = None) -> Any:
+    def tuned_kernel(self, report: Callable[[float], None] | None = None) -> Any:
         """The kernel; what was not given has the library's default."""
         return self.kind(self.criterion, progress=report, **self._given)
 
@@ -165,14 +164,14 @@ def tune(request: TuneRequest) -> None:
     calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
     Prints how good each length scale is (with --kernel tuned-knn, each number of neighbours), and
-    the 10 nearest neighbours, which --method jackknife asks by default, for comparison. The scale
+    the 10 nearest neighbours, the default of --method jackknife, for comparison. The scale
     of a calibration point is chosen on all others, so that the proof for --method jackknife, which
-    the file holds, is kept. (The rule of --method full needs no tuning.)
+    the file holds, still holds. (The rule of --method full needs no tuning.)
 
     \b
     Criteria; smaller is better:
       mse       squared error of the local mean error as a guess of the next one
-      deviance  the same relative to its size, less swayed by a few large errors
+      deviance  the same relative to its size, less affected by a few large errors
       mi        mutual information of rescaled error and features, as in the paper; slower
     """  # noqa: D301
     request.check()
@@ -181,23 +180,24 @@ def tune(request: TuneRequest) -> None:
 
 def _calibrate(request: TuneRequest) -> None:
     """Read, tune, calibrate, write, and show what was found."""
-    shared = request.shared
     with out.warnings_as_lines():
-        with open_table(request.calibration, shared.form) as table:
-            schema = RowSchema.of(request, table)
-            rows = read_rows(request, table, schema)
+        with open_table(request.calibration, request.form) as table:
+            columns = request.columns(table)
+            rows = read_rows(request, table, columns)
         _warn_of_memory(request, len(rows.known))
-        with out.progress("tuning", hidden=shared.quiet) as report:
+        with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
         # What was chosen need not be chosen again, where a kernel can be told.
         radial = issubclass(request.kind, TunedRBF)
-        kernel = TunedRBF(chosen=curve.chosen) if radial else request.kernel()
+        kernel = TunedRBF(chosen=curve.chosen) if radial else request.tuned_kernel()
         calibrator = request.options.build(kernel)
-        calibration = fit_rows(request, schema, rows, calibrator, sketched=True, tuned=curve.chosen)
+        calibration = fit_rows(
+            request, columns, rows, calibrator, sketched=True, tuned=curve.chosen
+        )
         _write(request, calibration, curve)
-    if not shared.quiet:
+    if not request.quiet:
         _show(request, curve)
-        options.note_if_alone(shared.alone)
+        options.note_if_alone(columns.alone)
         rows.filling.say()
 
 
@@ -220,10 +220,10 @@ def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None
     embedding = fit_embedding(None, X_train, X)
     return tuning_curve(
         embedding.transform(X),
-        request.shared.score_function.magnitude(known[:, 0], known[:, 1]),
-        kernel=request.kernel(report),
+        request.score_function.magnitude(known[:, 0], known[:, 1]),
+        kernel=request.tuned_kernel(report),
         Z_train=None if X_train is None else embedding.transform(X_train),
-        random_state=request.shared.seed,
+        random_state=request.seed,
     )
 
 

@@ -1,7 +1,7 @@
-"""Who works on many files: this process, several on this machine, or the workers of a scheduler.
+"""Many files at once: in this process, in several on this machine, or by a scheduler's workers.
 
 A worker is sent the calibration once, and then the names of one file after another. If a process
-dies, another begins its file anew; Dask does the same.
+dies, another starts its file again; Dask does the same.
 """
 
 import os
@@ -11,7 +11,8 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -26,7 +27,7 @@ from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally, added_columns
 from calliper.exceptions import CalliperError
 
-#: Deaths of processes at one file before it is given up.
+#: Processes that may die at one file before it is given up.
 MOST_DEATHS = 3
 
 #: Seconds to wait for a scheduler.
@@ -76,7 +77,7 @@ def work(answering: Answering, task: Task, report: out.Progress = lambda part: N
     """Put intervals on the rows of one file; its output appears whole or not at all."""
     before = Stamp.of(task.new)
     with tables.open_table(task.new, answering.form) as table:
-        answering.calibration.schema.check(table, added_columns(answering.coverage))
+        answering.calibration.columns.check(table, added_columns(answering.coverage))
         with out.writing(task.output):
             os.makedirs(os.path.dirname(task.output), exist_ok=True)
         tally = answering.write(table, task.output, report)
@@ -87,32 +88,30 @@ def work(answering: Answering, task: Task, report: out.Progress = lambda part: N
     return Written(task, after, Stamp.of(task.output), tally)
 
 
-@dataclass(frozen=True)
-class WorkerPool:
-    """How many processes or which scheduler work, and who is told how far they are."""
+def run_all(
+    answering: Answering,
+    tasks: Sequence[Task],
+    report: out.Progress,
+    *,
+    workers: int,
+    scheduler: str | None,
+) -> Iterator[Written]:
+    """What became of each task, in the order in which they are done."""
+    total, parts = max(1, sum(task.size for task in tasks)), dict[str, float]()
 
-    workers: int
-    scheduler: str | None
-    report: out.Progress
-    parts: dict[str, float] = field(default_factory=dict)
+    def tell(task: Task, part: float | None) -> None:
+        parts[task.new] = task.size * (part or 0.0)
+        report(sum(parts.values()) / total)
 
-    def run(self, answering: Answering, tasks: Sequence[Task]) -> Iterator[Written]:
-        """What became of each task, in the order in which they are done."""
-        total = max(1, sum(task.size for task in tasks))
-
-        def tell(task: Task, part: float | None) -> None:
-            self.parts[task.new] = task.size * (part or 0.0)
-            self.report(sum(self.parts.values()) / total)
-
-        if self.scheduler is not None:
-            done = by_scheduler(answering, tasks, self.scheduler)
-        elif self.workers == 1 or len(tasks) == 1:
-            done = (work(answering, task, lambda part, t=task: tell(t, part)) for task in tasks)  # type: ignore[misc]
-        else:
-            done = by_processes(answering, tasks, self.workers, tell)
-        for written in done:
-            tell(written.task, 1.0)
-            yield written
+    if scheduler is not None:
+        done = by_scheduler(answering, tasks, scheduler)
+    elif workers == 1 or len(tasks) == 1:
+        done = (work(answering, task, partial(tell, task)) for task in tasks)
+    else:
+        done = by_processes(answering, tasks, workers, tell)
+    for written in done:
+        tell(written.task, 1.0)
+        yield written
 
 
 @contextmanager
@@ -182,7 +181,7 @@ def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
 def by_processes(
     answering: Answering, tasks: Sequence[Task], n: int, tell: Any
 ) -> Iterator[Written]:
-    """By so many processes of this machine, which share its cores."""
+    """By n processes of this machine, which share its cores."""
     left, deaths = deque(tasks), Counter[str]()
     workers: list[Worker] = []
     try:
@@ -193,11 +192,14 @@ def by_processes(
                     workers[-1].give(left.popleft())
             ready = wait([worker.pipe for worker in workers if worker.task])
             for worker in [worker for worker in workers if worker.pipe in ready]:
-                message = _message(worker)
-                if message is None:
+                try:  # a fraction, what was written, or an error
+                    message = worker.pipe.recv()
+                except (EOFError, OSError):
+                    worker.process.join()
                     left.appendleft(_task_to_repeat(worker, deaths))
                     workers.remove(worker)
-                elif isinstance(message, Exception):
+                    continue
+                if isinstance(message, Exception):
                     raise message
                 elif isinstance(message, Written):
                     yield message
@@ -207,15 +209,6 @@ def by_processes(
     finally:
         for worker in workers:
             worker.end()
-
-
-def _message(worker: Worker) -> Any:
-    """What a process says: a fraction, what was written, an error; None if it is no more."""
-    try:
-        return worker.pipe.recv()
-    except (EOFError, OSError):
-        worker.process.join()
-        return None
 
 
 def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
@@ -235,16 +228,15 @@ def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
 
 @contextmanager
 def _threads(n: int) -> Iterator[None]:
-    """Processes that start meanwhile use so many threads each."""
-    before = {name: os.environ.get(name) for name in _THREADS}
+    """Processes that start meanwhile use n threads each."""
+    before = dict(os.environ)
     os.environ.update(dict.fromkeys(_THREADS, str(n)))
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name in _THREADS:
             os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.update(before)
 
 
 def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> Iterator[Written]:

@@ -300,7 +300,7 @@ def ways_to_open(model: Any) -> dict[str, OpenedModel]:
 
 
 def refuse(why: str) -> Any:
-    """Say what of the contents is not what it should be."""
+    """Raise the error for contents that are not what they should be."""
     raise DamagedFileError(f"the file is not what calliper.save writes: {why}.")
 
 
@@ -315,7 +315,7 @@ def made_of(make: Callable[[dict[str, Any]], Any], state: dict[str, Any]) -> Any
 
 
 class Reader:
-    """Makes objects of nodes again, every value checked against its declaration first."""
+    """Makes objects from nodes; every value is checked against its declaration first."""
 
     def __init__(
         self, arrays: list[NDArray[Any]], models: Sequence[Any], brought: Mapping[str, Any]
@@ -326,7 +326,7 @@ class Reader:
     def record(self, node: Any, module: str | None = None) -> Any:
         """An object of a class that files know, of this module if one is named."""
         if not isinstance(node, dict) or set(node) != {"class", "params", "state"}:
-            refuse(f"{node!r:.60} is no object")
+            refuse(f"{node!r:.60} is not an object")
         name = node["class"]
         kind: Any = class_named(name, module) if isinstance(name, str) else None
         if kind is None:
@@ -387,7 +387,7 @@ class Reader:
 
     def _one_of(self, declared: OneOf, node: Any) -> Any:
         if not isinstance(node, dict) or set(node) != {"kind", "fields"}:
-            refuse(f"{node!r:.40} is of no kind")
+            refuse(f"{node!r:.40} does not say its kind")
         kind = declared.kinds.get(node["kind"]) if isinstance(node["kind"], str) else None
         if kind is None:
             refuse(f"it names a kind {node['kind']!r:.40}, which does not belong there")
@@ -424,7 +424,7 @@ class Reader:
         if node is None or type(node) in (bool, str, float):
             return node
         if type(node) is int:
-            return node if abs(node) < LARGEST_INT else refuse("it holds a number beyond all")
+            return node if abs(node) < LARGEST_INT else refuse("a number is too large")
         if isinstance(node, list):
             return [self.plain(each) for each in node]
         if isinstance(node, dict) and "class" in node:
@@ -432,7 +432,7 @@ class Reader:
         kind = next(iter(node)) if isinstance(node, dict) and node else None
         read: Any = self._ways.get(kind) if isinstance(kind, str) else None
         if read is None or set(node) - {kind} != set(_BESIDE.get(str(kind), ())):
-            refuse(f"{node!r:.60} means nothing")
+            refuse(f"{node!r:.60} is not a known value")
         return read(node)
 
     @property
@@ -460,12 +460,12 @@ class Reader:
     def _dict(self, node: Any) -> dict[Any, Any]:
         pairs = self.plain(_listed(node["dict"]))
         if not all(len(_listed(pair)) == 2 and type(pair[0]) in KEYS for pair in pairs):
-            refuse("a dict has keys that are none")
+            refuse("a dict has keys of a type that is not allowed")
         return dict(pairs)
 
     def _array(self, node: Any) -> NDArray[Any]:
         if not isinstance(node, dict) or set(node) != {"array"}:
-            refuse(f"{node!r:.40} is no array")
+            refuse(f"{node!r:.40} is not an array")
         number = _index(node["array"], self.arrays)
         self._left[number] -= 1
         if self._left[number] < 0:
@@ -476,7 +476,7 @@ class Reader:
         texts = _listed(node["texts"])
         longest = max((len(each) for each in texts if isinstance(each, str)), default=1)
         if not all(isinstance(each, str) for each in texts):
-            refuse("texts are none")
+            refuse("texts must be strings")
         if longest * len(texts) > 64 + 4 * sum(map(len, texts)):
             return _shaped(np.array(texts, dtype=object), node["shape"])
         return _shaped(np.array(texts, dtype=str), node["shape"])
@@ -484,7 +484,7 @@ class Reader:
     def _times(self, node: Any) -> NDArray[Any]:
         array = self._array({"array": node["times"]})
         if node["type"] not in TIMES or array.dtype != np.int64:
-            refuse(f"{node['type']!r:.40} is no type of dates")
+            refuse(f"{node['type']!r:.40} is not a type of dates")
         return array.view(node["type"])
 
     def _cells(self, node: Any) -> NDArray[Any]:
@@ -499,19 +499,19 @@ class Reader:
         whole = key.shape == (624,) and key.dtype == np.uint32 and len(at) == 3
         whole = whole and type(at[0]) is int and 0 <= at[0] <= 624 and at[1] in (0, 1)
         if not whole or type(at[2]) is not float or not math.isfinite(at[2]):
-            refuse("a generator of random numbers is nowhere in its sequence")
+            refuse("the state of a random generator is invalid")
         made = np.random.RandomState(0)
         made.set_state(("MT19937", key, *at))
         return made
 
     def _brought(self, node: Any) -> Any:
         if not isinstance(node["brought"], str) or node["brought"] not in self.brought:
-            refuse(f"it asks for {node['brought']!r:.40}, of which its header says nothing")
+            refuse(f"it asks for {node['brought']!r:.40}, which its header does not list")
         return self.brought[node["brought"]]
 
     def _opened(self, node: Any) -> Any:
         if not isinstance(node, dict) or set(node) != {"opened", "of"}:
-            refuse(f"{node!r:.40} is no model")
+            refuse(f"{node!r:.40} is not a model")
         return ways_to_open(self.models[_index(node["of"], self.models)])[node["opened"]]
 
 
@@ -531,7 +531,7 @@ def _number(declared: Number, value: Any, name: str) -> Any:
 
 
 def _listed(node: Any) -> list[Any]:
-    return node if isinstance(node, list) else refuse(f"{node!r:.40} is no list")
+    return node if isinstance(node, list) else refuse(f"{node!r:.40} is not a list")
 
 
 def _index(number: Any, table: Sequence[Any]) -> int:
@@ -544,5 +544,5 @@ def _index(number: Any, table: Sequence[Any]) -> int:
 def _shaped(flat: NDArray[Any], shape: Any) -> NDArray[Any]:
     sizes = _listed(shape)
     if len(sizes) > 8 or not all(type(each) is int and 0 <= each <= flat.size for each in sizes):
-        refuse(f"{shape!r:.40} is no shape of {flat.size}")
+        refuse(f"{shape!r:.40} is not a shape of {flat.size} values")
     return flat.reshape(sizes)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -140,80 +140,68 @@ def read(path: Any) -> Contents:
             raise MissingFileError(f"there is no file {str(place)!r}: check the path.") from error
         why = getattr(error, "strerror", None) or error
         raise CalliperError(f"{str(place)!r} cannot be read: {why}.") from error
-    with handle, refused_as_damaged(place):
-        return _read(place, handle)
+    with handle, refused_as_damaged(place), zipfile.ZipFile(handle) as archive:
+        members = _checked_members(archive, os.fstat(handle.fileno()).st_size)
+        header = _parsed(_bytes(archive, members[HEADER]))
+        _check_format(place, header)
+        data = {name: _bytes(archive, members[name]) for name in ORDER if name in members}
+        if _hash(data).encode() != _bytes(archive, members[HASH]):
+            raise DamagedFileError(
+                f"{str(place)!r} was altered: its contents do not have their hash."
+            )
+        whole = _parsed(data[OBJECT])
+        blocks = {n: _numbers(n, data[f"{n}.npy"]) for n in NUMBERS if f"{n}.npy" in data}
+        return Contents(header, whole["nodes"], _arrays(blocks, whole["arrays"]))
 
 
 @contextmanager
 def refused_as_damaged(place: Path) -> Iterator[None]:
-    """Whatever a reader stumbles over is the file's fault."""
+    """Whatever fails while a file is read is the fault of the file."""
     try:
         yield
     except (CalliperError, Warning):  # a warning may have been made an error
         raise
-    except zipfile.BadZipFile as error:
-        raise DamagedFileError(
-            f"{str(place)!r} is not a complete calliper file: it was cut off, or is of another "
-            "kind; calliper.save and calliper calibrate write such files."
-        ) from error
     except Exception as error:
-        raise DamagedFileError(
-            f"{str(place)!r} is not a complete calliper file: {type(error).__name__}: "
-            f"{error!s:.200}"
-        ) from error
-
-
-def _read(place: Path, handle: Any) -> Contents:
-    length = os.fstat(handle.fileno()).st_size
-    with zipfile.ZipFile(handle) as archive:
-        members = _checked_members(place, archive, length)
-        header = _parsed(_bytes(archive, members[HEADER]))
-        _check_format(place, header)
-        data = {name: _bytes(archive, members[name]) for name in ORDER if name in members}
-        _check_hash(place, data, _bytes(archive, members[HASH]))
-    whole = _parsed(data[OBJECT])
-    blocks = {
-        name: _numbers(name, data[f"{name}.npy"]) for name in NUMBERS if f"{name}.npy" in data
-    }
-    return Contents(header, whole["nodes"], _arrays(blocks, whole["arrays"]))
+        why = f"{type(error).__name__}: {error!s:.200}"
+        if isinstance(error, zipfile.BadZipFile):
+            why = (
+                "it was cut off, or is of another kind; calliper.save and calliper calibrate "
+                "write such files."
+            )
+        elif type(error) is ValueError:
+            why = f"{error!s:.200}."
+        raise DamagedFileError(f"{str(place)!r} is not a complete calliper file: {why}") from error
 
 
 def _parsed(data: bytearray) -> Any:
-    """JSON as it is meant: no name twice, and no number that is none."""
+    """Strict JSON: no name twice, no NaN and no infinity."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name is there twice")
+            raise ValueError("a name occurs twice")
         return found
 
     def refused(word: str) -> Any:
-        raise ValueError(f"{word} is no number")
+        raise ValueError(f"{word} is not a number")
 
     text = data.decode("utf-8", "surrogatepass")
     return json.loads(text, object_pairs_hook=once, parse_constant=refused)
 
 
-def _checked_members(
-    place: Path, archive: zipfile.ZipFile, length: int
-) -> dict[str, zipfile.ZipInfo]:
+def _checked_members(archive: zipfile.ZipFile, length: int) -> dict[str, zipfile.ZipInfo]:
     """Members by name: those that belong here, stored as they are and no longer than the file."""
     known, members = {*ORDER, HASH}, dict[str, zipfile.ZipInfo]()
     for info in archive.infolist():
         stored = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & ~0x800
         inside = info.file_size == info.compress_size <= length - info.header_offset
         if info.filename not in known or info.filename in members or not stored or not inside:
-            raise DamagedFileError(
-                f"{str(place)!r} is not a complete calliper file: it has a member "
-                f"{info.filename[:40]!r} that does not belong there."
-            )
+            raise ValueError(f"it has a member {info.filename[:40]!r} that does not belong there")
         members[info.filename] = info
     if not {HEADER, OBJECT, HASH} <= set(members):
-        raise DamagedFileError(
-            f"{str(place)!r} is not a complete calliper file: parts are missing."
-        )
+        raise ValueError("parts are missing")
     if sum(info.file_size for info in members.values()) > length:
-        raise DamagedFileError(f"{str(place)!r} is not a complete calliper file: members overlap.")
+        raise ValueError("members overlap")
     return members
 
 
@@ -232,11 +220,9 @@ def _bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytearray:
 def _check_format(place: Path, header: Any) -> None:
     number = header.get("format") if isinstance(header, dict) else None
     if not isinstance(number, int) or number < 1:
-        raise DamagedFileError(f"{str(place)!r} is not a calliper file: it names no format.")
+        raise ValueError("it names no format")
     if number < FORMAT:
-        raise DamagedFileError(
-            f"{str(place)!r} has format {number}, which no released version wrote: calibrate again."
-        )
+        raise ValueError(f"format {number} was written by no released version: calibrate again")
     if number > FORMAT:
         raise NewerFormatError(
             f"{str(place)!r} has format {number}, written by calliper {header.get('calliper')!r}; "
@@ -244,13 +230,12 @@ def _check_format(place: Path, header: Any) -> None:
         )
 
 
-def _check_hash(place: Path, data: dict[str, bytearray], expected: bytearray) -> None:
+def _hash(data: Mapping[str, bytearray]) -> str:
     total = sha256()
     for name, content in data.items():
         total.update(name.encode())
         total.update(content)
-    if total.hexdigest().encode() != expected:
-        raise DamagedFileError(f"{str(place)!r} was altered: its contents do not have their hash.")
+    return total.hexdigest()
 
 
 def _numbers(name: str, data: bytearray) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 A file remembers the class of the model, its parameters, a few calibration rows as they came, and
 what was predicted of them. Loading asks the model that it is given about the same rows: another
-model, or the same one trained anew, answers otherwise and is refused.
+model, or the same one trained again, answers differently and is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
 from calliper.models import unwrapped
@@ -29,12 +30,14 @@ SAME_ANSWER = 1e-5
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
 
-#: Signs of a parameter that are written down.
+#: Characters of a parameter that are written down.
 MOST_SIGNS = 80
 
 
 def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
     """Models that belong to an object, each with the number that stands for it in the file."""
+    if isinstance(calibrated, CalibratedOnStored):
+        return [(stored_predictions, 0)]
     if isinstance(calibrated, RefittedRegressor):
         known = [getattr(calibrated, "estimator_", calibrated.estimator), *calibrated.models_]
         return [(calibrated.estimator, 0), *((model, place) for place, model in enumerate(known))]
@@ -55,8 +58,8 @@ def parts_of(calibrated: Any) -> tuple[ConformalRegressor, ...]:
 
 def needed(calibrated: Any) -> dict[str, int]:
     """What loading must be given: how many models, and of how many columns of the one."""
-    parts = len(parts_of(calibrated))
-    n = len({place for _, place in slots_of(calibrated)})
+    parts, stored = len(parts_of(calibrated)), isinstance(calibrated, CalibratedOnStored)
+    n = 0 if stored else len({place for _, place in slots_of(calibrated)})
     return {"models": n - parts, "columns": parts}
 
 
@@ -91,13 +94,10 @@ def fingerprint(model: Any) -> dict[str, Any]:
     """Class and parameters in words."""
     core = unwrapped(model)
     given = core.get_params(deep=False) if hasattr(core, "get_params") else {}
-    words = {str(name): _short(repr(value)) for name, value in given.items()}
+    texts = {str(name): repr(value) for name, value in given.items()}
+    words = {n: t if len(t) <= MOST_SIGNS else f"{t[: MOST_SIGNS - 1]}…" for n, t in texts.items()}
     kind = core if hasattr(core, "__qualname__") else type(core)
     return {"class": f"{kind.__module__}.{kind.__qualname__}", "parameters": words}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MOST_SIGNS else f"{text[: MOST_SIGNS - 1]}…"
 
 
 def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
@@ -114,7 +114,7 @@ def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
 def check_same(
     calibrated: Any, X: Any, expected: dict[str, FloatArray], made_for: str, embed: str | None
 ) -> None:
-    """Refuse a model that answers otherwise than the calibrated one; or an ``embed``, if brought.
+    """Refuse a model that answers differently from the calibrated one; or an ``embed``, if brought.
 
     ``made_for`` and ``embed`` are what there was when it was saved, in words.
     """

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._row_checks import rows_again
-from calliper._stored import CalibratedOnStored
+from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper._validation import row_values
 from calliper._version import __version__
@@ -82,7 +82,7 @@ def save(calibrated: Any, path: Any) -> None:
     Notes
     -----
     The file holds the calibration points, a few calibration rows as they came (so that another
-    model is noticed), and what was learnt from training rows. It is no place for secrets.
+    model is noticed), and what was learnt from training rows. Do not keep secrets in it.
 
     Examples
     --------
@@ -102,15 +102,10 @@ def save(calibrated: Any, path: Any) -> None:
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
         raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
     writer = Writer(slots_of(calibrated))
-    nodes = {
-        "object": writer.record(calibrated),
-        "probe": None,
-        "radius": None,
-    }
+    nodes = {"object": writer.record(calibrated)}
     nodes["radius"] = writer.write(ASKED, _asked_before(calibrated, writer.brought), "radius")
     nodes["probe"] = _probe(calibrated, writer)
-    header = _header(calibrated, writer.needs)
-    _file.write(path, _file.Contents(header, nodes, writer.arrays))
+    _file.write(path, _file.Contents(_header(calibrated, writer.needs), nodes, writer.arrays))
 
 
 def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) -> Any:
@@ -124,8 +119,8 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     embed : the fitted transformer, function or ``Layer`` that is the space, if it was one of yours:
         ``embedding_.transformer`` of what was saved
     bring : dict, optional
-        What else of yours belongs to it and is in no file, by the name of the parameter: functions,
-        forests, regressors and classifiers. :func:`inspect` says which names a file needs
+        What else of yours belongs to it and is not in the file, by the name of the parameter:
+        functions, forests, regressors and classifiers. :func:`inspect` says which names are needed
 
     Returns
     -------
@@ -148,13 +143,14 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     with _file.refused_as_damaged(Path(path)):
         models = models_again(model, header["needs"], f"a {header['object']}")
         nodes = contents.nodes
-        reader = Reader(contents.arrays, models, brought)
+        stored = header["object"] == CalibratedOnStored.__name__
+        reader = Reader(contents.arrays, [stored_predictions] if stored else models, brought)
     try:
         with _file.refused_as_damaged(Path(path)), unheard(Warning):
             calibrated = reader.record(nodes["object"])
-            _refuse_other_kind(calibrated, header)
-            if not isinstance(calibrated, KINDS):
-                refuse(f"it holds a {type(calibrated).__name__}")
+            kind = type(calibrated).__name__
+            if kind != header["object"] or not isinstance(calibrated, KINDS):
+                refuse(f"it holds a {kind}, and its header says {header['object']!r:.40}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
             asked = reader.read(ASKED, nodes["radius"], {}, "radius")
             for each, method in zip(asked, _answering(calibrated), strict=False):
@@ -170,7 +166,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a file says of itself, without a model.
+    """What a file says about itself, without a model.
 
     Attributes
     ----------
@@ -197,8 +193,11 @@ class Kept:
         made = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
         levels = ", ".join(f"{level:g}" for level in head["levels"]) or "none"
         model = "none: a calibrator alone" if head["model"] is None else _in_words(head["model"])
+        taught = head.get("n_taught", 0)
+        others = f"; {taught:,} others used to learn how the model errs" if taught else ""
         lines = [
-            f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}",
+            f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
+            + others,
             f"model: {model}",
             f"near in: {head['space']}" if head["space"] else "",
             f"as local as: {head['locality']}" if head["locality"] else "",
@@ -219,7 +218,7 @@ class Kept:
 
 
 def inspect(path: Any) -> Kept:
-    """What a file says of itself; nothing of it but numbers and names is made.
+    """What a file says about itself; no object is made of it.
 
     Parameters
     ----------
@@ -247,8 +246,10 @@ def inspect(path: Any) -> Kept:
 def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
     method = next(iter(_methods(calibrated)), calibrated)
-    embedding = getattr(calibrated, "embedding_", getattr(calibrated, "embedding", None))
-    models = [model for model, place in slots_of(calibrated) if place == 0]
+    front = calibrated.regressor if isinstance(calibrated, CalibratedOnStored) else calibrated
+    embedding = getattr(front, "embedding_", None)
+    models = [model for model, place in slots_of(front) if place == 0]
+    needs = needed(calibrated)
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
@@ -264,13 +265,14 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
         "locality": "" if locality is None else locality.describe(),
         "space": "" if embedding is None else embedding.space.name,
-        "score": repr(calibrated.score_) if isinstance(calibrated, FrontDoor) else "",
+        "score": repr(front.score_) if isinstance(front, FrontDoor) else "",
         "n_calibration": n_calibration,
+        "n_taught": front.calibration_.n_taught if isinstance(front, FrontDoor) else 0,
         "levels": levels,
         "guarantee": said,
-        "model": fingerprint(models[0]) if models else None,
+        "model": fingerprint(models[0]) if models and needs["models"] else None,
         "columns": [str(name) for name in getattr(calibrated, "feature_names_in_", ())],
-        "needs": needed(calibrated),
+        "needs": needs,
         "brought": brought,
     }
 
@@ -278,7 +280,7 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
 def _methods(calibrated: Any) -> tuple[Calibrator, ...]:
     """Its fitted calibrators, one for each tail or target; none of what has no such."""
     if isinstance(calibrated, CalibratedOnStored):
-        return calibrated.calibrated.calibrators
+        return tuple(calibrated.regressor.calibrators_)
     if isinstance(calibrated, FrontDoor):
         return tuple(calibrated.calibrators_)
     return (calibrated,) if isinstance(calibrated, Calibrator) else ()
@@ -328,7 +330,7 @@ def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Asked(Keeps):
-    """Features, their weights, and the radius there; empty where it is drawn anew each time."""
+    """Features, their weights, and the radius there; empty if drawn at random each time."""
 
     Z: FloatArray
     weights: FloatArray | None
@@ -343,7 +345,7 @@ class Asked(Keeps):
     }
 
     def check(self, method: Calibrator, path: Any, brought: dict[str, str]) -> None:
-        """Refuse a method that answers otherwise than it did."""
+        """Refuse a method that answers differently than it did."""
         if not len(self.Z):
             return
         found = _radius(method, self.Z, self.level, self.weights)
@@ -411,6 +413,7 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     whole = whole and isinstance(model.get("class"), str)
     whole = whole and isinstance(model.get("parameters"), dict)
     counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
+    counts.append(header.get("n_taught", 0))  # which older files lack
     if not whole or not all(type(each) is int and each >= 0 for each in counts):
         raise DamagedFileError(
             f"{str(path)!r} is not a complete calliper file: its header lacks parts."
@@ -429,9 +432,7 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
     needless = [name for name in given if name not in needs]
     if needless:
         wanted = ", ".join(needs) if needs else "nothing"
-        raise CalliperError(
-            f"the file needs {wanted} to be brought, and not {needless[0]}: leave it out."
-        )
+        raise CalliperError(f"the file needs {wanted}, and not {needless[0]}: leave it out.")
     missing = [name for name in needs if name not in given]
     if missing:
         name, what = missing[0], needs[missing[0]]
@@ -461,11 +462,6 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
             vars(calibrated)[PROBE] = probe["rows"]
     elif models:
         check_class(models[0], header["model"])
-
-
-def _refuse_other_kind(calibrated: Any, header: dict[str, Any]) -> None:
-    if type(calibrated).__name__ != header["object"]:
-        raise DamagedFileError(f"the file is said to hold a {header['object']} and does not.")
 
 
 def _in_words(model: dict[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from calliper._stored import calibrate_stored, rows_with_errors
+from calliper._stored import calibrate_rows, rows_with_errors
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.calibrators import FullRescaled, Split, as_calibrator
@@ -223,7 +223,7 @@ def _answer(calibrator: Any, sets: Sets, levels: tuple[float, ...]) -> dict[str,
         return rows_with_errors(points.Z, points.y, points.y_pred, sets.score)
 
     known = rows(sets.calibration), rows(sets.training)
-    fitted = calibrate_stored(calibrator, *known, sets.score, check_rows=False)
-    intervals = fitted.intervals(sets.test.Z, sets.test.y_pred, levels)
-    promised = tuple(fitted.calibrated.guarantee(level) for level in levels)
+    fitted, space = calibrate_rows(calibrator, *known, sets.score)
+    intervals = fitted.intervals(sets.test.y_pred, space.transform(sets.test.Z), levels)
+    promised = tuple(fitted.guarantee(level) for level in levels)
     return {"intervals": intervals, "guarantees": promised}
