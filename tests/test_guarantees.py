@@ -45,7 +45,7 @@ def test_words_say_what_is_and_is_not_promised():
     ):
         assert part in words
     assert "0.847 and 0.944" in words
-    begins = ("Split: ", "Provided that", "and that", "Marginal", "With these", "Not checked")
+    begins = ("Split: ", "Provided that", "and that", "Marginal", "For this", "Not checked")
     for line, begin in zip(words.splitlines(), begins, strict=True):
         assert line.startswith(begin) and len(line) < 140
     jackknife = JackknifeRescaled().fit(Z, scores).guarantee(0.9).describe()

@@ -127,7 +127,7 @@ def test_recent_rows_count_most_by_the_definition_and_after_extend(method, tmp_p
         radius = made.predict_interval(X[:1], 0.9).width[0] / 2
         assert radius == pytest.approx(wanted) and radius > np.quantile(errors, 0.9)
     promise = made.guarantee(0.9)
-    assert promise.proved == 0 and "drift over the rows that weigh most" in promise.describe()
+    assert promise.proved == 0 and "Drift over the rows of largest weight" in promise.describe()
     anew = ConformalRegressor(model, method, embed="inputs", learning_part=None)
     anew.calibrate(X[50:], y[50:], X_train=X[:50], weights=Recency(half_life=20))
     made.extend(X[250:260], y[250:260]).extend(X[260:], y[260:])

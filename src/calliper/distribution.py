@@ -63,7 +63,7 @@ SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Predictive distributions of a batch of rows, computed when they are asked something.
+    """Predictive distributions of a batch of rows, computed on demand.
 
     Made by ``predict_distribution`` of ``ConformalRegressor`` and, on arrays, of calibrators.
 
@@ -150,7 +150,7 @@ class Distribution:
         return 1 - self.cdf(y)
 
     def exceedance(self, y: Any) -> FloatArray:
-        """How likely a target is above y: 1 − Π(y, ½), the middle of what is proved.
+        """The probability that a target is above y: 1 − Π(y, ½), the middle of what is proved.
 
         A point at y counts half, and so does the new row, which may lie on either side:
         (#{i : y_i* > y} + (1 + #{i : y_i* = y})/2) / (N+1). No other τ is farther from it than
@@ -163,8 +163,8 @@ class Distribution:
     def ppf(self, q: Any) -> FloatArray:
         """The inverse of :meth:`cdf`: the least point with a share of at least q at or below it.
 
-        (m,), or (m, L) for L levels from 0 to 1, in any order. Nothing is promised of it, and it is
-        finite where points are; :meth:`quantile` is the bound that a target keeps to.
+        (m,), or (m, L) for L levels from 0 to 1, in any order. It has no guarantee, and is finite
+        where points are; :meth:`quantile` is the bound with a guarantee.
         """
         levels = np.atleast_1d(_targets(q))
         if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
@@ -205,7 +205,7 @@ class Distribution:
         return np.minimum(below / most, 1.0), np.minimum((not_above + own) / most, 1.0)
 
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
-        """Π(y, τ) at the target of each row, (m,): uniform if all is as promised.
+        """Π(y, τ) at the target of each row, (m,): uniform if the assumptions hold.
 
         τ is drawn for each row. ``bounds`` do not enter: ends moved into them would tie.
         """
@@ -251,7 +251,7 @@ class Distribution:
 
     @property
     def n_effective(self) -> float:
-        """How many points of equal weight would say as much as the N do."""
+        """The equivalent number of points of equal weight."""
         shares = self._shares
         return self.n_calibration if shares is None else effective_size(shares.calibration)
 
@@ -274,7 +274,7 @@ class Distribution:
         return np.ones(len(self)) if self._shares is None else self._shares.new
 
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
-        """Bounds that a target keeps to with given probabilities, from above or below, (m, L)."""
+        """Bounds of a target with given probabilities, from above or below, (m, L)."""
         ranked = self._by_rank if self._shares is None else self._by_weight
         low, high = self._around(self.y_pred[:, None], ranked(levels, upward))
         y = np.where(upward, high, low)
@@ -311,9 +311,9 @@ class Distribution:
         return np.asarray(np.clip(points, *self.bounds))
 
     def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
-        """What ``ask`` says of the ascending points of rows, (m, N), with their shares.
+        """``ask`` of the ascending points of rows, (m, N), with their shares and ``beside``.
 
-        Shares are (N,), or (m, N) by weight. It is also told the values ``beside`` of these rows.
+        Shares are (N,), or (m, N) by weight.
         """
 
         def answer(rows: slice) -> FloatArray:
@@ -440,7 +440,7 @@ class GroupedDistribution(Distribution):
 
     @property
     def n_effective(self) -> float:
-        """How many points of equal weight would say as much as those of all groups do."""
+        """The equivalent number of points of equal weight, over all groups."""
         return sum(part.n_effective for _, part in self.parts)
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:

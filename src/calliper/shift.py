@@ -136,12 +136,12 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Recency:
-    """Weights of rows in order of time: half for every ``half_life`` rows that a row is older.
+    """Weights of rows in order of time, halved for every ``half_life`` rows of age.
 
     With weights w_i ≤ 1 that are fixed beforehand and 1 for a new row, coverage is at least
     1 − α − Σ w_i d_i/(Σw + 1), where d_i is the total variation distance between the rows and the
-    same rows with row i and the new one exchanged: old rows weigh little, so that slow drift costs
-    little. The sum is unknown, so nothing is promised but for exchangeable rows.
+    same rows with row i and the new one exchanged: old rows have little weight, so that slow drift
+    costs little. The sum is unknown, so nothing is guaranteed unless rows are exchangeable.
 
     Reference: Barber, Candès, Ramdas, Tibshirani (2023), "Conformal prediction beyond
     exchangeability", Annals of Statistics 51.
@@ -171,10 +171,10 @@ class Recency:
         return np.asarray(2.0 ** (-np.arange(n, 0, -1) / float(self.half_life)))
 
     def explain(self) -> str:
-        """Why nothing is promised."""
+        """Why there is no guarantee."""
         return (
-            f"Rows weigh half after {self.half_life:g} later ones. Coverage is the level less what "
-            f"drift over the rows that weigh most costs, which is not known."
+            f"A row's weight halves with every {self.half_life:g} later rows. Drift over the rows "
+            f"of largest weight lowers coverage by an unknown amount."
         )
 
 
@@ -259,15 +259,15 @@ class ShiftReport:
         return (
             f"By weight, {self.n_calibration:,} calibration points count for "
             f"{self.n_effective:.1f}; the largest weight of a new row is {100 * self.largest:.3g} %"
-            f" of theirs together, and {100 * self.infinite:.3g} % of the new rows weigh too much "
+            f" of their sum, and {100 * self.infinite:.3g} % of the new rows weigh too much "
             f"for a finite interval at coverage {self.coverage:g}."
         )
 
     def warn_if_poor(self) -> None:
-        """Point out weights that leave too little for the level."""
+        """Warn about weights that leave too little for the level."""
         if self.infinite or self.n_effective < required_calibration_size(self.coverage):
             warn(
-                f"{self.describe()} Intervals are valid but say little; calibrate on rows more "
+                f"{self.describe()} Intervals are valid but uninformative; calibrate on rows more "
                 f"like the new ones.",
                 ShiftWarning,
             )
@@ -283,7 +283,7 @@ def check_weights(
         raise CalliperError(
             f"weights must be {'positive' if positive else '0 or more'}: {len(wrong)} of "
             f"{len(vector)} are not, the first ({vector[wrong[0]]:g}) at position {wrong[0]}."
-            f"{' A new row of weight 0 says that such rows do not come.' if positive else ''}"
+            f"{' A new row of weight 0 means that such rows never occur.' if positive else ''}"
         )
     if some and not vector.any():
         raise CalliperError(f"all of {len(vector)} weights are 0: no calibration row is left.")

@@ -82,7 +82,7 @@ def test_poor_weights_are_judged_by_the_highest_level():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ShiftWarning)
         method.predict_radius(Z, [0.5, 0.9], weights=np.ones(40))
-    with pytest.warns(ShiftWarning, match="Intervals are valid but say little"):
+    with pytest.warns(ShiftWarning, match="Intervals are valid but uninformative"):
         method.predict_radius(Z, [0.5, 0.99], weights=np.ones(40))
 
 

@@ -139,7 +139,7 @@ class FullRescaled(Calibrator):
 
     @property
     def uses(self) -> Uses:
-        """Left-out errors where they make a difference: they may be costly."""
+        """Left-out errors only where they make a difference, since they may be costly."""
         if self.kernel is None:  # at a shrinkage of 1, nothing is local
             return USES if self.shrinkage == 1 else WITH_LEFT_OUT
         chosen = as_kernel(self.kernel).learns_on_errors and self.shrinkage != 1
@@ -185,7 +185,7 @@ class FullRescaled(Calibrator):
         return locality_rule(n, self._length_scale, given, statistic=self.statistic, dimensions=d)
 
     def for_file(self) -> dict[str, Any]:
-        """As every method; and who is near, which is dear to find."""
+        """As every method; and the neighbours, which are expensive to find."""
         found = self._local.for_file() if self._local is not None else {}
         self.near_, self.wide_ = (found.get(name) for name in ("near", "wide"))
         return super().for_file()

@@ -39,15 +39,15 @@ NAMED = 5
 
 
 class Grouped(Calibrator):
-    """Any calibrator, with its promise in each group: a copy for each, on that group's rows.
+    """Any calibrator, with its guarantee in each group: a copy for each, fitted to its rows.
 
     Parameters
     ----------
     calibrator : calibrator
         Copied and fitted for each group. Training rows, if it takes any, are shared by all.
     groups : column name or function of the rows, optional
-        The group of each row, for whoever does not pass ``groups`` to ``fit`` and
-        ``predict_radius``. It must not depend on targets.
+        The group of each row, if ``groups`` is not passed to ``fit`` and ``predict_radius``. It
+        must not depend on targets.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class Grouped(Calibrator):
         return radius
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions, in numbers that hold of every group."""
+        """The guarantee with its assumptions, in numbers that hold for every group."""
         check_is_fitted(self)
         promises = [own.guarantee(coverage, confidence) for own in self.calibrators_.values()]
 
@@ -234,7 +234,7 @@ class Grouped(Calibrator):
         raise NotImplementedError  # each group has a calibrator that answers
 
     def asked(self, groups: Any) -> Any:
-        """What tells the group of each row: as given, or by the parameter; refused if neither."""
+        """The groups given, or the parameter; refused if neither."""
         given = self.groups if groups is None else groups
         if given is None:
             raise CalliperError(
@@ -252,7 +252,7 @@ class Grouped(Calibrator):
     def _reached(
         self, labels: list[Any], levels: tuple[float, ...], confidence: float | None
     ) -> dict[Any, list[int]]:
-        """Which levels the rows of each group suffice for; one warning tells what is missing."""
+        """Which levels each group has enough rows for; one warning says what is missing."""
         if confidence is not None:  # refused, if it is, whether or not any group would be asked
             next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
         least = [*map(required_calibration_size, levels)]

@@ -113,7 +113,7 @@ class LeaveTwoOutMethod(Calibrator):
         return self.scale_ is None
 
     def for_file(self) -> dict[str, Any]:
-        """As every method; and the scales without one point, which were drawn or are dear."""
+        """As every method; and the scales without one point, drawn or expensive to find."""
         found = {} if self.scale_ is None else self.scale_.for_file()
         for name in self.learns:
             if name != "kernel_":

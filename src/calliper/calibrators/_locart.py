@@ -53,7 +53,7 @@ LEAST_TRAINING = 20
 
 @dataclass(frozen=True)
 class LeafGuarantee(Guarantee):
-    """A promise that holds within each leaf of a partition."""
+    """A guarantee that holds within each leaf of a partition."""
 
     n_leaves: int = 1
 

@@ -5,8 +5,8 @@ scores are divided by it and the Q-th smallest ratio is multiplied back:
 
     σ_i = s_i / r̂(X_i),    Δ(x) = r̂(x) · σ_(Q),    Q = ⌈(1−α)(N+1)⌉        (paper, Eq. 2)
 
-Letters: r̂ → ``scale``, σ → ``rescaled_scores_``. The paper's weakness of the method: training
-errors are those of data that the model has seen, and may say little about new ones.
+Letters: r̂ → ``scale``, σ → ``rescaled_scores_``. A known weakness: training errors are made on data
+that the model has seen, and may be unlike errors on new data.
 
 Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training
 data; given the calibration set, Beta(Q, N+1−Q) without ties.

@@ -34,8 +34,8 @@ WIDER = 4
 class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """Half of the scale is the mean over the K nearest, half that over the 4K nearest.
 
-    For :class:`FullRescaled`, with the mean or the root mean square, and its default in spaces
-    without a unit of their own, such as a network's embedding. Parameters as for :class:`KNN`.
+    For :class:`FullRescaled`, with the mean or the root mean square, and its default in wide
+    spaces without a unit of their own, such as a network's embedding.
 
     Parameters
     ----------

@@ -63,8 +63,8 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     forgotten, which helps where there are many.
 
     A is learnt from left-out or training errors alone, which must be passed to ``fit`` of the
-    calibrator (``ConformalRegressor.fit`` does), so guarantees hold as for a fixed kernel. Errors
-    that the model makes on rows that it was trained on say less than left-out ones.
+    calibrator (``ConformalRegressor.fit`` does), so guarantees hold as for a fixed kernel. Left-out
+    errors are more informative than errors on rows that the model was trained on.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The nearness that a forest sees: the share of trees in which two rows lie in one leaf."""
+"""Forest proximity: the share of trees in which two rows lie in the same leaf."""
 
 from copy import copy
 from typing import Any, Self
@@ -23,11 +23,11 @@ ONE_TREE = (
 class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = the share of trees in which x and x' lie in one leaf (Breiman's proximity).
 
-    The trees were grown to tell targets apart, so inputs that do not matter for the prediction do
-    not matter for nearness, and no unit or scaling does. A point that shares no leaf with any
-    other has all others as neighbours, equally: the limit of a vanishing weight added to all.
+    The trees were grown to predict targets, so inputs that do not matter for the prediction do not
+    matter for nearness, and neither do units. For a point that shares no leaf with any other, all
+    others count equally: the limit of a vanishing weight added to all.
 
-    The forest must be trained on other data than the calibration points, as the model is.
+    Like the model, the forest must not be trained on the calibration points.
 
     Parameters
     ----------

@@ -56,11 +56,11 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         a length scale taken from the calibration points would treat them unlike a new point.
     smoothing : float, default 0
         b, how many points the mean of all N points counts for: b/N is added to every weight. It
-        matters where few points are near, and leaves the rest to those that are.
+        matters only where few points are near.
     step : float, default 0
         Side of the cells of a grid, in length scales; points count as being in the middle of
         their cell. With ½ the local mean hardly changes, and in few dimensions a hundred thousand
-        rows lie in some thousand cells, for which the work is done. 0 leaves points where they are.
+        rows lie in some thousand cells, which saves time. 0 leaves points where they are.
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
     engine : str, optional

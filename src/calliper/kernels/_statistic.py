@@ -1,4 +1,4 @@
-"""What K neighbours say of the scale of a point, and where a new score among them crosses it.
+"""The scale of a point from its K neighbours, and where a new score among them crosses it.
 
 With C = s_i ŝ_{N+1} and the K−1 other neighbours of i, a new point of score t that enters with
 weight w (1, or less where it shares the last place; see ``_shared.py``) crosses at

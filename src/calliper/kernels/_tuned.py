@@ -205,8 +205,8 @@ class TunedRBF(_Tuned):
     length_scales : sequence of float, optional
         The grid itself; no training inputs are needed then.
     chosen : sequence of float, optional
-        The length scale of every calibration point, as chosen before on these very points without
-        folds (the guarantee holds for no other choice): nothing is tuned.
+        The length scale of every calibration point, as chosen before on the same points without
+        folds (the guarantee holds for no other choice). Nothing is tuned then.
     n_folds : int, optional
         Leave out folds instead of single points, for large N: at most this many choices, and
         CV+'s guarantee instead of the Jackknife+'s.

@@ -15,7 +15,6 @@ use no more (Gupta, Kuchibhotla, Ramdas 2022, doi:10.1016/j.patcog.2021.108496).
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -57,7 +56,7 @@ SYMMETRIC = (
 
 @dataclass(frozen=True)
 class RefitGuarantee(Guarantee):
-    """The promise of one fitted method at one level; ``n_calibration`` counts all its rows.
+    """The guarantee of one fitted method at one level; ``n_calibration`` counts all its rows.
 
     Parameters
     ----------
@@ -103,19 +102,19 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     }
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds; models stand there by number."""
+        """What a file holds; models are stored by number."""
         known = {name: vars(self).get(name) for name in self.keeps if name not in COLUMN_FIELDS}
         return {**known, **valid.columns_for_file(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """What a file held, with the models that are given."""
+        """Restore what a file held, with the models given."""
         known = {name: state[name] for name in state if name.endswith("_")}
         self.__dict__.update({name: value for name, value in known.items() if value is not None})
         self.no_guarantee_ = state["no_guarantee_"]
         fold, bags, n_models = state["fold_"], state["in_bag_"], len(self.models_)
         whole = fold is not None and n_models and fold.max(initial=0) < n_models
         if not (whole or (bags is not None and len(bags) == n_models)):
-            raise CalliperError("rows belong to models that are not there.")
+            raise CalliperError("rows refer to models that are missing.")
         valid.restore_columns(self, state)
 
     def __new__(cls, *given: Any, **known: Any) -> Self:
@@ -175,7 +174,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         self.estimator_ = models.fresh(model).fit(X, y, **fit_params)
 
     def _asked(self, model: Any) -> tuple[Any, Score]:
-        """What is trained and asked for predictions, and the score of these."""
+        """The model to train and predict with, and the score of its predictions."""
         return asked_as(model, self.score_function)
 
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
@@ -247,7 +246,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return valid.each_level(lambda level: self._proved(level, len(self.residuals_)), coverage)
 
     def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        """The guarantee with its assumptions; ``.describe()`` puts it in words."""
         coverage = valid.check_level(coverage)
         proved, remark = float(self.guaranteed_coverage(coverage)), self._remark(coverage)
         none = f"no coverage is proved at level {coverage:g}. {self.no_guarantee_ or remark}"
@@ -293,7 +292,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return np.asarray(np.stack(columns, axis=1))
 
     def _score(self) -> Score:
-        """What is called an error."""
+        """How errors are measured."""
         return self._asked(self.estimator)[1]
 
     def _refit(
@@ -306,9 +305,10 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     ) -> tuple[tuple[Any, ...], list[FloatArray]]:
         """A model for each set of rows, and its predictions of the others."""
         workers, (model, score) = Parallel(n_jobs=self.n_jobs), self._asked(self.estimator)
-        ask = partial(_fit_and_predict, score.n_outputs)
         jobs = (
-            delayed(ask)(models.fresh(model), X, y, train, other, fit_params)
+            delayed(_fit_and_predict)(
+                score.n_outputs, models.fresh(model), X, y, train, other, fit_params
+            )
             for train, other in zip(rows, others, strict=True)
         )
         made, predicted = zip(*workers(jobs), strict=True)

@@ -53,6 +53,7 @@ from calliper.regressor import few_groups
 from calliper.rows import same_rows
 
 
+@dataclass(eq=False, repr=False)
 class JackknifePlus(RefittedRegressor):
     """Leave-one-out intervals: n + 1 fits, for small data and fast models; guarantee 1 − 2α.
 
@@ -63,7 +64,7 @@ class JackknifePlus(RefittedRegressor):
     minmax : bool, default False
         Wider intervals with the full guarantee 1 − α.
     score_function : score, optional
-        What is called an error, as in ``ConformalRegressor``; the absolute error by default.
+        How errors are measured, as in ``ConformalRegressor``; the absolute error by default.
     n_jobs : int, optional
         Number of models trained at a time, as in joblib.
 
@@ -95,18 +96,11 @@ class JackknifePlus(RefittedRegressor):
         needs="a model to refit",
     )
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        minmax: bool = False,
-        score_function: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.minmax = minmax
-        self.score_function = score_function
-        self.n_jobs = n_jobs
+    estimator: Any
+    _: KW_ONLY
+    minmax: bool = False
+    score_function: Any = None
+    n_jobs: int | None = None
 
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
         return list(LeaveOneOut().split(y))
@@ -138,7 +132,7 @@ class CVPlus(RefittedRegressor):
     minmax : bool, default False
         Wider intervals with a stronger guarantee, about (1 − α) F/(F + 1).
     score_function : score, optional
-        What is called an error, as in ``ConformalRegressor``; the absolute error by default.
+        How errors are measured, as in ``ConformalRegressor``; the absolute error by default.
         ``QuantileError()`` with a model of two quantiles is CQR without a calibration set.
     random_state : int, RandomState or None
         Divides the rows into folds, where ``cv`` is a number.
