@@ -502,25 +502,28 @@ def coverage_needed(
     for start in range(0, len(y), ROWS_SEARCHED):
         rows = np.arange(start, min(start + ROWS_SEARCHED, len(y)))
         of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
-        needed[rows] = _searched(model, _safe_indexing(X, rows), y[rows], of_rows)
+        with unheard(Warning):  # predict_interval has raised the same warnings
+            needed[rows] = _searched(model, _safe_indexing(X, rows), y[rows], of_rows)
     return needed
 
 
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
-    low, high = np.zeros(len(y)), np.ones(len(y))
-    ranked = model.share_below(X, y) if isinstance(model, RankingModel) and not how else None
+    low, high, ranked = np.zeros(len(y)), np.ones(len(y)), None
+    if isinstance(model, RankingModel):
+        ranked, holds = model.ranking(X, y, **how)
+    elif isinstance(model, RadiusModel):
+        holds = lambda levels: y[:, None] <= model.predict_radius(X, levels, **how)  # noqa: E731
+    else:
+        holds = lambda levels: model.predict_interval(X, levels, **how).contains(y)  # noqa: E731
     if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
         around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
         levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
-        with unheard(Warning):
-            held = _holds(model, X, y, levels, how)
-        if (held == (levels > ranked[:, None])).all():
+        if (holds(levels) == (levels > ranked[:, None])).all():
             return [float(level) for level in ranked]
     while (wide := high - low > CLOSE).any():
         levels = np.unique(np.linspace(low[wide], high[wide], SECTIONS + 1)[1:-1])
-        with unheard(Warning):  # whoever predicts hears it
-            held = _holds(model, X, y, levels, how)
+        held = holds(levels)
         between = (levels > low[:, None]) & (levels < high[:, None])
         high = np.where(between & held, levels, high[:, None]).min(axis=1)
         low = np.where(between & (levels < high[:, None]), levels, low[:, None]).max(axis=1)
@@ -534,13 +537,6 @@ def _as_rank(low: float, high: float) -> float:
         if low - 2 * TOLERANCE <= rank <= high:
             return float(rank)
     return high
-
-
-def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray, how: dict[str, Any]) -> Any:
-    """Whether the interval of each row holds its target at each level, (m, L)."""
-    if isinstance(model, RadiusModel):
-        return y[:, None] <= model.predict_radius(X, levels, **how)
-    return model.predict_interval(X, coverage=levels, **how).contains(y)
 
 
 def _refuse_level(how: dict[str, Any]) -> None:
