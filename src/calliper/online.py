@@ -203,36 +203,45 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._first: float = first
         self._excess: float = 0.0
         self._asked: bool = False
-        # Of each step: its level and the share outside, −1 without a label; its name and the number
-        # of steps when its label came, 0 without; and the place of each name.
-        self._steps: list[tuple[float, float]] = []
-        self._names: list[tuple[int, int]] = []
-        self._place: dict[int, int] = {}
+        # Of each step, by its name: its level, the share outside (−1 without a label), and how many
+        # steps there were when its label came (0 without).
+        self._steps: dict[int, tuple[float, float, int]] = {}
         self._n_labels: int = 0
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all steps so far, and where they have led."""
-        steps = np.array(self._steps, dtype=np.float64).reshape(-1, 2)
-        known = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
-        names = np.array(self._names, dtype=np.int64).reshape(-1, 2)
-        return {**known, "steps": steps, "names": names, "asked": self._asked}
+        level, outside, until = self._columns()
+        names = np.array([*self._steps], dtype=np.int64)
+        return {
+            "levels": self._levels,
+            "weights": self._weights,
+            "excess": self._excess,
+            "steps": np.column_stack([level, outside]),
+            "names": np.column_stack([names, until.astype(np.int64)]),
+            "asked": self._asked,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last step."""
         self._begin()
         if len(state["levels"]) != len(self._rates):
             raise CalliperError("a Controller has a level for each of its rates.")
-        (level, outside), (_, until) = state["steps"].T, state["names"].T
+        (level, outside), (names, until) = state["steps"].T, state["names"].T
         known, first, last = until != 0, np.arange(len(until)) + 1, len(until)
         in_time = np.where(known, (first <= until) & (until <= last), True).all()
         if not in_time or (level < 0).any() or ((outside >= 0) != known).any():
             raise CalliperError("a label came before its step, or after the last, or is missing.")
+        if (np.diff(names) <= 0).any():
+            raise CalliperError("steps do not rise.")
         self._levels, self._weights = state["levels"], state["weights"]
         self._excess, self._asked = state["excess"], state["asked"]
-        self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
-        self._names = [(name, until) for name, until in state["names"].tolist()]
-        self._place = {name: place for place, (name, _) in enumerate(self._names)}
-        self._n_labels = sum(until > 0 for _, until in self._names)
+        steps = zip(level.tolist(), outside.tolist(), until.tolist(), strict=True)
+        self._steps = dict(zip(names.tolist(), steps, strict=True))
+        self._n_labels = int(known.sum())
+
+    def _columns(self) -> FloatArray:
+        """Level, share outside and arrival of all steps, (3, T)."""
+        return np.array([*self._steps.values()], dtype=np.float64).reshape(-1, 3).T
 
     @property
     def level(self) -> float:
@@ -245,8 +254,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def history(self) -> History:
         """All steps so far."""
         self._begin()
-        level, outside = np.array(self._steps).reshape(-1, 2).T
-        names = np.array([name for name, _ in self._names], dtype=np.int64)
+        level, outside, _ = self._columns()
+        names = np.array([*self._steps], dtype=np.int64)
         return History(level, np.where(outside < 0, np.nan, outside), names)
 
     @property
@@ -270,19 +279,19 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """
         self._begin()
         names = check_steps(step)
-        last = [name for name, _ in self._names[-1:]]
-        for before, name in pairwise([*last, *names]):
+        for before, name in pairwise([*self._last(), *names]):
             if name <= before:
                 raise CalliperError(
                     f"steps must rise, as a clock does: {name} comes after {before}. Ask in order "
                     f"of time and once for each step; labels may come in any order."
                 )
         level = self._level()
-        for name in names:
-            self._place[name] = len(self._names)
-            self._names.append((name, 0))
-            self._steps.append((level, -1.0))
+        self._steps |= dict.fromkeys(names, (level, -1.0, 0))
         return level
+
+    def _last(self) -> list[int]:
+        """The name of the last step, if there is one."""
+        return [next(reversed(self._steps))] if self._steps else []
 
     def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
         """Intervals of ``model`` at the level to ask for; ``how`` is passed to its own method.
@@ -314,7 +323,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     def _asked_for(self, step: Any, X: Any, how: dict[str, Any]) -> float:
         """The level for rows of a step, or of a step each."""
-        _refuse_level(how)
+        if "coverage" in how:
+            raise CalliperError(
+                f"the controller chooses the level: leave coverage={how['coverage']!r} out here, "
+                f"and give the long-run share to Controller(coverage=...)."
+            )
         if step is None:
             return self.level
         if np.ndim(step) and len(step) != n_rows(X):
@@ -341,11 +354,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """
         self._begin()
         if step is None and not self._asked:
-            waiting = f" {len(self._names) - self._n_labels} named steps wait for labels: say which"
+            waiting = f" {len(self._steps) - self._n_labels} named steps wait for labels: say which"
             raise CalliperError(
                 "update was called before a level was asked for: call predict_interval(model, X) "
                 "or read level, and then update once with what came of it."
-                + (f"{waiting}, update(inside, step=...)." if len(self._names) else "")
+                + (f"{waiting}, update(inside, step=...)." if self._steps else "")
             )
         if inside is None:
             raise CalliperError(
@@ -357,8 +370,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 f"{len(self._rates)} rates are followed, and inside does not say what their levels "
                 f"would have done: update(inside, needed=coverage_needed(model, X, y)) does."
             )
-        names = [self._next()] if step is None else check_steps(step)
-        levels = [self._level()] if step is None else self._waiting_levels(names)
+        if step is None:
+            names, levels = [sum(self._last(), 1) if self._steps else 0], [self._level()]
+        else:
+            names = check_steps(step)
+            levels = self._waiting_levels(names)
         held = check_inside(inside)
         known = None if needed is None else _check_needed(needed, len(held))
         together = step is None or not np.ndim(step)
@@ -374,40 +390,33 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             self._learn(name, held[place], None if known is None else known[place])
         return self
 
-    def _next(self) -> int:
-        """The number of a step that was not named."""
-        return self._names[-1][0] + 1 if self._names else 0
-
     def _waiting_levels(self, names: list[int]) -> list[float]:
         """The levels of steps whose labels have come; refuses others."""
-        places = [self._place.get(name) for name in names]
-        for number, (name, place) in enumerate(zip(names, places, strict=True)):
-            if place is None:
-                asked = [name for name, _ in self._names]
+        for number, name in enumerate(names):
+            if name not in self._steps:
+                asked = [*self._steps]
                 ends = f"{len(asked)} were, from {asked[0]} to {asked[-1]}" if asked else "none was"
                 raise CalliperError(
                     f"a label came for step {name}, which was never asked for; {ends}. Name the "
                     f"step when you ask: predict_interval(model, X, step=...)."
                 )
-            outside = self._steps[place][1]
+            outside = self._steps[name][1]
             if outside >= 0 or name in names[:number]:
                 before = f"{1 - outside:.0%} inside" if outside >= 0 else "in the same call"
                 raise CalliperError(
                     f"step {name} has its label already ({before}): each counts once. Leave the "
                     f"second one out; what was told cannot be taken back."
                 )
-        return [self._steps[place][0] for place in places if place is not None]
+        return [self._steps[name][0] for name in names]
 
     def _learn(self, name: int, held: BoolArray, needed: FloatArray | None) -> None:
         """Move the level by one label."""
-        place = self._place[name]
-        level = self._steps[place][0]
+        level = self._steps[name][0]
         outside = float((~held).mean()) if level else 1.0
         missed = np.array([outside])
         if needed is not None and len(self._rates) > 1:
             missed = self._judge(needed)
-        self._steps[place] = (level, outside)
-        self._names[place] = (name, len(self._names))
+        self._steps[name] = (level, outside, len(self._steps))
         self._n_labels += 1
         self._excess += outside - self._miss
         self._levels = self._levels + self._step() * (missed - self._miss)
@@ -416,7 +425,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """Coverage so far and what is proved of it, in words."""
         bound, n = self.bound, self._n_labels
         came = f"{self.history.coverage:.2%} were inside" if n else "nothing came yet"
-        missing = len(self._names) - n
+        missing = len(self._steps) - n
         late = f" {missing:,} more steps have no label, and count for nothing." if missing else ""
         return (
             f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. By "
@@ -448,7 +457,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     def _waited(self) -> int:
         """D + 1: the largest number of steps that waited at once for labels that came."""
-        until = np.array([until for _, until in self._names])
+        until = self._columns()[2].astype(np.intp)
         begun = np.flatnonzero(until)
         change = np.bincount(begun, minlength=len(until) + 1)
         change -= np.bincount(until[begun], minlength=len(until) + 1)
@@ -537,14 +546,6 @@ def _as_rank(low: float, high: float) -> float:
         if low - 2 * TOLERANCE <= rank <= high:
             return float(rank)
     return high
-
-
-def _refuse_level(how: dict[str, Any]) -> None:
-    if "coverage" in how:
-        raise CalliperError(
-            f"the controller chooses the level: leave coverage={how['coverage']!r} out here, and "
-            f"give the long-run share to Controller(coverage=...)."
-        )
 
 
 def _check_rate(rate: Any) -> float:
