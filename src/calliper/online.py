@@ -1,35 +1,36 @@
-"""Drift: a level that follows what happens, so that coverage holds in the long run.
+"""Drift: a level that adapts after misses, so that coverage holds in the long run.
 
-Where rows are not exchangeable, because the world changes, the level asked for can make up for it:
-more after a miss, a little less after a hit. With α_t = 1 − level, err_t = 1 for a miss and 0 for a
-hit, and 1−α the coverage that is wanted,
+Where data drift, rows are not exchangeable. The level can make up for it: higher after a miss, a
+little lower after a hit. With α_t = 1 − level, err_t = 1 for a miss and 0 for a hit, and 1−α the
+coverage that is wanted,
 
     α_{t+1} = α_t + γ_t (α − err_t).
 
-At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty, and the prediction
-alone stands for it. Labels may come late, in any order, some never: each moves the level once, when
-it comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
-each comes before the next question. When α_t falls below 0, at most D + 1 misses are still to come,
-so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by parts
-bounds the mean over the n labels that came, whatever the targets are, even those of an opponent:
+At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty and shown as the
+prediction alone. Labels may come late, in any order, some never: each moves the level once, when it
+comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
+each comes before the next prediction. When α_t falls below 0, at most D + 1 misses are still to
+come, so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by
+parts bounds the mean over the n labels that came, for every sequence of targets, adversarial ones
+included:
 
     |mean err − α| ≤ max{α_1 + γ(1−α)(D+1), 1 − α_1 + γα(D+1)} / (γn)        for one rate γ,
-    and for rates that fall ≤ the same of γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
+    and for decaying rates ≤ the same with γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
 
-It says nothing of steps that never get a label.
+It does not cover steps that never get a label.
 
-Several rates at once: each of k experts follows a rate of its own, and their levels are averaged by
-weights that follow the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
+Several rates at once: each of k experts has its own rate, and their levels are averaged with
+weights given by the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
 
     w_i ← (1−σ) w_i e^{−ηℓ(β_t, α_i)} + (σ/k) Σ_j w_j e^{−ηℓ(β_t, α_j)},    σ = 1/(2I),
     η = √(3/I · (log(kI) + 2) / ((1−α)²α³ + α²(1−α)³)),
 
-which loses little against the best rates over any I steps. As long as η is constant that bounds no
-long-run mean, so a guard is added here: should misses exceed their share by about as much as the
-slowest rate alone allows, the next interval is infinite, and should they fall short by as much,
-it is empty. Hence the bound, that of the slowest rate with D = 0, plus D·max(α, 1−α)/n for what was
-under way when the guard stepped in. It is hardly ever needed. It counts what happened; β_t only
-decides whom to follow.
+which is nearly as good as the best rates over any I steps. With constant η this does not bound the
+long-run mean, so a guard is added here: if misses exceed their share by about as much as the
+slowest rate alone allows, the next interval is infinite; if they fall short by as much, it is
+empty. Hence the bound: that of the slowest rate with D = 0, plus D·max(α, 1−α)/n for predictions
+that were waiting when the guard stepped in. The guard hardly ever acts. It counts actual misses;
+β_t only weights the experts.
 
 Letters: 1 − α_t → ``level``, γ_1 → ``rate``, 1 − β_t → ``needed``, I → ``horizon``.
 
@@ -73,23 +74,23 @@ __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 
 #: Rates to follow at once: those of the paper.
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-#: Rows whose level is searched together, and into how many parts a question divides what is left.
+#: Rows whose level is searched together, and into how many parts a search step divides the rest.
 ROWS_SEARCHED, SECTIONS = 8, 16
-#: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
-#: the number of tails, it is then told exactly.
+#: The precision of the search, still far above the rounding of levels; and the largest N + 1, times
+#: the number of tails, for which the level is then exact.
 CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What was asked for and what came.
+    """The levels so far and what came of them.
 
     Attributes
     ----------
-    level : (T,) the coverage asked for at each step, from 0 to 1
-    outside : (T,) share of the targets of each step that were outside: 0 or 1 for single ones, NaN
+    level : (T,) the level at each step, from 0 to 1
+    outside : (T,) share of each step's targets that were outside: 0 or 1 for a single one, NaN
         where no label came
-    step : (T,) by what number labels name the step
+    step : (T,) the number of the step
 
     Examples
     --------
@@ -115,21 +116,21 @@ class History:
 
 @dataclass(eq=False, repr=False)
 class Controller(BaseEstimator):  # type: ignore[misc]
-    """Says the level to ask for, is told what came of it, and says the next.
+    """Gives the level for the next prediction, and adapts it to what came of the last.
 
     Parameters
     ----------
     coverage : float, default 0.9
-        The share of targets that shall be inside in the long run.
+        The share of targets that should be inside in the long run.
     rate : float or sequence of floats, default 0.01
-        How far the level moves after a step. Large follows drift closely, with levels that jump
-        about; small is steady. Of several, such as ``RATES``, those that did best lately count
-        most; ``update`` must then be told ``needed``, too.
+        How far the level moves after a step. A large rate follows drift closely, but the level
+        jumps; a small one is steady. Of several, such as ``RATES``, those that did best lately
+        count most; ``update`` then needs ``needed``, too.
     decay : float, default 0
-        Step t is t^−``decay`` times as large as the first: 0 for steps that stay as they are. From
-        0.5 on, and below 1, the level settles where nothing drifts: 0.6, with a larger rate.
+        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. From 0.5 to
+        below 1 the level settles if nothing drifts, such as 0.6 with a larger rate.
     start : float, optional
-        The first level; ``coverage`` if left out.
+        The first level; ``coverage`` by default.
     horizon : int, default 500
         I, the number of steps over which several rates are compared.
 
@@ -260,9 +261,9 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     @property
     def bound(self) -> float:
-        """How far the share of misses can be from 1 − coverage by now, whatever came.
+        """How far the share of misses can be from 1 − coverage by now, whatever the targets.
 
-        Of the labels that came, by what waited for them at once.
+        Over the labels that came; it grows with the number of predictions that waited at once.
         """
         self._begin()
         trivial, n = max(self._miss, 1 - self._miss), self._n_labels
@@ -274,8 +275,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         step : int or (m,) of int
-            The number by which :meth:`update` is told what came of it: a row number, or a time such
-            as ``Timestamp.value``. Each must be above all before.
+            The number to pass to :meth:`update` with the label: a row number, or a time such as
+            ``Timestamp.value``. Each must be larger than all before.
         """
         self._begin()
         names = check_steps(step)
@@ -294,11 +295,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         return [next(reversed(self._steps))] if self._steps else []
 
     def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
-        """Intervals of ``model`` at the level to ask for; ``how`` is passed to its own method.
+        """Intervals of ``model`` at the current level; ``how`` is passed to its own method.
 
-        At level 1 they are infinite, as at levels for which there are too few calibration points;
-        at level 0 they are the predictions themselves. Where labels come late ``step`` names all
-        rows together, or each row, as in :meth:`ask`.
+        At level 1 they are infinite, as at levels that need more calibration points; at level 0
+        they are the predictions themselves. If labels come late, ``step`` is one number for all
+        rows together, or one for each row, as in :meth:`ask`.
         """
         level = self._asked_for(step, X, how)
         if 0 < level < 1:
@@ -314,7 +315,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def predict_radius(
         self, calibrator: Any, Z: Any, *, step: Any = None, **how: Any
     ) -> FloatArray:
-        """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
+        """The radius of ``calibrator`` at the current level, (m,); infinite at 1, 0 at 0."""
         level = self._asked_for(step, Z, how)
         if 0 < level < 1:
             with unheard(SmallCalibrationWarning):
@@ -338,19 +339,18 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         return self.ask(step)
 
     def update(self, inside: Any = None, *, step: Any = None, needed: Any = None) -> Self:
-        """Say what came of the level that was asked for last, or of a step that was named.
+        """Adapt the level to the label of the last prediction, or of a numbered step.
 
         Parameters
         ----------
         inside : bool or (m,) of bool
-            Whether the target lay in its interval, which is what coverage and bound count. Rows
-            that were asked for together count together, as one step. At level 0 nothing counts as
-            inside.
+            Whether the target was inside its interval; coverage and bound count this. Rows that
+            were predicted together count as one step. At level 0 nothing counts as inside.
         step : int or (m,) of int, optional
-            Which step, or steps in order of arrival, the label belongs to, if it was named.
+            The step that the label belongs to, or the steps in order of arrival, if numbered.
         needed : float or (m,), optional
-            The coverage up to which intervals do not hold the target, by :func:`coverage_needed`:
-            what several rates are compared by. One rate does without.
+            The coverage up to which intervals do not contain the target, from
+            :func:`coverage_needed`: several rates are compared by it. One rate does not need it.
         """
         self._begin()
         if step is None and not self._asked:
@@ -376,13 +376,23 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             names = check_steps(step)
             levels = self._waiting_levels(names)
         held = check_inside(inside)
-        known = None if needed is None else _check_needed(needed, len(held))
+        known = needed
+        if needed is not None:
+            known = check_vector(np.atleast_1d(needed), "needed", n=len(held))
+            if known.min() < 0 or known.max() > 1:
+                raise CalliperError(
+                    f"needed must be from 0 to 1, as coverage_needed returns it; got {needed!r}."
+                )
         together = step is None or not np.ndim(step)
         if not together and len(held) != len(names):
             raise CalliperError(f"{len(names)} steps were named, and inside has {len(held)}.")
         places = [slice(None)] if together else [slice(row, row + 1) for row in range(len(held))]
-        for level, place in zip(levels, places, strict=True):
-            _refuse_outside_of_all(held[place], level)
+        if any(level == 1 and not held[at].all() for level, at in zip(levels, places, strict=True)):
+            raise CalliperError(
+                "a target is said to be outside an interval of level 1, which is infinite: call "
+                "predict_interval(model, X) of the controller, without bounds that targets can "
+                "leave."
+            )
         if step is None:
             self.ask(names)
             self._asked = False
@@ -476,14 +486,14 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 def coverage_needed(
     model: Any, X: Any, y: Any, *, groups: Any = None, weights: Any = None
 ) -> FloatArray:
-    """For each row, the coverage up to which intervals of the model do not hold its target, (m,).
+    """For each row, the coverage up to which intervals do not contain its target, (m,).
 
-    An interval holds y if its level is above this: 1 less the conformal p-value of y, by the points
-    of the row's own group and by the weight of the row itself.
+    An interval contains y if its level is above this: 1 minus the conformal p-value of y, by the
+    points of the row's own group and the row's own weight.
 
-    Where intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
-    ``ConditionalCalibration``, ``statistic="quantile"``) there may be several such levels, and this
-    is one of them. So a :class:`Controller` is told what happened beside it.
+    If intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
+    ``ConditionalCalibration``, ``statistic="quantile"``), there may be several such levels, and
+    this is one of them. A :class:`Controller` therefore also needs ``inside``.
 
     Parameters
     ----------
@@ -494,7 +504,7 @@ def coverage_needed(
     Returns
     -------
     array of shape (m,)
-        From 0 to 1; 1 where no interval holds the target.
+        From 0 to 1; 1 where no interval contains the target.
 
     Examples
     --------
@@ -552,20 +562,3 @@ def _check_rate(rate: Any) -> float:
     if not isinstance(rate, Real) or isinstance(rate, bool) or not 0 < float(rate) < np.inf:
         raise CalliperError(f"a rate must be a positive number such as 0.01; got {rate!r}.")
     return float(rate)
-
-
-def _check_needed(needed: Any, n: int) -> FloatArray:
-    values = check_vector(np.atleast_1d(needed), "needed", n=n)
-    if values.min() < 0 or values.max() > 1:
-        raise CalliperError(
-            f"needed must be from 0 to 1, as coverage_needed gives it; got {needed!r}."
-        )
-    return values
-
-
-def _refuse_outside_of_all(held: BoolArray, level: float) -> None:
-    if level == 1 and not held.all():
-        raise CalliperError(
-            "a target is said to lie outside of an interval of level 1, which is infinite: ask by "
-            "predict_interval(model, X) of the controller, without bounds that targets can leave."
-        )
