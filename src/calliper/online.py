@@ -518,10 +518,12 @@ def coverage_needed(
     given = {"groups": groups, "weights": weights}
     how = {name: row_values(each, X, name) for name, each in given.items() if each is not None}
     needed = np.empty(len(y))
-    for start in range(0, len(y), ROWS_SEARCHED):
-        rows = np.arange(start, min(start + ROWS_SEARCHED, len(y)))
-        of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
-        with unheard(Warning):  # predict_interval has raised the same warnings
+    with unheard(Warning):  # predict_interval has raised the same warnings
+        if 0 < len(y) <= ROWS_SEARCHED:  # taking rows out of X costs time
+            return np.array(_searched(model, X, y, how))
+        for start in range(0, len(y), ROWS_SEARCHED):
+            rows = np.arange(start, min(start + ROWS_SEARCHED, len(y)))
+            of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
             needed[rows] = _searched(model, _safe_indexing(X, rows), y[rows], of_rows)
     return needed
 

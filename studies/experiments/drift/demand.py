@@ -113,7 +113,8 @@ def of_mapie(X: FloatArray, y: FloatArray, first: int, every: int, gamma: float 
         elif known.stop:
             made.update(X[known], y[known], ensemble=True)
         ends.append(made.predict(X[now], **how, allow_infinite_bounds=True)[1][:, :, 0])
-    return Intervals(*np.concatenate(ends).T, LEVEL)
+    lower, upper = np.concatenate(ends).T
+    return Intervals(lower, upper, LEVEL)
 
 
 def recent_errors(model: Any, X: Any, y: Any, first: int, every: int) -> Any:
@@ -145,7 +146,8 @@ def of_calliper(
             found = control.predict_interval(model, X[now], step=hours)
             waiting |= dict(zip(hours, found.contains(y[now]), strict=True))
         ends.append(np.column_stack([found.lower, found.upper]))
-    return Intervals(*np.concatenate(ends).T, LEVEL)
+    lower, upper = np.concatenate(ends).T
+    return Intervals(lower, upper, LEVEL)
 
 
 def moved(intervals: Intervals, by: Any) -> Intervals:
