@@ -171,7 +171,7 @@ def test_bound_is_never_broken_over_a_hundred_thousand_late_labels(opponent, how
         words = rng.choice(["few", "many"], len(steps))
         known = {"groups": words} if how == "groups" else {"weights": rng.uniform(size=len(steps))}
         radius = control.predict_radius(method, np.zeros((len(steps), 2)), step=steps, **known)
-        level = control._steps[-1][0]
+        level = control._steps[int(steps[-1])][0]
         assert np.isinf(radius).all() or level < 1
         return level
 
