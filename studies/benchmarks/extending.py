@@ -63,7 +63,7 @@ def one_step() -> str:
     def alone(row: int) -> object:
         return model.predict_interval(X[row : row + 1], 0.9)
 
-    cells = []
+    cells: list[str] = []
     for rate in (0.01, RATES):
         whole, rows = step(Controller(rate=rate)), range(3000, len(X))
         times = np.array([(timed(alone, row), timed(whole, row)) for row in rows])
