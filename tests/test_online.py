@@ -171,7 +171,7 @@ def test_bound_is_never_broken_over_a_hundred_thousand_late_labels(opponent, how
         words = rng.choice(["few", "many"], len(steps))
         known = {"groups": words} if how == "groups" else {"weights": rng.uniform(size=len(steps))}
         radius = control.predict_radius(method, np.zeros((len(steps), 2)), step=steps, **known)
-        level = control._steps[-1][0]
+        level = control._steps[int(steps[-1])][0]
         assert np.isinf(radius).all() or level < 1
         return level
 
@@ -370,6 +370,39 @@ def test_coverage_needed_is_by_the_rows_own_group_weight_and_leaf(fitted):
     gap = levels - needed[:, None]
     told = np.abs(gap) > (1e-10 if "weights" in how else -1)  # shares are no simple fractions
     np.testing.assert_array_equal(held[told], (gap > 1e-12)[told])
+
+
+def test_coverage_needed_asks_the_model_once():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y, asked = X[:, 0] + rng.normal(size=300), []
+
+    def model(rows):
+        asked.append(len(rows))
+        return rows[:, 0]
+
+    fitted = ConformalRegressor(model, embed="prediction").calibrate(
+        X[:200], y[:200], groups=X[:200, 1] > 0
+    )
+    how = {"groups": X[290:297, 1] > 0}
+    asked.clear()
+    needed = coverage_needed(fitted, X[290:297], y[290:297], **how)
+    assert asked == [7]
+    levels = np.unique(np.concatenate([needed - 1e-6, needed + 1e-6]))
+    levels = levels[(levels > 0) & (levels < 1)]
+    with unheard(Warning):
+        held = fitted.predict_interval(X[290:297], levels, **how).contains(y[290:297])
+    assert (held == (levels > needed[:, None])).all()
+
+
+def test_steps_of_a_file_rise():
+    control = Controller(0.9)
+    control.ask([3, 5])
+    state = control.for_file()
+    Controller(0.9).restore(state)
+    state["names"][:, 0] = 3
+    with pytest.raises(CalliperError, match="do not rise"):
+        Controller(0.9).restore(state)
 
 
 def test_controller_counts_what_happened_to_rows_of_a_large_group():

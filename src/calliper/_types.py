@@ -1,6 +1,6 @@
 """Array aliases and the small protocols that the parts of calliper share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -54,9 +54,11 @@ class IntervalModel(Protocol):
 
 @runtime_checkable
 class RankingModel(Protocol):
-    """What can say at once where a target ranks."""
+    """What can say where targets rank, and which of them intervals hold, by one prediction."""
 
-    def share_below(self, X: Any, y: FloatArray) -> FloatArray | None: ...
+    def ranking(
+        self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
+    ) -> tuple[FloatArray | None, Callable[[FloatArray], Any]]: ...
 
 
 @runtime_checkable

@@ -1,25 +1,26 @@
 """Alarms for intervals in production: evidence that something is wrong, valid at any time.
 
-A monitor bets against the claim that all is well. If it is, its wealth, ``evidence``, is a
-supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ, however often
+A monitor bets against the claim that nothing is wrong. If nothing is, its wealth, ``evidence``, is
+a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ, however often
 one looks (Ville).
 
-**Coverage.** m_t is 1 for a miss and 0 for a hit, and p_t what misses are compared with:
+**Coverage.** m_t is 1 for a miss and 0 for a hit. Misses are compared with the rate p_t:
 
-- With a law, the miss rate given N calibration points is Beta(k, N+1−k), k = N+1−Q, and not α. Over
-  draws of these misses are Pólya's urn: p_t = max{(k + m_1 + … + m_{t−1})/(N+t), k/(N+1)}; by the
-  maximum, who misses less may. With ties the law is a bound, p_t its upper δ/2 quantile, and
-  evidence starts at 1/2.
-- Without, p_t is a rate that the user tolerates; or α if each label joins the calibration points at
-  once, at one level and with no window: misses of a conformal predictor are then dominated by
+- If the method has a law of coverage, the miss rate given N calibration points is not α but
+  Beta(k, N+1−k), k = N+1−Q. Over draws of these points, misses follow Pólya's urn:
+  p_t = max{(k + m_1 + … + m_{t−1})/(N+t), k/(N+1)}; the maximum allows for fewer misses. With ties
+  the law is a bound, p_t is its upper δ/2 quantile, and evidence starts at 1/2.
+- Otherwise p_t is a rate that the user tolerates; or α if each label joins the calibration points
+  at once, at one level and with no window: misses of a conformal predictor are then dominated by
   independent ones of rate α.
 
-A change to rate p at step s multiplies wealth by p/p_t after each miss and by (1−p)/(1−p_t) after
-each hit: by 1 on average if p_t is the chance of a miss, by less if that is smaller and p > p_t.
-Evidence is the mean over a grid of p and over all s, of weights a·1{s=0} + (1−a)·c/((s+c)(s+c+1)).
-All starts move by the same factor, so their sum is one number for each p. Fewer misses are found
-likewise, by smaller p and the minimum, if scores are continuous. Assumed: rows are independent and
-from the law of calibration rows, and labels arrive whether or not they are misses, in any order.
+A bet on rate p from step s on multiplies wealth by p/p_t after each miss and by (1−p)/(1−p_t) after
+each hit: by 1 on average if misses have probability p_t, by less if it is smaller and p > p_t.
+Evidence is the mean over a grid of p and over all s, with weights
+a·1{s=0} + (1−a)·c/((s+c)(s+c+1)). All starts move by the same factor, so one number for each p
+holds their sum. Fewer misses are found in the same way, by smaller p and the minimum, if scores are
+continuous. Assumed: rows are independent and distributed like calibration rows, and labels arrive
+in any order, but not because they are misses.
 
 **Exchangeability.** p_t = (#{i<t: s_i > s_t} + U(1 + #{i<t: s_i = s_t}))/n_t are independent and
 uniform for exchangeable scores. Bets Π(1 + ε(p_t − ½)), ε ∈ {−1, 0, 1}, exchange a hundredth of
@@ -47,7 +48,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._types import BoolArray, FloatArray
 from calliper._validation import (
     at_least,
     check_inside,
@@ -130,12 +131,8 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         return self._step_of(self._since)
 
     def _step_of(self, place: int | None) -> int | None:
-        """The step of a label, if steps are named, else its place."""
+        """The step of a label if steps are named, else its place."""
         return place if place is None or not self._named else [*self._named][place]
-
-    def _steps(self) -> IntArray:
-        """The step of each label, for files; none if they have no names."""
-        return np.array([*self._named], dtype=np.int64)
 
     def _take(self, step: Any, n: int) -> None:
         """Remember the steps of n labels; refuse a label of a step that has one."""
@@ -211,30 +208,30 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False)
 class CoverageMonitor(_Monitor):
-    """Watches whether intervals miss more often than promised, or are too wide.
+    """Watch whether intervals miss more often than promised, or are too wide.
 
     Parameters
     ----------
     coverage : float, default 0.9
-        The level that was asked for, the same for all labels.
+        The level of the intervals, the same for all labels.
     n_calibration : int, optional
         N, for intervals of a method with a law of coverage and one calibration set; :meth:`of`
         reads it from the model.
     tolerated : float, optional
-        In its place, for any method: the share of misses that you accept.
+        For any method, instead of ``n_calibration``: the share of misses that you accept.
     online : bool, default False
-        In its place: each label joins the calibration points by ``extend`` before the next row is
-        asked for, always, and no window drops any.
+        Instead of both: every label joins the calibration points by ``extend`` before the next row
+        is predicted, and no window drops any.
     side : {"more", "fewer", "both"}, default "more"
-        What to look for: more misses than promised, or fewer, which is intervals that are too wide.
-        Fewer can be told of continuous scores alone: with ties intervals are wider by nature.
+        What to look for: more misses than promised, or fewer, which means intervals that are too
+        wide. "fewer" needs continuous scores: with ties intervals are wider by nature.
     ties : bool, default False
-        Whether scores may be equal, as of whole numbers. The law is a bound then, and alarms come
+        Whether scores may be equal, as for whole numbers. The law is then a bound, and alarms come
         later.
     tails : int, default 1
         2 for ``Split`` with ``SignedError``, a width for each side.
     false_alarms : float, default 0.05
-        The probability with which a stream that is as promised ever sets off the alarm, at most.
+        Upper bound on the probability that a stream as promised ever sets off the alarm.
 
     Examples
     --------
@@ -330,14 +327,14 @@ class CoverageMonitor(_Monitor):
         self._n_missed = 0
 
     def update(self, inside: Any, *, step: Any = None) -> Self:
-        """Say what came, as it arrives; a batch is the same as its labels one by one.
+        """Add labels as they arrive; a batch is the same as its labels one by one.
 
         Parameters
         ----------
         inside : bool or (m,) of bool
-            Whether each target lay in its interval, as ``intervals.contains(y)`` says it.
+            Whether each target was inside its interval: ``intervals.contains(y)``.
         step : int or (m,) of int, optional
-            Which step each label belongs to, in any order: for labels that come late.
+            The step that each label belongs to, in any order: for labels that come late.
         """
         self._ready()
         held = check_inside(inside)
@@ -360,9 +357,7 @@ class CoverageMonitor(_Monitor):
         hit = np.log1p(-rates) - np.log1p(-promised)
         moves = np.where(missed[:, None], np.log(rates / promised), hit)
         walk = np.add.accumulate(np.vstack([self._walk, moves]))
-        later = (
-            (1 - FIRST_START) * SLOW / (SLOW + seen + np.arange(size + 1))
-        )  # weight of later starts
+        later = (1 - FIRST_START) * SLOW / (SLOW + seen + np.arange(size + 1))  # of later starts
         new = np.log(later[:-1] / (steps + SLOW + 1) + FIRST_START * (steps == 0))
         sums = np.logaddexp.accumulate(np.vstack([self._sums, new[:, None] - walk[:-1]]))[1:]
         wealth = np.logaddexp.reduce(self._shares + sums + walk[1:], axis=1)
@@ -385,7 +380,8 @@ class CoverageMonitor(_Monitor):
     def for_file(self) -> dict[str, Any]:
         """What a file holds: whether each target was inside."""
         self._ready()
-        return {"inside": ~np.array(self._missed, dtype=bool), "steps": self._steps()}
+        steps = np.array([*self._named], dtype=np.int64)
+        return {"inside": ~np.array(self._missed, dtype=bool), "steps": steps}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last label."""
@@ -403,19 +399,19 @@ class CoverageMonitor(_Monitor):
 
 @dataclass(eq=False, repr=False)
 class ExchangeabilityMonitor(_Monitor):
-    """Watches whether errors still look like those of the calibration rows, larger or smaller.
+    """Watch whether errors still look like those of the calibration rows, or are larger or smaller.
 
-    It notices what widths hide: errors that grow while intervals grow with them. Scores must come
-    from one *fixed* function for calibration rows and stream, such as ``|y − ŷ|``, or that over a
-    σ(x) learnt elsewhere: if labels change the scale, alarms mean nothing. Rows that the model or
-    the scale learnt from must not be among the first ones.
+    It notices what widths hide: errors that grow while intervals grow with them. Scores of
+    calibration rows and stream must come from one *fixed* function, such as ``|y − ŷ|``, or that
+    divided by a σ(x) learnt elsewhere: if labels change the scale, alarms mean nothing. Rows that
+    the model or the scale was trained on must not be passed to ``fit``.
 
     Parameters
     ----------
     false_alarms : float, default 0.05
-        The probability with which an exchangeable stream ever sets off the alarm, at most.
+        Upper bound on the probability that an exchangeable stream ever sets off the alarm.
     random_state : int, optional
-        What the draws depend on that break ties and fill the steps between ranks.
+        Seeds the draws that break ties and fill the steps between ranks.
 
     Examples
     --------
@@ -504,8 +500,9 @@ class ExchangeabilityMonitor(_Monitor):
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all scores, and what the draws depend on."""
         self._ready()
+        steps = np.array([*self._named], dtype=np.int64)
         known = {"first": self._first, "scores": np.array(self._scores), "seed": self._seed}
-        return {**known, "steps": self._steps()}
+        return {**known, "steps": steps}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last score."""

@@ -1,35 +1,36 @@
-"""Drift: a level that follows what happens, so that coverage holds in the long run.
+"""Drift: a level that adapts after misses, so that coverage holds in the long run.
 
-Where rows are not exchangeable, because the world changes, the level asked for can make up for it:
-more after a miss, a little less after a hit. With α_t = 1 − level, err_t = 1 for a miss and 0 for a
-hit, and 1−α the coverage that is wanted,
+Where data drift, rows are not exchangeable. The level can make up for it: higher after a miss, a
+little lower after a hit. With α_t = 1 − level, err_t = 1 for a miss and 0 for a hit, and 1−α the
+coverage that is wanted,
 
     α_{t+1} = α_t + γ_t (α − err_t).
 
-At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty, and the prediction
-alone stands for it. Labels may come late, in any order, some never: each moves the level once, when
-it comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
-each comes before the next question. When α_t falls below 0, at most D + 1 misses are still to come,
-so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by parts
-bounds the mean over the n labels that came, whatever the targets are, even those of an opponent:
+At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty and shown as the
+prediction alone. Labels may come late, in any order, some never: each moves the level once, when it
+comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
+each comes before the next prediction. When α_t falls below 0, at most D + 1 misses are still to
+come, so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by
+parts bounds the mean over the n labels that came, for every sequence of targets, adversarial ones
+included:
 
     |mean err − α| ≤ max{α_1 + γ(1−α)(D+1), 1 − α_1 + γα(D+1)} / (γn)        for one rate γ,
-    and for rates that fall ≤ the same of γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
+    and for decaying rates ≤ the same with γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
 
-It says nothing of steps that never get a label.
+It does not cover steps that never get a label.
 
-Several rates at once: each of k experts follows a rate of its own, and their levels are averaged by
-weights that follow the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
+Several rates at once: each of k experts has its own rate, and their levels are averaged with
+weights given by the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
 
     w_i ← (1−σ) w_i e^{−ηℓ(β_t, α_i)} + (σ/k) Σ_j w_j e^{−ηℓ(β_t, α_j)},    σ = 1/(2I),
     η = √(3/I · (log(kI) + 2) / ((1−α)²α³ + α²(1−α)³)),
 
-which loses little against the best rates over any I steps. As long as η is constant that bounds no
-long-run mean, so a guard is added here: should misses exceed their share by about as much as the
-slowest rate alone allows, the next interval is infinite, and should they fall short by as much,
-it is empty. Hence the bound, that of the slowest rate with D = 0, plus D·max(α, 1−α)/n for what was
-under way when the guard stepped in. It is hardly ever needed. It counts what happened; β_t only
-decides whom to follow.
+which is nearly as good as the best rates over any I steps. With constant η this does not bound the
+long-run mean, so a guard is added here: if misses exceed their share by about as much as the
+slowest rate alone allows, the next interval is infinite; if they fall short by as much, it is
+empty. Hence the bound: that of the slowest rate with D = 0, plus D·max(α, 1−α)/n for predictions
+that were waiting when the guard stepped in. The guard hardly ever acts. It counts actual misses;
+β_t only weights the experts.
 
 Letters: 1 − α_t → ``level``, γ_1 → ``rate``, 1 − β_t → ``needed``, I → ``horizon``.
 
@@ -73,23 +74,23 @@ __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 
 #: Rates to follow at once: those of the paper.
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-#: Rows whose level is searched together, and into how many parts a question divides what is left.
+#: Rows whose level is searched together, and into how many parts a search step divides the rest.
 ROWS_SEARCHED, SECTIONS = 8, 16
-#: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
-#: the number of tails, it is then told exactly.
+#: The precision of the search, still far above the rounding of levels; and the largest N + 1, times
+#: the number of tails, for which the level is then exact.
 CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What was asked for and what came.
+    """The levels so far and what came of them.
 
     Attributes
     ----------
-    level : (T,) the coverage asked for at each step, from 0 to 1
-    outside : (T,) share of the targets of each step that were outside: 0 or 1 for single ones, NaN
+    level : (T,) the level at each step, from 0 to 1
+    outside : (T,) share of each step's targets that were outside: 0 or 1 for a single one, NaN
         where no label came
-    step : (T,) by what number labels name the step
+    step : (T,) the number of the step
 
     Examples
     --------
@@ -115,21 +116,21 @@ class History:
 
 @dataclass(eq=False, repr=False)
 class Controller(BaseEstimator):  # type: ignore[misc]
-    """Says the level to ask for, is told what came of it, and says the next.
+    """Gives the level for the next prediction, and adapts it to what came of the last.
 
     Parameters
     ----------
     coverage : float, default 0.9
-        The share of targets that shall be inside in the long run.
+        The share of targets that should be inside in the long run.
     rate : float or sequence of floats, default 0.01
-        How far the level moves after a step. Large follows drift closely, with levels that jump
-        about; small is steady. Of several, such as ``RATES``, those that did best lately count
-        most; ``update`` must then be told ``needed``, too.
+        How far the level moves after a step. A large rate follows drift closely, but the level
+        jumps; a small one is steady. Of several, such as ``RATES``, those that did best lately
+        count most; ``update`` then needs ``needed``, too.
     decay : float, default 0
-        Step t is t^−``decay`` times as large as the first: 0 for steps that stay as they are. From
-        0.5 on, and below 1, the level settles where nothing drifts: 0.6, with a larger rate.
+        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. From 0.5 to
+        below 1 the level settles if nothing drifts, such as 0.6 with a larger rate.
     start : float, optional
-        The first level; ``coverage`` if left out.
+        The first level; ``coverage`` by default.
     horizon : int, default 500
         I, the number of steps over which several rates are compared.
 
@@ -203,36 +204,45 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._first: float = first
         self._excess: float = 0.0
         self._asked: bool = False
-        # Of each step: its level and the share outside, −1 without a label; its name and the number
-        # of steps when its label came, 0 without; and the place of each name.
-        self._steps: list[tuple[float, float]] = []
-        self._names: list[tuple[int, int]] = []
-        self._place: dict[int, int] = {}
+        # Of each step, by its name: its level, the share outside (−1 without a label), and how many
+        # steps there were when its label came (0 without).
+        self._steps: dict[int, tuple[float, float, int]] = {}
         self._n_labels: int = 0
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all steps so far, and where they have led."""
-        steps = np.array(self._steps, dtype=np.float64).reshape(-1, 2)
-        known = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
-        names = np.array(self._names, dtype=np.int64).reshape(-1, 2)
-        return {**known, "steps": steps, "names": names, "asked": self._asked}
+        level, outside, until = self._columns()
+        names = np.array([*self._steps], dtype=np.int64)
+        return {
+            "levels": self._levels,
+            "weights": self._weights,
+            "excess": self._excess,
+            "steps": np.column_stack([level, outside]),
+            "names": np.column_stack([names, until.astype(np.int64)]),
+            "asked": self._asked,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last step."""
         self._begin()
         if len(state["levels"]) != len(self._rates):
             raise CalliperError("a Controller has a level for each of its rates.")
-        (level, outside), (_, until) = state["steps"].T, state["names"].T
+        (level, outside), (names, until) = state["steps"].T, state["names"].T
         known, first, last = until != 0, np.arange(len(until)) + 1, len(until)
         in_time = np.where(known, (first <= until) & (until <= last), True).all()
         if not in_time or (level < 0).any() or ((outside >= 0) != known).any():
             raise CalliperError("a label came before its step, or after the last, or is missing.")
+        if (np.diff(names) <= 0).any():
+            raise CalliperError("steps do not rise.")
         self._levels, self._weights = state["levels"], state["weights"]
         self._excess, self._asked = state["excess"], state["asked"]
-        self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
-        self._names = [(name, until) for name, until in state["names"].tolist()]
-        self._place = {name: place for place, (name, _) in enumerate(self._names)}
-        self._n_labels = sum(until > 0 for _, until in self._names)
+        steps = zip(level.tolist(), outside.tolist(), until.tolist(), strict=True)
+        self._steps = dict(zip(names.tolist(), steps, strict=True))
+        self._n_labels = int(known.sum())
+
+    def _columns(self) -> FloatArray:
+        """Level, share outside and arrival of all steps, (3, T)."""
+        return np.array([*self._steps.values()], dtype=np.float64).reshape(-1, 3).T
 
     @property
     def level(self) -> float:
@@ -245,15 +255,15 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def history(self) -> History:
         """All steps so far."""
         self._begin()
-        level, outside = np.array(self._steps).reshape(-1, 2).T
-        names = np.array([name for name, _ in self._names], dtype=np.int64)
+        level, outside, _ = self._columns()
+        names = np.array([*self._steps], dtype=np.int64)
         return History(level, np.where(outside < 0, np.nan, outside), names)
 
     @property
     def bound(self) -> float:
-        """How far the share of misses can be from 1 − coverage by now, whatever came.
+        """How far the share of misses can be from 1 − coverage by now, whatever the targets.
 
-        Of the labels that came, by what waited for them at once.
+        Over the labels that came; it grows with the number of predictions that waited at once.
         """
         self._begin()
         trivial, n = max(self._miss, 1 - self._miss), self._n_labels
@@ -265,31 +275,31 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         step : int or (m,) of int
-            The number by which :meth:`update` is told what came of it: a row number, or a time such
-            as ``Timestamp.value``. Each must be above all before.
+            The number to pass to :meth:`update` with the label: a row number, or a time such as
+            ``Timestamp.value``. Each must be larger than all before.
         """
         self._begin()
         names = check_steps(step)
-        last = [name for name, _ in self._names[-1:]]
-        for before, name in pairwise([*last, *names]):
+        for before, name in pairwise([*self._last(), *names]):
             if name <= before:
                 raise CalliperError(
                     f"steps must rise, as a clock does: {name} comes after {before}. Ask in order "
                     f"of time and once for each step; labels may come in any order."
                 )
         level = self._level()
-        for name in names:
-            self._place[name] = len(self._names)
-            self._names.append((name, 0))
-            self._steps.append((level, -1.0))
+        self._steps |= dict.fromkeys(names, (level, -1.0, 0))
         return level
 
-    def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
-        """Intervals of ``model`` at the level to ask for; ``how`` is passed to its own method.
+    def _last(self) -> list[int]:
+        """The name of the last step, if there is one."""
+        return [next(reversed(self._steps))] if self._steps else []
 
-        At level 1 they are infinite, as at levels for which there are too few calibration points;
-        at level 0 they are the predictions themselves. Where labels come late ``step`` names all
-        rows together, or each row, as in :meth:`ask`.
+    def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
+        """Intervals of ``model`` at the current level; ``how`` is passed to its own method.
+
+        At level 1 they are infinite, as at levels that need more calibration points; at level 0
+        they are the predictions themselves. If labels come late, ``step`` is one number for all
+        rows together, or one for each row, as in :meth:`ask`.
         """
         level = self._asked_for(step, X, how)
         if 0 < level < 1:
@@ -305,7 +315,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def predict_radius(
         self, calibrator: Any, Z: Any, *, step: Any = None, **how: Any
     ) -> FloatArray:
-        """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
+        """The radius of ``calibrator`` at the current level, (m,); infinite at 1, 0 at 0."""
         level = self._asked_for(step, Z, how)
         if 0 < level < 1:
             with unheard(SmallCalibrationWarning):
@@ -314,7 +324,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     def _asked_for(self, step: Any, X: Any, how: dict[str, Any]) -> float:
         """The level for rows of a step, or of a step each."""
-        _refuse_level(how)
+        if "coverage" in how:
+            raise CalliperError(
+                f"the controller chooses the level: leave coverage={how['coverage']!r} out here, "
+                f"and give the long-run share to Controller(coverage=...)."
+            )
         if step is None:
             return self.level
         if np.ndim(step) and len(step) != n_rows(X):
@@ -325,27 +339,26 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         return self.ask(step)
 
     def update(self, inside: Any = None, *, step: Any = None, needed: Any = None) -> Self:
-        """Say what came of the level that was asked for last, or of a step that was named.
+        """Adapt the level to the label of the last prediction, or of a numbered step.
 
         Parameters
         ----------
         inside : bool or (m,) of bool
-            Whether the target lay in its interval, which is what coverage and bound count. Rows
-            that were asked for together count together, as one step. At level 0 nothing counts as
-            inside.
+            Whether the target was inside its interval; coverage and bound count this. Rows that
+            were predicted together count as one step. At level 0 nothing counts as inside.
         step : int or (m,) of int, optional
-            Which step, or steps in order of arrival, the label belongs to, if it was named.
+            The step that the label belongs to, or the steps in order of arrival, if numbered.
         needed : float or (m,), optional
-            The coverage up to which intervals do not hold the target, by :func:`coverage_needed`:
-            what several rates are compared by. One rate does without.
+            The coverage up to which intervals do not contain the target, from
+            :func:`coverage_needed`: several rates are compared by it. One rate does not need it.
         """
         self._begin()
         if step is None and not self._asked:
-            waiting = f" {len(self._names) - self._n_labels} named steps wait for labels: say which"
+            waiting = f" {len(self._steps) - self._n_labels} named steps wait for labels: say which"
             raise CalliperError(
                 "update was called before a level was asked for: call predict_interval(model, X) "
                 "or read level, and then update once with what came of it."
-                + (f"{waiting}, update(inside, step=...)." if len(self._names) else "")
+                + (f"{waiting}, update(inside, step=...)." if self._steps else "")
             )
         if inside is None:
             raise CalliperError(
@@ -357,16 +370,29 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 f"{len(self._rates)} rates are followed, and inside does not say what their levels "
                 f"would have done: update(inside, needed=coverage_needed(model, X, y)) does."
             )
-        names = [self._next()] if step is None else check_steps(step)
-        levels = [self._level()] if step is None else self._waiting_levels(names)
+        if step is None:
+            names, levels = [sum(self._last(), 1) if self._steps else 0], [self._level()]
+        else:
+            names = check_steps(step)
+            levels = self._waiting_levels(names)
         held = check_inside(inside)
-        known = None if needed is None else _check_needed(needed, len(held))
+        known = needed
+        if needed is not None:
+            known = check_vector(np.atleast_1d(needed), "needed", n=len(held))
+            if known.min() < 0 or known.max() > 1:
+                raise CalliperError(
+                    f"needed must be from 0 to 1, as coverage_needed returns it; got {needed!r}."
+                )
         together = step is None or not np.ndim(step)
         if not together and len(held) != len(names):
             raise CalliperError(f"{len(names)} steps were named, and inside has {len(held)}.")
         places = [slice(None)] if together else [slice(row, row + 1) for row in range(len(held))]
-        for level, place in zip(levels, places, strict=True):
-            _refuse_outside_of_all(held[place], level)
+        if any(level == 1 and not held[at].all() for level, at in zip(levels, places, strict=True)):
+            raise CalliperError(
+                "a target is said to be outside an interval of level 1, which is infinite: call "
+                "predict_interval(model, X) of the controller, without bounds that targets can "
+                "leave."
+            )
         if step is None:
             self.ask(names)
             self._asked = False
@@ -374,40 +400,33 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             self._learn(name, held[place], None if known is None else known[place])
         return self
 
-    def _next(self) -> int:
-        """The number of a step that was not named."""
-        return self._names[-1][0] + 1 if self._names else 0
-
     def _waiting_levels(self, names: list[int]) -> list[float]:
         """The levels of steps whose labels have come; refuses others."""
-        places = [self._place.get(name) for name in names]
-        for number, (name, place) in enumerate(zip(names, places, strict=True)):
-            if place is None:
-                asked = [name for name, _ in self._names]
+        for number, name in enumerate(names):
+            if name not in self._steps:
+                asked = [*self._steps]
                 ends = f"{len(asked)} were, from {asked[0]} to {asked[-1]}" if asked else "none was"
                 raise CalliperError(
                     f"a label came for step {name}, which was never asked for; {ends}. Name the "
                     f"step when you ask: predict_interval(model, X, step=...)."
                 )
-            outside = self._steps[place][1]
+            outside = self._steps[name][1]
             if outside >= 0 or name in names[:number]:
                 before = f"{1 - outside:.0%} inside" if outside >= 0 else "in the same call"
                 raise CalliperError(
                     f"step {name} has its label already ({before}): each counts once. Leave the "
                     f"second one out; what was told cannot be taken back."
                 )
-        return [self._steps[place][0] for place in places if place is not None]
+        return [self._steps[name][0] for name in names]
 
     def _learn(self, name: int, held: BoolArray, needed: FloatArray | None) -> None:
         """Move the level by one label."""
-        place = self._place[name]
-        level = self._steps[place][0]
+        level = self._steps[name][0]
         outside = float((~held).mean()) if level else 1.0
         missed = np.array([outside])
         if needed is not None and len(self._rates) > 1:
             missed = self._judge(needed)
-        self._steps[place] = (level, outside)
-        self._names[place] = (name, len(self._names))
+        self._steps[name] = (level, outside, len(self._steps))
         self._n_labels += 1
         self._excess += outside - self._miss
         self._levels = self._levels + self._step() * (missed - self._miss)
@@ -416,7 +435,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """Coverage so far and what is proved of it, in words."""
         bound, n = self.bound, self._n_labels
         came = f"{self.history.coverage:.2%} were inside" if n else "nothing came yet"
-        missing = len(self._names) - n
+        missing = len(self._steps) - n
         late = f" {missing:,} more steps have no label, and count for nothing." if missing else ""
         return (
             f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. By "
@@ -448,7 +467,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     def _waited(self) -> int:
         """D + 1: the largest number of steps that waited at once for labels that came."""
-        until = np.array([until for _, until in self._names])
+        until = self._columns()[2].astype(np.intp)
         begun = np.flatnonzero(until)
         change = np.bincount(begun, minlength=len(until) + 1)
         change -= np.bincount(until[begun], minlength=len(until) + 1)
@@ -467,14 +486,14 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 def coverage_needed(
     model: Any, X: Any, y: Any, *, groups: Any = None, weights: Any = None
 ) -> FloatArray:
-    """For each row, the coverage up to which intervals of the model do not hold its target, (m,).
+    """For each row, the coverage up to which intervals do not contain its target, (m,).
 
-    An interval holds y if its level is above this: 1 less the conformal p-value of y, by the points
-    of the row's own group and by the weight of the row itself.
+    An interval contains y if its level is above this: 1 minus the conformal p-value of y, by the
+    points of the row's own group and the row's own weight.
 
-    Where intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
-    ``ConditionalCalibration``, ``statistic="quantile"``) there may be several such levels, and this
-    is one of them. So a :class:`Controller` is told what happened beside it.
+    If intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
+    ``ConditionalCalibration``, ``statistic="quantile"``), there may be several such levels, and
+    this is one of them. A :class:`Controller` therefore also needs ``inside``.
 
     Parameters
     ----------
@@ -485,7 +504,7 @@ def coverage_needed(
     Returns
     -------
     array of shape (m,)
-        From 0 to 1; 1 where no interval holds the target.
+        From 0 to 1; 1 where no interval contains the target.
 
     Examples
     --------
@@ -499,28 +518,33 @@ def coverage_needed(
     given = {"groups": groups, "weights": weights}
     how = {name: row_values(each, X, name) for name, each in given.items() if each is not None}
     needed = np.empty(len(y))
-    for start in range(0, len(y), ROWS_SEARCHED):
-        rows = np.arange(start, min(start + ROWS_SEARCHED, len(y)))
-        of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
-        needed[rows] = _searched(model, _safe_indexing(X, rows), y[rows], of_rows)
+    with unheard(Warning):  # predict_interval has raised the same warnings
+        if 0 < len(y) <= ROWS_SEARCHED:  # taking rows out of X costs time
+            return np.array(_searched(model, X, y, how))
+        for start in range(0, len(y), ROWS_SEARCHED):
+            rows = np.arange(start, min(start + ROWS_SEARCHED, len(y)))
+            of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
+            needed[rows] = _searched(model, _safe_indexing(X, rows), y[rows], of_rows)
     return needed
 
 
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
-    low, high = np.zeros(len(y)), np.ones(len(y))
-    ranked = model.share_below(X, y) if isinstance(model, RankingModel) and not how else None
+    low, high, ranked = np.zeros(len(y)), np.ones(len(y)), None
+    if isinstance(model, RankingModel):
+        ranked, holds = model.ranking(X, y, **how)
+    elif isinstance(model, RadiusModel):
+        holds = lambda levels: y[:, None] <= model.predict_radius(X, levels, **how)  # noqa: E731
+    else:
+        holds = lambda levels: model.predict_interval(X, levels, **how).contains(y)  # noqa: E731
     if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
         around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
         levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
-        with unheard(Warning):
-            held = _holds(model, X, y, levels, how)
-        if (held == (levels > ranked[:, None])).all():
+        if (holds(levels) == (levels > ranked[:, None])).all():
             return [float(level) for level in ranked]
     while (wide := high - low > CLOSE).any():
         levels = np.unique(np.linspace(low[wide], high[wide], SECTIONS + 1)[1:-1])
-        with unheard(Warning):  # whoever predicts hears it
-            held = _holds(model, X, y, levels, how)
+        held = holds(levels)
         between = (levels > low[:, None]) & (levels < high[:, None])
         high = np.where(between & held, levels, high[:, None]).min(axis=1)
         low = np.where(between & (levels < high[:, None]), levels, low[:, None]).max(axis=1)
@@ -536,39 +560,7 @@ def _as_rank(low: float, high: float) -> float:
     return high
 
 
-def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray, how: dict[str, Any]) -> Any:
-    """Whether the interval of each row holds its target at each level, (m, L)."""
-    if isinstance(model, RadiusModel):
-        return y[:, None] <= model.predict_radius(X, levels, **how)
-    return model.predict_interval(X, coverage=levels, **how).contains(y)
-
-
-def _refuse_level(how: dict[str, Any]) -> None:
-    if "coverage" in how:
-        raise CalliperError(
-            f"the controller chooses the level: leave coverage={how['coverage']!r} out here, and "
-            f"give the long-run share to Controller(coverage=...)."
-        )
-
-
 def _check_rate(rate: Any) -> float:
     if not isinstance(rate, Real) or isinstance(rate, bool) or not 0 < float(rate) < np.inf:
         raise CalliperError(f"a rate must be a positive number such as 0.01; got {rate!r}.")
     return float(rate)
-
-
-def _check_needed(needed: Any, n: int) -> FloatArray:
-    values = check_vector(np.atleast_1d(needed), "needed", n=n)
-    if values.min() < 0 or values.max() > 1:
-        raise CalliperError(
-            f"needed must be from 0 to 1, as coverage_needed gives it; got {needed!r}."
-        )
-    return values
-
-
-def _refuse_outside_of_all(held: BoolArray, level: float) -> None:
-    if level == 1 and not held.all():
-        raise CalliperError(
-            "a target is said to lie outside of an interval of level 1, which is infinite: ask by "
-            "predict_interval(model, X) of the controller, without bounds that targets can leave."
-        )

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -718,10 +718,21 @@ class ConformalRegressor(FrontDoor):
             y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
         )
 
-    def share_below(self, X: Any, y: FloatArray) -> FloatArray | None:
-        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
-        y_pred, Z, _ = self._predicted(X, None, None)
-        return self.calibration_.share_below(y, y_pred, Z)
+    def ranking(
+        self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
+    ) -> tuple[FloatArray | None, Callable[[FloatArray], Any]]:
+        """Ranks of the scores, and which targets the intervals of some levels hold, (m, L).
+
+        The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
+        between rows.
+        """
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        made = self.calibration_
+        alike = groups is None and weights is None
+        return (
+            made.share_below(y, y_pred, Z) if alike else None,
+            lambda levels: made.intervals(y_pred, Z, levels, X=X, **per_row).contains(y),
+        )
 
     @handled
     def predict_distribution(
