@@ -31,7 +31,6 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from sklearn.model_selection import cross_val_predict
 
 from calliper import ConformalRegressor, Intervals, metrics
-from calliper._writing import to_text
 from calliper.quantile import conformal_thresholds
 from studies.experiments import FloatArray
 from studies.experiments.nearness.problems import TABLES, Draw, draw
@@ -372,7 +371,7 @@ def summary(stored: dict[str, Any], model: str) -> list[tuple[str, Any]]:
 
 def document(stored: dict[str, Any]) -> str:
     """What is stored as JSON, a line for each draw."""
-    lines = (f"{json.dumps(key)}: {to_text(found)}" for key, found in stored["draws"].items())
+    lines = (f"{json.dumps(key)}: {json.dumps(found)}" for key, found in stored["draws"].items())
     others = json.dumps({name: stored[name] for name in ("versions", "deals")})
     return f'{others[:-1]}, "draws": {{\n' + ",\n".join(lines) + "\n}}\n"
 

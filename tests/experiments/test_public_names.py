@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILES = sorted(
     path
-    for name in ("benchmarks", "experiments", "promises")
+    for name in ("studies", "checks/promises")
     for path in (ROOT / name).rglob("*.py")
 )
 PRIVATE = re.compile(r"calliper(\.\w+)*\._[a-z]|from calliper(\.\w+)* import .*\b_[a-z]")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calliper import monitoring
-from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.quantile import conformal_rank
 
 N, COVERAGE, LIMIT = 500, 0.9, 20
@@ -21,7 +21,7 @@ ODDS = MISSES / (N + 1 - MISSES) * monitoring.ODDS
 RATES = ODDS / (1 + ODDS)
 
 
-def monitored(missed: BoolArray) -> IntArray:
+def monitored(missed: NDArray[np.bool_]) -> NDArray[np.intp]:
     """When each stream sets off the alarm, (S,), of misses (T, S); T where it never does."""
     length, streams = missed.shape
     wealth, alarms = np.zeros((streams, len(RATES))), np.full(streams, length)
@@ -39,7 +39,7 @@ def monitored(missed: BoolArray) -> IntArray:
     return alarms
 
 
-def summed(missed: BoolArray, after: float) -> FloatArray:
+def summed(missed: NDArray[np.bool_], after: float) -> NDArray[np.float64]:
     """The largest CUSUM statistic so far, (T, S), for a change of the miss rate that is known."""
     before = MISSES / (N + 1)
     moves = np.where(missed, np.log(after / before), np.log((1 - after) / (1 - before)))
@@ -48,7 +48,7 @@ def summed(missed: BoolArray, after: float) -> FloatArray:
     return np.asarray(np.maximum.accumulate(rises, axis=0))
 
 
-def honest(rng: np.random.Generator, streams: int, steps: int) -> BoolArray:
+def honest(rng: np.random.Generator, streams: int, steps: int) -> NDArray[np.bool_]:
     """Misses, (T, S), of calibration sets of N continuous scores each."""
     rates = rng.beta(MISSES, N + 1 - MISSES, size=streams)
     return np.asarray(rng.random((steps, streams)) < rates)
@@ -56,7 +56,7 @@ def honest(rng: np.random.Generator, streams: int, steps: int) -> BoolArray:
 
 def changed(
     rng: np.random.Generator, streams: int, at: int, after: float, steps: int = 2000
-) -> BoolArray:
+) -> NDArray[np.bool_]:
     """Misses that are as promised up to a step, and then more frequent."""
     rates = np.where(np.arange(at + steps) < at, 1 - COVERAGE, after)
     return np.asarray(rng.random((at + steps, streams)) < rates[:, None])
