@@ -21,10 +21,10 @@ from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
+from calliper._answering import UNCHECKED
 from calliper._blocks import map_slices
 from calliper._row_checks import TREND_LEVEL, find_trend
 from calliper._stored import calibrate_stored, rows_with_errors
-from calliper.calibration import UNCHECKED
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import (
     EmbeddingWarning,

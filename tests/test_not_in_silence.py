@@ -26,7 +26,7 @@ from calliper import (
     load,
     save,
 )
-from calliper.calibration import NOT_ALONE
+from calliper._answering import NOT_ALONE
 from calliper.exceptions import UnusedWarning
 from calliper.online import Controller
 from calliper.refitting import JackknifePlus
