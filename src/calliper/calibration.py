@@ -27,7 +27,6 @@ from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
-    Grouped,
     Split,
     as_calibrator,
     takers_of_weights,
@@ -95,10 +94,11 @@ def calibrate_model(
         score = with_usual_slope(score, asked, training.X)
     method: Calibrator = FullRescaled(random_state=front.random_state)
     if front.calibrator is not None:
-        method = with_random_state(as_calibrator(front.calibrator), front.random_state)
-    if isinstance(method, Grouped):  # what it wraps meets the model; groups come apart
-        per_row = replace(per_row, groups=method.asked(per_row.groups))
-        method = as_calibrator(method.calibrator)
+        given_method = with_random_state(as_calibrator(front.calibrator), front.random_state)
+        method = given_method
+        if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
+            per_row = replace(per_row, groups=given_method.asked(per_row.groups))
+            method = as_calibrator(given_method.calibrator)
     given = per_row.known(X)
     space, score, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given
@@ -308,6 +308,8 @@ def calibrate(
     if tails[0].weights is not None and "weights" not in method.uses:
         raise CalliperError(f"{type(method).__name__} takes no weights: {takers_of_weights()}.")
     if tails[0].groups is not None:
+        from calliper.calibrators import Grouped
+
         method = Grouped(method)
     fitted = (
         clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)

@@ -13,7 +13,6 @@ from sklearn import get_config
 from calliper._notebook import aligned, card, interval_bars, sampled, table
 from calliper._types import BoolArray, FloatArray, Frame, IntArray, Labels
 from calliper._validation import check_option, check_vector, labels_of
-from calliper._writing import number, plain, to_text
 from calliper.exceptions import CalliperError
 from calliper.rows import same_rows
 
@@ -252,13 +251,15 @@ class Intervals:
         An end without a bound is the text ``"-inf"`` or ``"inf"``. Row labels that are neither
         numbers nor text, such as dates, become text.
         """
+        from calliper._writing import plain
+
         given = {"lower": self.lower, "upper": self.upper, "coverage": self.coverage}
         labels = None if self.index is None else [_label(each) for each in self.index]
         return {**plain(given), "index": labels, "centre": plain(self.centre)}
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text; :meth:`from_json` reads it to the last bit."""
-        return to_text(self.to_dict())
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls, source: str | bytes | Mapping[str, Any]) -> Intervals:
@@ -304,12 +305,16 @@ def _label(value: Any) -> Any:
     """A row label for JSON; multi-level labels become lists."""
     if isinstance(value, tuple):
         return [_label(each) for each in value]
+    from calliper._writing import plain
+
     known = plain(value)
     return known if isinstance(known, str | int | float | None) else str(value)
 
 
 def _numbers(values: Any, level: Any = None) -> FloatArray:
     """An array of JSON values, (m,), or (m, L) for a tuple of L levels."""
+    from calliper._writing import number
+
     rows = [[*map(number, each)] if isinstance(each, list) else number(each) for each in values]
     if not rows and isinstance(level, tuple):
         return np.empty((0, len(level)))
