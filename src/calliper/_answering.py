@@ -136,9 +136,6 @@ class Calibration:
     @classmethod
     def again(cls, state: Mapping[str, Any], model: Any, asked: Any, chosen: Any) -> Self:
         """What a file held, around the model that is given and what is ``asked`` to predict."""
-        n, tails = len(state["calibrators"]), state["score"].n_tails
-        if n not in (0, tails):  # those of several targets are in their own parts
-            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
         state = {name: state[name] for name in cls.keeps}
         groups, weights, sketch, on_all, trend = (
             state.pop(name) for name in ("groups", "weights", "sketch", "on_all", "trend")
@@ -237,19 +234,12 @@ class Calibration:
         levels = served = valid.check_levels(coverage)
         if confidence is not None:
             valid.refuse_lone_confidence(coverage, confidence)
-            confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         elif self.on_all is not None:
             served = tuple(map(self._served, levels))
-        per_tail = [self._of_tail(level) for level in served]
-        distinct = tuple(dict.fromkeys(per_tail))
-        tails = [
-            each.radii(Z, distinct, confidence=confidence, **per_row) for each in self.calibrators
-        ]
-        radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
-        radius += self.slack or 0.0
-        per_level = y_pred[:, None]  # predictions are the same at every level
-        one_tail = len(self.calibrators) == 1
-        lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
+        # Predictions are the same at every level.
+        lower, upper = self.score.invert(
+            y_pred[:, None], self.radii(Z, served, confidence, **per_row)
+        )
         if served != levels:
             lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
         if bounds is not None:
@@ -258,6 +248,21 @@ class Calibration:
         if np.ndim(coverage) == 0:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
         return Intervals(lower, upper, levels, index, self.centre(y_pred))
+
+    def radii(
+        self, Z: FloatArray, levels: tuple[float, ...], confidence: float | None, **per_row: Any
+    ) -> FloatArray:
+        """Radii of rows at ``Z``, (m, L), or (m, L, 2) with two tails."""
+        if confidence is not None:
+            confidence = self._of_tail(valid.check_level(confidence, "confidence"))
+        per_tail = [self._of_tail(level) for level in levels]
+        distinct = tuple(dict.fromkeys(per_tail))
+        tails = [
+            each.radii(Z, distinct, confidence=confidence, **per_row) for each in self.calibrators
+        ]
+        radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
+        radius += self.slack or 0.0
+        return radius[..., 0] if len(tails) == 1 else radius
 
     def _served(self, level: float) -> float:
         """The level, or the highest the rows support if plain split on all rows can do better."""

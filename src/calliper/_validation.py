@@ -261,7 +261,10 @@ def refuse_no_rows(X: Any, name: str) -> None:
     """Refuse what has no rows to count: None, a dict, a set, a text, a loader, a Polars query."""
     kind = type(X).__name__
     no_rows = isinstance(X, Mapping | Set | str | bytes) or kind in ("DataLoader", "LazyFrame")
-    if X is None or (no_rows and not shape_of(X)):
+    if X is None or np.ma.is_masked(X):
+        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
+        raise CalliperError(f"{name} must have rows; got {what}.")
+    if no_rows and not shape_of(X):
         how = "Call collect()" if kind == "LazyFrame" else "Make an array or a frame of it first"
         if isinstance(X, Mapping):
             how += "; inputs by name are for calibrate and predict, around a fitted network"
@@ -269,8 +272,6 @@ def refuse_no_rows(X: Any, name: str) -> None:
             f"{name} must be an array, a frame or a list with one entry for each row; got a "
             f"{kind} ({X!r:.40}). {how}."
         )
-    if np.ma.is_masked(X):
-        raise CalliperError(f"{name} has masked values: fill them, or drop their rows.")
 
 
 def refuse_no_table(Z: Any, name: str) -> None:

@@ -328,6 +328,13 @@ class ConformalRegressor(FrontDoor):
     random_state: Any = None
     progress: Any = None
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        n, tails = len(state["calibrators"]), state["score"].n_tails
+        if n != tails:
+            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
+        super().restore(state)
+
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         return valid.check_known_rows(self, X, y)
 
