@@ -229,7 +229,7 @@ class Calibration:
         index : row labels of the frame that the rows came in
         confidence : share of calibration sets for which the coverage holds
         X : the rows themselves, for levels that plain split on all rows must answer
-        per_row : groups and weights of the rows, if calibration was given such
+        per_row : groups and weights of the rows, if calibration was given them
         """
         levels = served = valid.check_levels(coverage)
         if confidence is not None:

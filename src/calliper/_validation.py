@@ -109,7 +109,7 @@ class EngineRows(ABC):
 
     @abstractmethod
     def check_beside(self, rows: Any, kernel: Any) -> None:
-        """Refuse new rows that are not held alike, unless the kernel names who fetches them."""
+        """Refuse new rows that are held elsewhere, unless the kernel names an engine for them."""
 
 
 def handler_of_collection(X: Any) -> Any:
@@ -143,7 +143,7 @@ def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
 def rows_at_hand(
     X: Any, y: Any, groups: Any, weights: Any, model: Any = None
 ) -> tuple[Any, Any, PerRow, Any]:
-    """Calibration rows, targets and what tells groups and weights; the first rows of a collection.
+    """Calibration rows, targets, groups and weights; of a collection, those of its first rows.
 
     Last, what predicts all rows of a collection; None where all rows are at hand.
     """

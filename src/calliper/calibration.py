@@ -209,7 +209,7 @@ def _learn(
     adjusts = errors is not None and errors.adjusts
     located = method.judges_nearness or asks or adjusts or "training" in uses
     auto = isinstance(front.embed, str) and front.embed == "auto"
-    # Predictions are all that is needed where rows are counted; quantiles tell doubt, too.
+    # Predictions suffice where rows are only counted; quantiles also show the doubt.
     bare = not located or (auto and isinstance(score, DistributionError))
 
     def space_of(rows: Training) -> Embedding:
@@ -411,9 +411,8 @@ def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
         raise CalliperError("y_train was given without X_train: pass both.")
     if y_train is None and folds:
         warn(
-            f"left_out_folds={folds} asks for errors on training rows, and calibrate was not given "
-            f"these: nothing is trained again. Pass X_train and y_train, or leave left_out_folds "
-            f"out.",
+            f"left_out_folds={folds} needs training rows, which calibrate was not given: nothing "
+            f"is trained again. Pass X_train and y_train, or leave left_out_folds out.",
             UnusedWarning,
         )
     return Training(
@@ -468,7 +467,7 @@ def _refuse_unfitted(model: Any, X: Any) -> None:
             f"{error} calibrate takes a model that is fitted already; fit(X, y) trains a copy of "
             f"it on a part of the rows and calibrates on the others."
         ) from error
-    except Exception:  # which is told better where the space is made
+    except Exception:  # reported better where the space is made
         return
 
 
@@ -523,14 +522,13 @@ def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: 
         return
     elif folds and why is not None:
         unused = (
-            f"left_out_folds={folds} asks to train the model again, and it {why}: nothing is "
-            f"trained again. Pass an estimator with fit, or leave left_out_folds out."
+            f"left_out_folds={folds} cannot train the model again, since it {why}. Pass an "
+            f"estimator with fit, or leave left_out_folds out."
         )
     elif folds and "left_out" not in uses and made.score.units is None:
         unused = (
-            f"left_out_folds={folds} asks for left-out errors, and "
-            f"{type(made.calibrators[0]).__name__} uses none: nothing is trained again. Leave it "
-            f"out, or use FullRescaled()."
+            f"left_out_folds={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
+            f"left-out errors. Leave it out, or use FullRescaled()."
         )
     elif given and not folds and changes_nothing:
         more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
@@ -541,8 +539,8 @@ def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: 
             )
         unused = (
             f"X_train and y_train are only checked for rows that are also calibration rows, and "
-            f"change nothing else. To learn widths from them takes errors on rows that were left "
-            f"out of training: {more}."
+            f"change nothing else. Widths are learnt from errors on rows that were left out of "
+            f"training: {more}."
         )
     if unused:
         warn(unused, UnusedWarning)

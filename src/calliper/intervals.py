@@ -134,14 +134,15 @@ class Intervals:
             )
         if found.dtype == bool:
             same_rows(self, "intervals", mask=rows)
-            found = np.flatnonzero(found) if len(found) == m else np.array([m])
-        numbers: IntArray = found.astype(np.intp)
-        if not np.all((numbers >= -m) & (numbers < m)):
+        else:
+            found = found.astype(np.intp)
+        try:
+            return np.asarray(np.arange(m)[found])
+        except IndexError as error:
             raise IndexError(
                 f"there are {m} intervals: a mask must have one value for each, and numbers must "
                 f"be below {m}; got {rows!r:.60}."
-            )
-        return numbers
+            ) from error
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         """Lower and upper ends side by side: (m, 2), or (m, 2, L) for L levels."""

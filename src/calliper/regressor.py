@@ -34,8 +34,8 @@ IN_TIME = (
     "not matter."
 )
 DEALT_IN_TIME = (
-    "with shuffle=False the older rows teach how the model errs and the later ones calibrate. "
-    "shuffle=True says that the order does not matter."
+    "with shuffle=False the model's errors are learnt from the older rows and the later ones "
+    "calibrate. shuffle=True says that the order does not matter."
 )
 
 
@@ -123,8 +123,8 @@ class FrontDoor(CalibratedRegressor):
             The guarantee then holds in each group, by a calibrator for each. A column name or a
             function is remembered; labels must be given to :meth:`predict_interval`, too.
         weights : (n,), column name or function of the rows, optional
-            How many times as often such inputs come among new rows, up to a constant, for example a
-            fitted :class:`calliper.shift.LikelihoodRatio`. The guarantee is then for the new rows.
+            How many times as often such inputs occur among new rows, up to a constant, for example
+            a fitted :class:`calliper.shift.LikelihoodRatio`. The guarantee is then for new rows.
             ``calliper.shift.Recency(half_life)`` gives older rows less weight.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
@@ -165,7 +165,7 @@ class FrontDoor(CalibratedRegressor):
         X, y : rows that the model has not seen, and their targets
         window : int, optional
             Keep this many of the latest rows and drop older ones: for data that drift.
-        groups, weights : of these rows, if calibration was given such
+        groups, weights : of these rows, if calibration was given them
         """
         self._check_calibrated()
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)

@@ -79,12 +79,12 @@ class Rows:
 
     def take(self, rows: Any) -> "Rows":
         """Some of the rows, by their numbers."""
-        taken = (None if each is None else _safe_indexing(each, rows) for each in self._values)
-        return Rows(_safe_indexing(self.Z, rows), *taken)
+        values = (self.Z, *self._values)
+        return Rows(*(None if each is None else _safe_indexing(each, rows) for each in values))
 
     def latest(self, n: int) -> "Rows":
         """The last n rows."""
-        return Rows(self.Z[-n:], *(None if each is None else each[-n:] for each in self._values))
+        return Rows(*(None if each is None else each[-n:] for each in (self.Z, *self._values)))
 
     def join(self, other: "Rows") -> "Rows":
         """These rows followed by others, of which the same is known."""

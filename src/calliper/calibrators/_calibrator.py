@@ -207,15 +207,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
         uses = self.uses
         known = {name: value for name, value in apart.items() if name in uses}
-        return self._fit(_used(rows, uses), **known)
+        return self._fit(self._used(rows), **known)
 
     def extend_by(
         self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
     ) -> Self:
         """As :meth:`extend`, where more may be known than the method uses."""
-        uses = self.uses
-        length_scale = length_scale if "length_scale" in uses else None
-        return self._extend(_used(rows, uses), window, length_scale)
+        length_scale = length_scale if "length_scale" in self.uses else None
+        return self._extend(self._used(rows), window, length_scale)
 
     def warn_if_known(self, scores: Any) -> None:
         """Say that rows to be added are there already, as scores that hardly tie tell."""
@@ -233,6 +232,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"their errors: duplicates void the guarantee. Extend with new rows only.",
                 SharedRowsWarning,
             )
+
+    def _used(self, rows: Rows) -> Rows:
+        """The rows without what is known of every row whether or not the method uses it."""
+        unused = {"magnitudes", "signs"} - self.uses
+        return replace(rows, **dict.fromkeys(unused))
 
     def _fit(
         self,
@@ -678,11 +682,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.string = not self.judges_nearness
         return tags
-
-
-def _used(rows: Rows, uses: Uses) -> Rows:
-    """The rows without what is known of every row whether or not the method uses it."""
-    return replace(rows, **dict.fromkeys({"magnitudes", "signs"} - uses))
 
 
 class ForeignCalibrator(Calibrator):
