@@ -510,14 +510,14 @@ def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: 
     mapped = not isinstance(embed, str) or embed == "inputs"
     sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
     changes_nothing = learns and not (mapped or sloped or learnt_from_training(made.space.space))
-    unused = ""
+    only_checked = "only checked for rows that are also calibration rows"
     if training.y is None:
-        if changes_nothing:
-            unused = (
-                "X_train was given without y_train: it is only checked for rows that are also "
-                "calibration rows. Pass y_train, too, to learn from training rows how the model "
-                "errs."
-            )
+        if not changes_nothing:
+            return
+        unused = (
+            f"X_train was given without y_train: it is {only_checked}. Pass y_train, too, to learn "
+            f"from training rows how the model errs."
+        )
     elif made.left_out is not None and not made.n_taught:
         return
     elif folds and why is not None:
@@ -534,16 +534,16 @@ def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: 
         more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
         if knows_left_out(made.space.space):
             more = (
-                "a bootstrapped model has them if X_train and y_train are the rows that it was "
+                f"a bootstrapped model has them if X_train and y_train are the rows that it was "
                 f"trained on, in that order; else {more}"
             )
         unused = (
-            f"X_train and y_train are only checked for rows that are also calibration rows, and "
-            f"change nothing else. Widths are learnt from errors on rows that were left out of "
-            f"training: {more}."
+            f"X_train and y_train are {only_checked}, and change nothing else. Widths are learnt "
+            f"from errors on rows that were left out of training: {more}."
         )
-    if unused:
-        warn(unused, UnusedWarning)
+    else:
+        return
+    warn(unused, UnusedWarning)
 
 
 def warn_of_groups(held_out: Any) -> str:

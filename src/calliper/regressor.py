@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper import _validation as valid
-from calliper import calibration as making
+from calliper import calibration
 from calliper._answering import Calibration, TrainedHere
 from calliper._estimator import CalibratedRegressor
 from calliper._row_checks import sketch_rows, warn_of_times
@@ -85,10 +85,10 @@ class FrontDoor(CalibratedRegressor):
         how = {"order": held_out, "per_row": per_row}
         made = self._calibrated(model, rows, known[held_out], training, **how)
         training.report(1.0)
-        why = None if together is None else making.warn_of_groups(together[held_out])
+        why = None if together is None else calibration.warn_of_groups(together[held_out])
         sketch = sketch_rows(training.X, training.y)
         self._keep(replace(made, no_guarantee=why), TrainedHere(self.estimator, model, sketch))
-        making.warn_of_unused(made, training, self.left_out_folds, given=False)
+        calibration.warn_of_unused(made, training, self.left_out_folds, given=False)
         return self
 
     @valid.unchanged_if_refused
@@ -133,14 +133,14 @@ class FrontDoor(CalibratedRegressor):
         trained, times = None if before is None else before.trained, (X, y)
         again = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, again=again)
-        model, training, why = making.given_model(self, trained, X, y, X_train, y_train)
+        model, training, why = calibration.given_model(self, trained, X, y, X_train, y_train)
         if isinstance(weights, AgeingWeights):
             why = why or weights.explain()
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
         self._keep(replace(made, no_guarantee=why), trained)
         if made.n_taught:
             warn_of_times(*times, self.shuffle, "calibrate deals", DEALT_IN_TIME)
-        making.warn_after_calibrate(before, made, training, self)
+        calibration.warn_after_calibrate(before, made, training, self)
         return self
 
     @valid.unchanged_if_refused
@@ -344,7 +344,7 @@ class ConformalRegressor(FrontDoor):
     def _calibrated(
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
     ) -> Calibration:
-        return making.calibrate_model(self, model, X, y, training, **how)
+        return calibration.calibrate_model(self, model, X, y, training, **how)
 
     def _extend(self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any) -> None:
         y_pred, Z, per_row = self._predicted(X, groups, weights)
@@ -352,7 +352,7 @@ class ConformalRegressor(FrontDoor):
             raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
         del per_row["index"]
         made = self.calibration_
-        self.calibration_ = making.extended(made, X, y, y_pred, Z, window=window, **per_row)
+        self.calibration_ = calibration.extended(made, X, y, y_pred, Z, window=window, **per_row)
 
     @valid.handled
     def predict(self, X: Any) -> FloatArray:
