@@ -60,7 +60,6 @@ from calliper._validation import (
     check_level,
     check_steps,
     check_vector,
-    labels_of,
     n_rows,
     refuse_level_words,
     row_values,
@@ -68,7 +67,7 @@ from calliper._validation import (
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
 from calliper.intervals import Boxes, Intervals
 from calliper.quantile import TOLERANCE
-from calliper.rows import same_rows
+from calliper.rows import labels_of, same_rows
 
 __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 

@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from calliper._types import Frame, IntArray, Labels
-from calliper._validation import labels_of, n_rows
+from calliper._validation import labels_of as labels_of
+from calliper._validation import n_rows
 from calliper.exceptions import CalliperError, RowLabelsWarning, warn
 
 #: What may be known of a row besides its features.

@@ -13,13 +13,13 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing, check_random_state
 
 from calliper._types import FloatArray
-from calliper._validation import at_least, labels_of
+from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.metrics._by_bin import ONE_SIGMA_TAIL
 from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
 from calliper.metrics._inputs import IntervalsLike, one_level
-from calliper.rows import same_rows
+from calliper.rows import labels_of, same_rows
 
 _SPLIT_THE_ROWS = (worst_slab_coverage, excess_risk_of_target_coverage)
 

@@ -37,7 +37,7 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import conformal_rank, row_order_statistics
-from calliper.rows import same_rows
+from calliper.rows import labels_of, same_rows
 from calliper.scores import Score
 
 #: Predictions held at a time, models times new rows: 128 MB.
@@ -237,7 +237,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             valid.like_coverage(lower, coverage),
             valid.like_coverage(upper, coverage),
             levels[0] if np.ndim(coverage) == 0 else levels,
-            valid.labels_of(X),
+            labels_of(X),
         )
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:

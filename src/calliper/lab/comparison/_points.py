@@ -8,9 +8,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_vector, labels_of
+from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
-from calliper.rows import same_rows
+from calliper.rows import labels_of, same_rows
 
 #: The label of rows that have none.
 NO_LABEL = "(missing)"
