@@ -238,7 +238,7 @@ class Calibration:
             served = tuple(map(self._served, levels))
         # Predictions are the same at every level.
         lower, upper = self.score.invert(
-            y_pred[:, None], self.radii(Z, served, confidence, **per_row)
+            y_pred[:, None], self._radii(Z, served, confidence, **per_row)
         )
         if served != levels:
             lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
@@ -249,7 +249,7 @@ class Calibration:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
         return Intervals(lower, upper, levels, index, self.centre(y_pred))
 
-    def radii(
+    def _radii(
         self, Z: FloatArray, levels: tuple[float, ...], confidence: float | None, **per_row: Any
     ) -> FloatArray:
         """Radii of rows at ``Z``, (m, L), or (m, L, 2) with two tails."""

@@ -32,7 +32,7 @@ from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor, FrontDoor
-from calliper.scores import JointError
+from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
 
 
@@ -153,19 +153,15 @@ class MultiTargetRegressor(FrontDoor):
         valid.check_new_rows(self, X)
         joint = self.regressors_[0]
         y_pred, Z, per_row = joint._predicted(X, groups, weights)
-        levels, index = valid.check_levels(coverage), per_row.pop("index")
-        if confidence is not None:
-            valid.refuse_lone_confidence(coverage, confidence)
-        radii = joint.calibration_.radii(Z, levels, confidence, **per_row)
-        lower, upper = joint.score_.invert(y_pred[:, None], radii)  # (m, L, k)
-        level: Any = levels
-        if np.ndim(coverage) == 0:
-            lower, upper, level = lower[:, 0], upper[:, 0], levels[0]
-        sides = zip(np.moveaxis(lower, -1, 0), np.moveaxis(upper, -1, 0), limits, strict=True)
-        boxes = (
-            Intervals(np.clip(low, *limit), np.clip(high, *limit), level, index)
-            for low, high, limit in sides
+        # Around 0 the upper end is the radius, rounded outward.
+        around = replace(joint.calibration_, score=AbsoluteError())
+        found = around.intervals(
+            np.zeros(len(y_pred)), Z, coverage, confidence=confidence, **per_row
         )
+        centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
+        ends = np.moveaxis(np.stack(joint.score_.invert(centres, found.upper)), -1, 0)
+        sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
+        boxes = (Intervals(low, high, found.coverage, found.index) for low, high in sides)
         return Boxes(tuple(boxes), names)
 
     def predict_distribution(self, X: Any, *, bounds: Any = None, **how: Any) -> Any:
