@@ -16,7 +16,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "calliper"
@@ -41,8 +41,10 @@ def main() -> None:
     several = {name: n for name, n in constants(texts).items() if n > 1}
     print(f"constants with several homes         {len(several):7,}  {sorted(several)[:12]}")
     print(f"modules loaded by import calliper    {modules_loaded():7,}")
-    for name, (files, changes) in entered().items():
-        print(f"{name:<37}{files:7,} files, {changes:,} changes")
+    for name, seen in entered().items():
+        print(f"{name:<37}{len(seen.files):7,} files, {seen.changes.total():,} changes, most often")
+        for (before, after), n in seen.changes.most_common(5):
+            print(f"  {n:3} {before} -> {after}")
 
 
 def code_lines(text: str) -> int:
@@ -87,37 +89,43 @@ def modules_loaded() -> int:
 
 
 class Entered:
-    """Counts files of the source that are entered, and calls from one of them into another."""
+    """Files of the source that are entered, and how often one of them calls another."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
-        self.changes = 0
+        self.changes = Counter[tuple[str, str]]()
 
     def __call__(self, frame: Any, event: str, argument: Any) -> None:
         """A profiler: sees each call."""
         if event != "call":
             return
-        name = frame.f_code.co_filename
-        if not name.startswith(str(SOURCE)):
+        name = within_source(frame)
+        if name is None:
             return
         self.files.add(name)
         caller = frame.f_back
-        while caller is not None and not caller.f_code.co_filename.startswith(str(SOURCE)):
+        while caller is not None and within_source(caller) is None:
             caller = caller.f_back
-        if caller is not None and caller.f_code.co_filename != name:
-            self.changes += 1
+        if caller is not None and (before := str(within_source(caller))) != name:
+            self.changes[before, name] += 1
 
-    def during(self, call: Callable[[], Any]) -> tuple[int, int]:
-        """Distinct files and changes of file while the call runs."""
+    def during(self, call: Callable[[], Any]) -> Self:
+        """What is entered while the call runs."""
         sys.setprofile(self)
         try:
             call()
         finally:
             sys.setprofile(None)
-        return len(self.files), self.changes
+        return self
 
 
-def entered() -> dict[str, tuple[int, int]]:
+def within_source(frame: Any) -> str | None:
+    """The file of a frame, by its path in the source; None if it is another's."""
+    name = frame.f_code.co_filename
+    return name[len(str(SOURCE)) + 1 :] if name.startswith(str(SOURCE)) else None
+
+
+def entered() -> dict[str, Entered]:
     """What ``calibrate`` of a forest on 200 rows enters, and ``predict_interval`` after it."""
     import numpy as np
     from sklearn.ensemble import RandomForestRegressor

@@ -21,10 +21,10 @@ from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
+from calliper._answering import UNCHECKED
 from calliper._blocks import map_slices
 from calliper._row_checks import TREND_LEVEL, find_trend
 from calliper._stored import calibrate_stored
-from calliper.calibration import UNCHECKED
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import (
     EmbeddingWarning,
@@ -507,7 +507,7 @@ def test_groups_are_a_promise_in_each_group_for_fit_as_for_calibrate():
 def test_folds_without_training_rows_are_pointed_out():
     model = ConformalRegressor(Ridge().fit(X[:300], Y[:300]), left_out_folds=5)
     for known in ({}, {"X_train": X[:300]}):
-        with pytest.warns(UnusedWarning, match="left_out_folds=5 asks for errors on training"):
+        with pytest.warns(UnusedWarning, match="left_out_folds=5 needs training rows"):
             model.calibrate(X[300:], Y[300:], **known)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnusedWarning)

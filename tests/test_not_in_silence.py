@@ -26,7 +26,7 @@ from calliper import (
     load,
     save,
 )
-from calliper.calibration import NOT_ALONE
+from calliper._answering import NOT_ALONE
 from calliper.exceptions import UnusedWarning
 from calliper.online import Controller
 from calliper.refitting import JackknifePlus
@@ -99,8 +99,8 @@ def forest():
         (boosted(), None, None, "change nothing else.*left_out_folds=5 finds them by 5"),
         (boosted().predict, None, None, "change nothing else.*left_out_folds=5"),
         (forest(), None, None, "rows that it was trained on, in that order; else left_out_f"),
-        (lambda rows: rows[:, 0], None, 5, "train the model again, and it has no fit"),
-        (MODEL, Split(), 5, "Split uses none"),
+        (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
+        (MODEL, Split(), 5, "Split uses no left-out errors"),
         (boosted(), None, 2, None),
         (MODEL, None, None, None),
         (MODEL, Split(), None, None),

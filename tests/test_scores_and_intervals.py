@@ -62,8 +62,8 @@ def test_several_levels():
         ([1.0], [0.0], None, "lower must not exceed upper"),
         ([np.nan], [0.0], None, "lower must not exceed upper"),
         ([np.inf], [np.inf], None, "without a bound"),
-        ([1.0], [1.0, 2.0], None, "one shape"),
-        (1.0, 2.0, None, "one shape"),
+        ([1.0], [1.0, 2.0], None, "the same shape"),
+        (1.0, 2.0, None, "the same shape"),
         ([[0.0, 0.0]], [[1.0, 1.0]], (0.9,), "2 columns of ends but 1 levels"),
     ],
 )

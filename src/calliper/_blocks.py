@@ -1,4 +1,4 @@
-"""Work through the rows of a large problem in blocks that fit the processor's cache."""
+"""Work on the rows of a large problem in blocks that fit the processor's cache."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
-#: Floats in one temporary of a block: 2 MB, small enough for the cache and large enough that
-#: the interpreter does not count.
+#: Floats in one temporary of a block: 2 MB, small enough for the cache and large enough to make the
+#: interpreter's overhead negligible.
 BLOCK_FLOATS = 1 << 18
-#: Rows of new data that are searched for at a time, which bounds the memory of a prediction.
+#: New rows that are searched for at a time, which bounds the memory of a prediction.
 CHUNK_ROWS = 1 << 16
 
 
@@ -37,7 +37,7 @@ def _n_cores() -> int:
 
 
 class _Few(threading.local):
-    """Whether this thread is one of as many as there are cores."""
+    """Whether this thread may use only one core."""
 
     one = False
 
@@ -52,7 +52,7 @@ def n_cores() -> int:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Keep work to this thread; for callers that already run a thread on each core."""
+    """Keep work in this thread; for callers that already run a thread on each core."""
     before, _few.one = _few.one, True
     try:
         yield
@@ -63,8 +63,7 @@ def one_core() -> Iterator[None]:
 class Scratch(threading.local):
     """Buffers of one thread, used again from block to block.
 
-    Fresh blocks of a megabyte come from the system page by page, which costs more than the
-    arithmetic done on them.
+    The system hands out fresh megabytes page by page, which costs more than the arithmetic on them.
     """
 
     def __init__(self) -> None:
@@ -85,10 +84,10 @@ def row_slices(n_rows: int, step: int) -> list[slice]:
 
 
 class _OneThread:
-    """Keeps linear algebra to one thread while any of these is entered.
+    """Limits linear algebra to one thread while any of these is entered.
 
-    The last to leave restores what the first found, so predictions that overlap in time leave the
-    setting as it was. Ctrl-C may come while one is entered or left; a weak set forgets it then.
+    The last to leave restores what the first found, so that predictions that overlap in time leave
+    the setting as it was. The weak set forgets one that Ctrl-C interrupts on entering or leaving.
     """
 
     lock = threading.RLock()
@@ -131,8 +130,8 @@ if sys.platform != "win32":
 def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Result]:
     """``work(rows)`` for each slice, results in order, on all cores.
 
-    NumPy releases the interpreter lock in the loops that matter, so threads suffice; linear
-    algebra is kept to one thread each while they run, to not ask for every core twice.
+    NumPy releases the interpreter lock in the loops that matter, so threads suffice. Linear algebra
+    is limited to one thread each while they run, so that no core is used twice.
     """
     if len(slices) == 1:  # too little for threads, also those of linear algebra
         with _OneThread():

@@ -1,9 +1,9 @@
 """Random draws that differ from data set to data set even if the seed is fixed.
 
 With a fixed seed the same numbers are drawn for all data. Where they decide something about data
-points (which of two equal ones comes first, where a weight is centred), a promise that holds on
-average over draws need not hold for that seed. So seeds depend on the data as well, by a
-cryptographic hash: new for each data set, and the same for the same one.
+points (which of two equal ones comes first, where a weight is centred), a guarantee that holds on
+average over draws need not hold for that seed. So seeds also depend on the data, by a cryptographic
+hash: each data set has its own, and the same data have the same.
 """
 
 from hashlib import shake_128
@@ -26,7 +26,7 @@ def as_bytes(rows: FloatArray) -> list[bytes]:
 
 
 def random_bits(key: bytes, rows: FloatArray) -> Any:
-    """64 random bits for each number of some rows, (m, d); equal rows have bits of their own.
+    """64 random bits for each number of some rows, (m, d); equal rows get different bits.
 
     They depend on the key, a row's numbers, and how many equal rows came before.
     """

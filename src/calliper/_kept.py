@@ -1,4 +1,4 @@
-"""How a class says beside itself what a file keeps of it: each number with type, shape and range.
+"""How a class declares what a file keeps of it: each number with its type, shape and range.
 
 ``keeps`` of a class maps names to the declarations below; a :class:`Keeps` has it from its fields,
 ``reach: Annotated[FloatArray, Array("float64", ("N",))]``. ``calliper.files`` checks every value of
@@ -21,10 +21,10 @@ class Array:
     ----------
     dtype : type in the file
     shape : sizes, each a number or the name of one
-    least, most : what numbers must not be below or above; ``most`` may name a size, to be below it
+    least, most : range of the numbers; ``most`` may name a size, which they must be below
     finite : whether infinities and NaN are refused
     optional : whether it may be None
-    becomes : type in memory, if it is another
+    becomes : type in memory, if it differs
     """
 
     dtype: str
@@ -49,7 +49,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """A text, one of some if these are named."""
+    """A text, one of ``choices`` if there are any."""
 
     choices: tuple[str, ...] = ()
     optional: bool = False
@@ -66,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Inline:
-    """An object of this one class, which the file need not name; or a list of such."""
+    """An object of this class, which the file does not name; or a list of them."""
 
     kind: Any
     optional: bool = False
@@ -75,21 +75,21 @@ class Inline:
 
 @dataclass(frozen=True)
 class OneOf:
-    """An object of one of some classes, each known by a word."""
+    """An object of one of several classes, each with a name of its own in the file."""
 
     kinds: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The user's model taken apart, which a file only points to."""
+    """The user's model taken apart, to which a file only refers."""
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Whatever a parameter may be: values, lists, arrays, or an object that files know.
+    """Any value of a parameter: numbers, texts, lists, arrays, or an object that files know.
 
-    Something of the user's is brought again, by its ``name`` if it has one here.
+    An object of the user's is passed again to ``load``, by its ``name`` if it has one here.
     """
 
     name: str = ""
@@ -99,12 +99,12 @@ Field = Array | Number | Text | Part | Inline | OneOf | Opened | Plain
 
 PLAIN = Plain()
 
-#: The columns of rows that a front door was given.
+#: The columns of the rows that a regressor was given.
 COLUMN_FIELDS: dict[str, Field] = {"n_columns": Number(int, 0, optional=True), "names": PLAIN}
 
 
 class Keeps:
-    """A plain class whose objects are made again of what ``keeps`` declares."""
+    """A plain class whose objects are restored from what ``keeps`` declares."""
 
     keeps: ClassVar[Mapping[str, Field]] = {}
 
@@ -120,5 +120,5 @@ class Keeps:
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Any:
-        """The object, of values that were checked."""
+        """The object, from checked values."""
         return cls(**state)

@@ -1,4 +1,4 @@
-"""Names of a package whose module is imported when they are first asked for."""
+"""Names of a package whose module is imported on first use."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -1,9 +1,9 @@
 """What a notebook shows: cards of text with a small picture, as HTML and SVG, and progress.
 
-All is drawn in ``currentColor``, so that it can be read on a light page and on a dark one. Nothing
-is loaded and nothing runs: no script, no style sheet. Text is escaped here, and only here.
-Pictures are made of a sample of the rows, so that a million of them are no slower than a few.
-Progress (``progress=True``) is a bar in a notebook, and elsewhere one line on standard error.
+Everything is drawn in ``currentColor``, so that it is readable on light and dark pages. There are
+no scripts and no style sheets. Text is escaped here, and only here. Pictures show a sample of the
+rows, so that a million of them take no longer than a few. Progress (``progress=True``) is a bar in
+a notebook, and elsewhere a line on standard error.
 """
 
 import sys
@@ -17,14 +17,14 @@ import numpy as np
 
 from calliper._types import FloatArray
 
-#: Rows that are drawn, and rows that these are chosen from.
+#: Rows that are drawn, and rows that they are chosen from.
 DRAWN, LOOKED_AT = 40, 2000
 #: Size of a picture in pixels.
 WIDTH_PX, HEIGHT_PX = 320, 90
 #: Seconds between two updates of a progress bar.
 PAUSE = 0.2
 
-#: Is told the share of the work that is done, from 0 to 1; may raise to stop.
+#: Called with the share of the work that is done, from 0 to 1; may raise to stop.
 Progress = Callable[[float], Any]
 
 
@@ -53,7 +53,7 @@ def aligned(rows: Sequence[Sequence[str]], first: Any = str.rjust) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
-    """Rows of text, the first of them names; the others may each end in a picture."""
+    """Rows of text, the first of them column names; the others may end in a picture."""
     head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
     head = head.replace("td>", "th>") + ("<th></th>" if pictures else "")
     if pictures:
@@ -67,10 +67,10 @@ def sampled(m: int, n: int) -> Any:
 
 
 def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | None) -> str:
-    """Some of the intervals as bars, from the lowest to the highest, fainter at higher levels.
+    """A sample of the intervals as bars, from the lowest to the highest, fainter at higher levels.
 
-    ``lower`` and ``upper`` are (m,) or (m, L), ``centre`` is (m,) or None. An end without a bound
-    is dotted up to the edge. Without rows there is no picture.
+    ``lower`` and ``upper`` are (m,) or (m, L), ``centre`` is (m,) or None. An interval without a
+    bound is dotted up to the edge. Without rows there is no picture.
     """
     if not lower.size:
         return ""
@@ -89,15 +89,12 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
         for column in reversed(range(len(columns))):
             ends = low[row, column], high[row, column]
             bottom, top = (HEIGHT_PX - 6 - place(end) for end in ends)
-            unbounded = ' stroke-dasharray="2 3"' if np.isinf(ends).any() else ""
-            marks.append(
-                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:.1f}" y2="{top:.1f}" '
-                f'stroke-opacity="{0.6 / (1 + column):.2f}" stroke-width="{step * 0.6:.1f}"'
-                f"{unbounded}/>"
-            )
+            dashes: Any = {"stroke_dasharray": "2 3"} if np.isinf(ends).any() else {}
+            faint: Any = {"stroke_opacity": f"{0.6 / (1 + column):.2f}", "stroke_width": step * 0.6}
+            marks.append(_mark("line", x1=x, x2=x, y1=bottom, y2=top, **faint, **dashes))
         if np.isfinite(dots[row]):
             y = HEIGHT_PX - 6 - place(dots[row])
-            marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.8" stroke="none"/>')
+            marks.append(_mark("circle", cx=x, cy=y, r=1.8, stroke="none"))
     shown = "all" if len(some) == len(lower) else f"{len(some)} of {len(lower):,}"
     between = "" if edges is None else f", between {edges[0]:.4g} and {edges[1]:.4g}"
     return _svg(marks, f"{shown} intervals in the order of their centres{between}")
@@ -113,9 +110,9 @@ def histogram(values: FloatArray, name: str) -> str:
     bins = min(30, 1 + int(np.sqrt(len(known))))
     counts = np.bincount((place(known) * bins).astype(int).clip(0, bins - 1), minlength=bins)
     step = (WIDTH_PX - 8) / bins
+    bar: Any = {"width": step * 0.9, "stroke": "none", "fill_opacity": "0.6"}
     marks = [
-        f'<rect x="{4 + step * at:.1f}" width="{step * 0.9:.1f}" '
-        f'y="{HEIGHT_PX - 6 - tall:.1f}" height="{tall:.1f}" stroke="none" fill-opacity="0.6"/>'
+        _mark("rect", x=4 + step * at, y=HEIGHT_PX - 6 - tall, height=tall, **bar)
         for at, tall in enumerate(counts / counts.max() * (HEIGHT_PX - 12))
     ]
     lowest, middle, highest = np.quantile(known, [0, 0.5, 1])
@@ -123,7 +120,7 @@ def histogram(values: FloatArray, name: str) -> str:
 
 
 def coverage_line(asked: float, proved: float, spread: tuple[float, float] | None = None) -> str:
-    """Coverage on a line up to 1: what is proved as a bar, what was asked for as a stroke.
+    """Coverage on a line up to 1: the proved one as a bar, the requested one as a stroke.
 
     ``spread`` is where coverage lies in nine of ten draws of the calibration points.
     """
@@ -132,45 +129,44 @@ def coverage_line(asked: float, proved: float, spread: tuple[float, float] | Non
     def at(share: float) -> float:
         return 8 + (WIDTH_PX - 16) * (share - first) / (1 - first)
 
-    # The words beside the stroke stay inside the picture.
-    side = "end" if at(asked) > WIDTH_PX / 2 else "start"
+    bar: Any = {"y": 34, "height": 12, "fill_opacity": "0.3", "stroke": "none"}
     marks = [
-        f'<line x1="{at(first):.1f}" x2="{at(1):.1f}" y1="40" y2="40" stroke-opacity="0.4"/>',
-        f'<rect x="{at(proved):.1f}" y="34" width="{at(1) - at(proved):.1f}" height="12" '
-        'fill-opacity="0.3" stroke="none"/>',
-        f'<line x1="{at(asked):.1f}" x2="{at(asked):.1f}" y1="26" y2="54" stroke-width="2"/>',
-        _words(at(asked), 20, f"asked for {asked:g}", side),
+        _mark("line", x1=at(first), x2=at(1), y1=40, y2=40, stroke_opacity="0.4"),
+        _mark("rect", x=at(proved), width=at(1) - at(proved), **bar),
+        _mark("line", x1=at(asked), x2=at(asked), y1=26, y2=54, stroke_width=2),
+        # The label of the stroke stays inside the picture.
+        _words(
+            at(asked), 20, f"asked for {asked:g}", "end" if at(asked) > WIDTH_PX / 2 else "start"
+        ),
         _words(at(first), 66, f"{first:.3g}", "start"),
         _words(at(1), 66, "1", "end"),
     ]
     said = f"proved: at least {floored(proved)}"
     if spread is not None:
         low, high = spread
-        marks.append(
-            f'<line x1="{at(low):.1f}" x2="{at(high):.1f}" y1="40" y2="40" stroke-width="4"/>'
-        )
+        marks.append(_mark("line", x1=at(low), x2=at(high), y1=40, y2=40, stroke_width=4))
         said += f"; with these calibration points {low:.3f} to {high:.3f} in nine cases of ten"
     return _svg(marks, said, height=74)
 
 
 def share_bar(share: float, least: float) -> str:
-    """A share as a line, what is proved of it as a bar, on a scale from 0 to 1."""
+    """A share as a line and its proved bound as a bar, on a scale from 0 to 1."""
     reached = 0.0 if np.isnan(share) else share
+    bar = _mark("rect", x=4, y=2, width=100 * least, height=8, fill_opacity="0.4", stroke="none")
     return (
         '<svg width="110" height="12" style="display:inline-block" role="img" '
         f'aria-label="{share:.3f}, at least {least:.3f}" fill="currentColor" stroke="currentColor">'
-        f'<rect x="4" y="2" width="{100 * least:.1f}" height="8" fill-opacity="0.4" stroke="none"/>'
-        f'<line x1="4" x2="{4 + 100 * reached:.1f}" y1="6" y2="6"/></svg>'
+        f"{bar}{_mark('line', x1=4, x2=4 + 100 * reached, y1=6, y2=6)}</svg>"
     )
 
 
 def floored(share: float) -> str:
-    """A proved share with four digits, never rounded up."""
+    """A proved share with four digits, rounded down."""
     return f"{np.floor(share * 1e4) / 1e4:g}"
 
 
 def _middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """A number to sort intervals by, also where an end has no bound."""
+    """A number to sort intervals by, even if an end has no bound."""
     finite = np.isfinite(lower), np.isfinite(upper)
     low = np.where(finite[0], lower, np.where(finite[1], upper, 0.0))
     high = np.where(finite[1], upper, low)
@@ -194,15 +190,20 @@ def _scale(values: FloatArray, size: float) -> tuple[Any, tuple[float, float] | 
     return place, (low, high)
 
 
+def _mark(tag: str, *, inside: str = "", **given: Any) -> str:
+    """A mark of a picture; numbers have one digit after the point."""
+    texts = {name: v if isinstance(v, str) else f"{v:.1f}" for name, v in given.items()}
+    told = " ".join(f'{name.replace("_", "-")}="{text}"' for name, text in texts.items())
+    return f"<{tag} {told}>{inside}</{tag}>" if inside else f"<{tag} {told}/>"
+
+
 def _words(x: float, y: float, text: str, side: str) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y}" text-anchor="{side}" stroke="none" font-size="11" '
-        f'font-family="inherit">{escape(text)}</text>'
-    )
+    font: Any = {"font_size": "11", "font_family": "inherit", "stroke": "none"}
+    return _mark("text", x=x, y=y, text_anchor=side, **font, inside=escape(text))
 
 
 def _svg(marks: list[str], said: str, *, height: int = HEIGHT_PX) -> str:
-    """A picture with what it shows in words below."""
+    """A picture with its description below."""
     drawn = "".join(marks)
     return (
         '<figure style="margin:.4em 0;display:inline-block;vertical-align:top">'
@@ -215,14 +216,14 @@ def _svg(marks: list[str], said: str, *, height: int = HEIGHT_PX) -> str:
 
 
 def reporter(progress: Progress | bool | None, work: str) -> Progress:
-    """The function to report progress to: the caller's own, a bar for True, none for None."""
+    """The function to report progress to: the caller's own, a bar for True, nothing for None."""
     if progress is True:
         return _Shown(work)
     return progress if callable(progress) else lambda fraction: None
 
 
 class _Shown:
-    """A bar, or a line, that is shown from the first report until all is done."""
+    """A bar, or a line, that is shown from the first report until the work is done."""
 
     def __init__(self, work: str) -> None:
         self.work, self.fraction, self.left = work, 0.0, ""
@@ -259,7 +260,7 @@ class _Shown:
 
 
 def _in_notebook() -> bool:
-    """Whether a kernel runs this, which shows HTML; IPython in a terminal has none."""
+    """Whether this runs in a kernel, which shows HTML; IPython in a terminal does not."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None

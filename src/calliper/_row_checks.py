@@ -1,18 +1,17 @@
-"""What calibration rows are looked at for: rows shared with another set, errors with a trend.
+"""Checks of calibration rows: rows shared with another set, errors with a trend.
 
-A few of them are remembered as plain values, so that a model is known again by its answers.
+A few rows are kept as plain values, so that a file can recognise a model by its predictions.
 
 **Shared rows.** Two rows are the same if inputs *and* target agree, numbers to four digits of the
 spread of their column, since files round. Rows also coincide by chance, where values are few or the
-data hold copies. What chance does is known: if the two sets are random parts of one pool, every way
-to deal the rows to them is equally likely. So rows are dealt anew some times: if equal rows are
-divided between the sets more evenly than that, by six standard deviations, it is not chance. Two
-rules see what this cannot: sets that are the same but for the order of rows; and ten rows or more
-in common, 1 % at least, or five and 5 %, where a column hardly ever repeats a value and no row is
-twice in its own set. Of pools that hold ten (five) copies, dealt at random, the last rule is wrong
-about one in 2¹⁰ (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not
-dealt at random, such as even and odd rows of a sorted table, may be divided too evenly without
-sharing a row.
+data hold copies. If the two sets are random parts of one pool, every split of the pool is equally
+likely, so the pool is split again some times: if equal rows are divided between the sets more
+evenly than in those splits, by six standard deviations, it is not chance. Two rules find what this
+cannot: sets that are the same but for the order of rows; and ten rows or more in common, at least
+1 %, or five and 5 %, where a column hardly ever repeats a value and no row is twice in its own set.
+For pools that hold ten (five) copies, split at random, the last rule is wrong about once in 2¹⁰
+(2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not split at random, such
+as even and odd rows of a sorted table, may be divided too evenly without sharing a row.
 
 **A trend.** Rank correlations of the row number with the size of the error and with the error
 itself. If rows are exchangeable, every order of them is equally likely, and the correlation r of n
@@ -41,7 +40,7 @@ from calliper.exceptions import (
     warn,
 )
 
-#: Types of Polars whose columns can be made again by name.
+#: Types of Polars columns that can be restored by name.
 POLARS = frozenset(
     {"Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
     | {"Float32", "Float64", "String", "Date", "Categorical"}
@@ -53,40 +52,40 @@ PANDAS = frozenset(
     | {"Float32", "Float64", "boolean", "string", "str"}
 )
 
-#: How a cell that holds nothing reads, in Python, NumPy and pandas.
+#: Texts of an empty cell, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
-#: What follows if calibration rows were trained on.
+#: The consequence if the model was trained on calibration rows.
 SEEN_IN_TRAINING = (
     "The model has seen them, so its errors there are smaller than on new rows. Calibrate on "
     "rows that took no part in training."
 )
-#: Part of a column's spread to which numbers must agree.
+#: Share of a column's spread within which numbers agree.
 AGREEMENT = 1e-4
-#: Share of sets in random order whose errors are said to have a trend.
+#: Level of the test for a trend.
 TREND_LEVEL = 1e-4
-#: How types of times begin, in pandas and in Polars; rows that are hardly in order by chance.
+#: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
 TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
-#: Standard deviations beyond chance, and how often rows are dealt anew to know it.
+#: Standard deviations beyond chance, and the number of random splits.
 BEYOND, N_DEALT = 6.0, 40
-#: Shared rows that are noticed where only copies can coincide: how many and what share at least.
+#: Fewest shared rows, in number and share, that are noticed where only copies can coincide.
 FEW = ((5, 0.05), (10, 0.01))
-#: Share of the rows that is as good as all; share of different values that makes a column fine.
+#: Share of the rows that counts as all; share of different values that makes a column fine.
 NEARLY_ALL, FINE = 0.99, 0.95
-#: Different rows from which on two sets hold each equally often only if they are copies; copies of
-#: one row that are few.
+#: Fewest different rows for which equal counts in both sets mean copies; most copies of one row
+#: that are few.
 _CELLS, _FEW_ROWS = 20, 8
-#: Numbers that a row is projected to, and the two grids they are rounded on: what lies at an edge
-#: of one grid does not in the other.
+#: Numbers that a row is projected to, and the offsets of two grids that they are rounded on: what
+#: lies at an edge of one grid does not in the other.
 _PROJECTED, _OFFSETS = 3, (0.318, 0.818)
-#: Of each column its low end and its spread, None for text.
+#: Low end and spread of each column, None for text.
 Units = tuple[tuple[float, float] | None, ...]
-#: Columns beyond which rows are projected as they are, without units; the number for a gap.
+#: More columns than this are projected without units; the number that stands for a gap.
 _WIDE, _GAP = 512, -97.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRows:
-    """Which part of one set is in another, and whether that can be chance."""
+    """How many rows of one set are in another, and whether that can be chance."""
 
     n_shared: int  # rows of the second set that also occur in the first
     n_rows: int  # rows of the second set
@@ -96,7 +95,7 @@ class SharedRows:
     by_target: bool = True  # whether targets were compared, too
 
     def describe(self, rows: str = "calibration", known: str = "training") -> str:
-        """What was found, in a sentence; for a message."""
+        """What was found, in a sentence."""
         count = "All" if self.n_shared == self.n_rows else f"{self.n_shared:,} of"
         same = "same inputs and target" if self.by_target else "same inputs"
         text = f"{count} {self.n_rows:,} {rows} rows are also {known} rows ({same})"
@@ -126,13 +125,13 @@ class RowSketch(Keeps):
     has_targets: Annotated[bool, Number(bool)] = True
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds; a column of text has an infinite unit there."""
+        """What a file holds; there, a column of text has an infinite unit."""
         units = [(np.inf, np.inf) if unit is None else unit for unit in self.units]
         return {**vars(self), "units": np.array(units, dtype=np.float64).reshape(-1, 2)}
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """With units as they were."""
+        """The sketch, with units as they were."""
         units = (None if low == np.inf else (low, unit) for low, unit in state["units"].tolist())
         return cls(**{**state, "units": tuple(units)})
 
@@ -144,7 +143,7 @@ class RowSketch(Keeps):
 
 
 def sketch_rows(X: Any, y: Any = None) -> RowSketch:
-    """What to keep of rows to find them again in another set; inputs alone if ``y`` is None.
+    """What to keep of rows to find them in another set; inputs alone if ``y`` is None.
 
     ``X`` are arrays of any shape, frames, sparse matrices, tensors, or lists of anything.
     """
@@ -158,9 +157,9 @@ def sketch_rows(X: Any, y: Any = None) -> RowSketch:
 
 
 def find_shared(known: RowSketch, X: Any, y: Any) -> SharedRows:
-    """Which rows are among the known ones, and whether that can be chance.
+    """How many rows are among the known ones, and whether that can be chance.
 
-    Rows of another width share nothing.
+    Rows with another number of columns share nothing.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> known = sketch_rows(X[:100], X[:100, 0])
@@ -201,9 +200,9 @@ def _judge(cell: IntArray, n_a: int, fine: bool) -> SharedRows:
 
 
 def _dealt(size: IntArray, n_a: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Rows of each cell in either set, each time that all rows are dealt to them anew.
+    """Rows of each cell in either set, for random splits of all rows.
 
-    Cells of one row share nothing, so they are dealt together and left out.
+    Cells of one row share nothing: they are drawn together and left out.
     """
     rng, twins = np.random.default_rng(0), size[size > 1]
     lonely = int(size.sum() - twins.sum())
@@ -218,9 +217,9 @@ def _n_shared(in_a: IntArray, in_b: IntArray) -> int:
 
 
 def _evenness(in_a: IntArray, in_b: IntArray) -> float:
-    """Σ ab/(a+b) over cells of few rows, large if all are divided alike.
+    """Σ ab/(a+b) over cells of few rows, large if all are divided alike, as copies are.
 
-    Rows put into both sets divide cells so. Large cells are left out: a stratified split does too.
+    Large cells are left out, since a stratified split divides them alike, too.
     """
     size = in_a + in_b
     few = (size > 1) & (size <= _FEW_ROWS)
@@ -228,7 +227,7 @@ def _evenness(in_a: IntArray, in_b: IntArray) -> float:
 
 
 def _cells(numbers: FloatArray, offset: float) -> IntArray:
-    """The cell of each row: rows whose numbers agree up to the tolerance have the same."""
+    """The cell of each row: rows whose numbers agree within the tolerance share one."""
     steps = np.ascontiguousarray(np.floor(numbers / AGREEMENT + offset) + 0.0)
     rows = steps.view(np.dtype((np.void, steps.strides[0])))  # faster than unique over an axis
     return np.unique(rows.ravel(), return_inverse=True)[1].reshape(-1)
@@ -292,7 +291,7 @@ def _names(X: Any) -> tuple[Any, ...] | None:
 
 
 def _narrowed(rows: Any) -> Any:
-    """Rows of very many numbers, projected to a few."""
+    """Rows of many numbers, projected to a few."""
     return rows @ np.random.default_rng(1).normal(size=(rows.shape[1], _PROJECTED))
 
 
@@ -311,14 +310,14 @@ def _as_numbers(column: NDArray[Any]) -> NDArray[Any]:
 class RowTrend(Keeps):
     """Errors that depend on the row number."""
 
-    of_size: Annotated[bool, Number(bool)]  # whether it is their size; else they have their sign
+    of_size: Annotated[bool, Number(bool)]  # whether their size does, or the signed error
     correlation: Annotated[float, Number()]  # rank correlation with the row number
     p_value: Annotated[float, Number()]
     first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
     last: Annotated[float, Number()]  # and in the last
 
     def describe(self, rows: str = "calibration") -> str:
-        """What was found and what follows from it; for a message."""
+        """What was found and what it means."""
         what = "size of the error" if self.of_size else "error"
         return (
             f"The {what} depends on the row number among the {rows} rows: its mean is "
@@ -331,7 +330,7 @@ class RowTrend(Keeps):
 
 
 def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
-    """How errors y − ŷ depend on the row number; None if they do not, beyond chance.
+    """How errors y − ŷ depend on the row number; None if chance can explain it.
 
     ``order`` holds the row numbers where rows were drawn from a longer table.
     """
@@ -344,7 +343,7 @@ def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
 
 
 def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
-    """As :func:`find_trend` of calibration rows, with a warning if there is one."""
+    """The trend of errors of calibration rows, with a warning if there is one."""
     trend = find_trend(errors, order)
     if trend is not None:
         warn(trend.describe(), RowOrderWarning)
@@ -352,9 +351,9 @@ def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
 
 
 def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
-    """Say that rows in order of time are dealt at random; or, unshuffled, that they have no order.
+    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
 
-    ``what`` deals them so, and ``remedy`` says how to have it otherwise.
+    ``what`` splits them, and ``remedy`` says how to change that.
     """
     found = _times(X) or _times(y)
     in_order = [(where, order) for where, order in found if order != "no"]
@@ -369,14 +368,14 @@ def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) 
     elif shuffle is False and found and not any(order == "ascending" for _, order in found):
         where, order = (in_order or found)[0]
         warn(
-            f"shuffle=False takes the last rows for the latest, but {where} holds times in {order} "
-            f"order: sort rows by time first.",
+            f"shuffle=False takes the last rows to be the latest, but {where} holds times in "
+            f"{order} order: sort rows by time first.",
             RowOrderWarning,
         )
 
 
 def _times(table: Any) -> list[tuple[str, str]]:
-    """Where a frame or a series holds times, and whether they rise, fall or do neither."""
+    """Where a frame or a series holds times, and in which order."""
     if not hasattr(table, "dtypes"):
         return []
     found = {"the index": table.index} if hasattr(table, "iloc") else {}
@@ -410,25 +409,22 @@ def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
 
 
 def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
-    """Why calibration rows that the model was trained on leave no promise; None if none are.
+    """Why there is no guarantee if the model was trained on calibration rows; None if it was not.
 
-    Some are pointed out by a warning. If all are, nothing is left to calibrate on: an error.
+    Warns if it was trained on some of them, and refuses if on all.
     """
     found = find_shared(training, X, y)
+    why = f"{found.describe()} {SEEN_IN_TRAINING}"
     if found.all_shared:
-        raise CalliperError(_meaning(found))
+        raise CalliperError(why)
     if not found.certain:
         return None
-    warn(f"The promise no longer holds. {_meaning(found)}", SharedRowsWarning)
-    return _meaning(found)
-
-
-def _meaning(seen: SharedRows) -> str:
-    return f"{seen.describe()} {SEEN_IN_TRAINING}"
+    warn(f"The promise no longer holds. {why}", SharedRowsWarning)
+    return why
 
 
 def state_of(X: Any) -> dict[str, Any] | None:
-    """Rows as plain values; None for kinds that cannot be made again."""
+    """Rows as plain values; None for kinds that cannot be restored."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         columns = [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
         if any(each is None for each in columns):
@@ -452,9 +448,7 @@ def _pandas_column(column: Any) -> dict[str, Any] | None:
     if type(kind).__name__ == "CategoricalDtype":
         codes, categories = np.asarray(column.cat.codes), list(column.cat.categories)
         return {"codes": codes, "categories": categories, "ordered": bool(kind.ordered)}
-    if str(kind).startswith("datetime64"):  # with a time zone
-        return None
-    if str(kind) not in PANDAS:
+    if str(kind) not in PANDAS:  # times with a zone, for example
         return None
     missing = column.isna().to_numpy()
     cells = [None if gap else cell for cell, gap in zip(column.tolist(), missing, strict=True)]
@@ -462,25 +456,20 @@ def _pandas_column(column: Any) -> dict[str, Any] | None:
 
 
 def rows_again(state: dict[str, Any]) -> Any:
-    """The rows that :func:`state_of` took apart."""
+    """The rows of :func:`state_of`."""
     kind = state["kind"]
     if kind == "pandas":
         import pandas as pd
 
-        columns = [_pandas_again(pd, each) for each in state["columns"]]
-        frame = pd.concat(columns, axis=1)
+        frame = pd.concat([_pandas_again(pd, each) for each in state["columns"]], axis=1)
         frame.columns = state["names"]
         return frame
     if kind == "polars":
         import polars as pl
 
         parts = zip(state["names"], state["columns"], state["types"], strict=True)
-        series = [
-            pl.Series(name, cells, dtype=getattr(pl, each))
-            for name, cells, each in parts
-            if each in POLARS
-        ]
-        return pl.DataFrame(series)
+        known = [(name, cells, getattr(pl, of)) for name, cells, of in parts if of in POLARS]
+        return pl.DataFrame([pl.Series(*each) for each in known])
     if kind == "tensor":
         import torch
 
@@ -494,6 +483,6 @@ def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
         return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
     if "cells" in column:
         if column["type"] not in PANDAS:
-            raise DamagedFileError(f"{column['type']!r:.40} is no type of columns.")
+            raise DamagedFileError(f"{column['type']!r:.40} is not a type of columns.")
         return pd.Series(column["cells"], dtype=column["type"])
     return pd.Series(column["values"])

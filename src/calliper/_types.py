@@ -1,4 +1,4 @@
-"""Array aliases and the small protocols that the parts of calliper share."""
+"""Array aliases and small protocols that the parts of calliper share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -16,7 +16,7 @@ Coverage = float | Sequence[float] | FloatArray
 
 @runtime_checkable
 class Frame(Protocol):
-    """A table with named columns, whichever library it is of."""
+    """A table with named columns, of any library."""
 
     @property
     def columns(self) -> Any: ...
@@ -40,7 +40,7 @@ class Labels(Protocol):
 
 @runtime_checkable
 class Tensor(Protocol):
-    """A tensor of torch, on whichever device."""
+    """A tensor of PyTorch, on any device."""
 
     def detach(self) -> Any: ...
 
@@ -54,7 +54,7 @@ class IntervalModel(Protocol):
 
 @runtime_checkable
 class RankingModel(Protocol):
-    """What can say where targets rank, and which of them intervals hold, by one prediction."""
+    """A model that ranks targets, and tells which of them intervals hold, by one prediction."""
 
     def ranking(
         self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
@@ -72,6 +72,6 @@ class AgeingWeights(Protocol):
 
 @runtime_checkable
 class RadiusModel(Protocol):
-    """A calibrator, which answers with radii."""
+    """A calibrator: it answers with radii."""
 
     def predict_radius(self, Z: Any, coverage: Any, **how: Any) -> Any: ...

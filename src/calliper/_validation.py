@@ -1,13 +1,12 @@
-"""What a user passes: every check of it, and who handles rows that are not arrays.
+"""What a user passes: every check of it, and which module handles rows that are not arrays.
 
 A check says what was expected, what came, and what to do. The core knows neither Dask nor tensors
-nor devices: whoever meets rows of another kind asks here, by the type of the rows; whoever is told
-an engine by name asks by that name. What handles them lies in ``calliper.scale`` and is imported
-when it is asked for, and not before.
+nor devices: this module finds by the type of the rows, or by the name of an engine, which part of
+``calliper.scale`` handles them, and imports it only then.
 
-The group and the weight of a row come as values, one a row; as the name of a column of the frame
-that the rows are in; or as a function of the rows. A name or a function is remembered from
-calibration and asked again of new rows, values must be given again.
+Groups and weights are values, one for each row; the name of a column of the frame that the rows are
+in; or a function of the rows. A name or a function is remembered from calibration and applied to
+new rows; values must be given again.
 """
 
 from __future__ import annotations
@@ -38,41 +37,41 @@ LARGEST_FEATURE = 1e150
 #: Beyond this, sums of scores may overflow.
 LARGEST_SCORE = 1e302
 
-#: Rows by which a model is known again.
+#: Rows that a model is recognised by.
 N_PROBES = 5
 
-#: Collections that are computed later, elsewhere: by the package of their type, or by it and
-#: the name, what answers them.
+#: Modules that handle collections that are computed later, by the package of their type, or by
+#: package and name.
 COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
 
-#: Arrays of other libraries, likewise, and what makes rows or NumPy's arrays of them.
+#: The same for arrays of other libraries, which become rows or arrays of NumPy.
 TENSORS = {"torch.Tensor": "calliper.scale._device"}
 
-#: Inputs of networks by type, and what makes rows of them.
+#: The same for inputs of networks, which become rows.
 INPUTS = dict.fromkeys(
     ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
 )
 
-#: Models that take a dict for each row, and what makes rows of such.
+#: The same for models that take a dict for each row.
 NETWORKS = {"torch.Module": "calliper.models._networks"}
 
-#: Engines by the first part of their names: functions of the rest of it.
+#: Modules of engines, by the first part of an engine's name.
 ENGINES = {"torch": "calliper.scale._device"}
 ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
 
-#: What makes cells of whatever ``KNN(cells=...)`` was given.
+#: The module behind ``KNN(cells=...)``.
 CELLS = "calliper.scale._cells"
 
-#: Levels that an error lists one by one.
+#: Most levels that an error message lists.
 N_LISTED = 9
-#: The level where none is said; this very object, so that a 0.9 that is said is told from it.
+#: The default level; its identity tells it from a 0.9 that the user passes.
 USUAL_COVERAGE = float("0.9")
-#: What other libraries call a share of misses, and a level; what we call it, elsewhere.
+#: Names of other libraries for a share of misses and for a level; our own names, elsewhere.
 MISSES = frozenset({"alpha", "significance", "significance_level"})
 LEVEL_WORDS = MISSES | {"confidence_level", "level"}
 OUR_WORDS = LEVEL_WORDS | {"coverage", "confidence"}
 
-#: Stands for values that were given at calibration, which belong to its rows alone.
+#: Stands for values that were given at calibration and belong to its rows.
 GIVEN = Ellipsis
 
 
@@ -82,7 +81,7 @@ class EngineRows(ABC):
     Attributes
     ----------
     shape : (n, d)
-    engine : who computes with them, by its ``search`` and ``radial``
+    engine : computes with them, by its ``search`` and ``radial``
     """
 
     shape: tuple[int, int]
@@ -110,16 +109,16 @@ class EngineRows(ABC):
 
     @abstractmethod
     def check_beside(self, rows: Any, kernel: Any) -> None:
-        """Refuse new rows that are not held alike, unless the kernel names who fetches them."""
+        """Refuse new rows that are held elsewhere, unless the kernel names an engine for them."""
 
 
 def handler_of_collection(X: Any) -> Any:
-    """What answers for rows that are computed later, by the type of X; None for any other."""
+    """The module that handles rows that are computed later; None for any other X."""
     return _handler(X, COLLECTIONS)
 
 
 def handler_of_tensor(values: Any) -> Any:
-    """What makes rows of a tensor, by its type; None for anything else."""
+    """The module that makes rows of a tensor; None for anything else."""
     return _handler(values, TENSORS)
 
 
@@ -131,9 +130,9 @@ def _handler(what: Any, handlers: dict[str, str]) -> Any:
 
 
 def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
-    """Rows and targets; inputs by name, or of a loader, as rows that are counted and picked.
+    """Rows and targets; a dict of inputs, or a loader, as rows that can be counted and picked.
 
-    For a network, a dict for each row is inputs by name.
+    For a network, a list of dicts is inputs by name, too.
     """
     if sparse.issparse(X):
         return X.tocsr(), y
@@ -141,13 +140,27 @@ def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
     return (X, y) if handler is None else handler.gathered(X, y)
 
 
+def rows_at_hand(
+    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
+) -> tuple[Any, Any, PerRow, Any]:
+    """Calibration rows, targets, groups and weights; of a collection, those of its first rows.
+
+    Last, what predicts all rows of a collection; None where all rows are at hand.
+    """
+    per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
+    if handler is None:
+        return *gathered(X, y, model), per_row, None
+    lazy = handler.LazyRows(X, y, per_row)
+    return lazy.X, lazy.y, lazy.per_row, lazy
+
+
 def engine_of(rows: Any, named: str | None) -> Any:
-    """Who holds the rows, or else who is named; None where NumPy computes in main memory."""
+    """The engine that holds the rows, or that is named; None where NumPy computes."""
     return rows.engine if isinstance(rows, EngineRows) else check_engine(named)
 
 
 def check_engine(named: Any) -> Any:
-    """The engine of that name, if it can compute here; None for no name."""
+    """The engine of this name, if it is available; None for no name."""
     if named is None:
         return None
     kind, _, where = named.partition(":") if isinstance(named, str) else ("", "", "")
@@ -157,9 +170,9 @@ def check_engine(named: Any) -> Any:
 
 
 def handled(method: Method) -> Method:
-    """Of a regressor: what is asked of rows that are computed later, their handler answers.
+    """Decorate a method of a regressor: a collection is answered by the module that handles it.
 
-    Inputs by name, and those of a loader, come to it as rows.
+    The method gets inputs by name, and those of a loader, as rows.
     """
 
     @wraps(method)
@@ -174,29 +187,32 @@ def handled(method: Method) -> Method:
     return ask  # type: ignore[return-value]
 
 
-def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
-    """Point to ``coverage=`` if a class or method gets a level under an unknown name."""
+def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
+    """Point to ``coverage=`` if a class or a method gets a level under another name."""
     if not known.keys() & OUR_WORDS:
         return
-    called: Any = made
-    found = signature(called.__init__ if isinstance(made, type) else called).parameters
-    asks = "coverage" in found
+    made: Any = called
+    found = signature(made.__init__ if isinstance(called, type) else called).parameters
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
-        return  # it hands on what it does not know
-    for name in known.keys() & (LEVEL_WORDS if asks else OUR_WORDS):
-        value, of_misses = known[name], name in MISSES
-        level = USUAL_COVERAGE if not isinstance(value, Real) else float(value)
-        level = 1 - level if of_misses and level is not USUAL_COVERAGE else level
-        call = f"{made.__name__}(" if asks else "predict_interval("
+        return  # it passes on what it does not know
+    here = "coverage" in found
+    for name in known.keys() & (LEVEL_WORDS if here else OUR_WORDS):
+        level = float(known[name]) if isinstance(known[name], Real) else USUAL_COVERAGE
+        hint = ""
+        if name in MISSES:
+            level = level if level is USUAL_COVERAGE else 1 - level
+            hint = f": coverage is 1 - {name}"
+        call = f"{called.__name__}(" if here else "predict_interval("
+        rows = "X, " if call == "predict_interval(" else ""
+        when = "" if here else "when you ask, "
         raise TypeError(
-            f"{made.__name__} takes no {name}=. Give the level {'' if asks else 'when you ask, '}"
-            f"as {call}{'X, ' if call == 'predict_interval(' else ''}coverage={level:g})"
-            f"{f': coverage is 1 - {name}' if of_misses else ''}."
+            f"{called.__name__} takes no {name}=. Give the level {when}as {call}{rows}"
+            f"coverage={level:g}){hint}."
         )
 
 
 def says_coverage(method: Method) -> Method:
-    """Of a method that is asked for intervals: names of other libraries are pointed out."""
+    """Decorate a method with ``coverage=``: other names for a level are pointed out."""
 
     @wraps(method)
     def ask(self: Any, *given: Any, **known: Any) -> Any:
@@ -207,7 +223,7 @@ def says_coverage(method: Method) -> Method:
 
 
 def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
-    """A confidence is about a level, which is to be said beside it."""
+    """Refuse a confidence without a level that it is about."""
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
             f"confidence={confidence!r} needs coverage= as well: coverage is the share of targets "
@@ -217,22 +233,17 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
 
 
 def as_array(values: Any, name: str, beside: Any = None) -> Any:
-    """A tensor of numbers for each row as an array, if it is where the rows are; else as given."""
+    """A tensor as an array, if it is on the device of the rows; anything else as given."""
     handler = handler_of_tensor(values)
     return values if handler is None else handler.to_array(values, name, beside)
 
 
-def as_arrays(beside: Any, **values: Any) -> tuple[Any, ...]:
-    """The same of several, by name."""
-    return tuple(as_array(each, name, beside) for name, each in values.items())
-
-
 def refuse_collection(what: Any, name: str) -> None:
-    """For what is computed in this process: say so before something fetches all rows."""
+    """Refuse a collection before anything fetches all its rows into this process."""
     if handler_of_collection(what) is not None:
         raise TypeError(
             f"{name} is a Dask {type(what).__name__}, whose rows would all have to come into this "
-            f"process. calibrate, predict, predict_interval and predict_distribution take such; "
+            f"process. calibrate, predict, predict_interval and predict_distribution take it; "
             f"elsewhere pass {name}.compute(), or a sample of it."
         )
 
@@ -247,11 +258,16 @@ def refuse_sparse(X: Any, name: str) -> None:
 
 
 def refuse_no_rows(X: Any, name: str) -> None:
-    """Refuse what has no rows to count: a dictionary, a set, a text, a loader, a Polars query."""
+    """Refuse what has no rows to count: None, a dict, a set, a text, a loader, a Polars query."""
     kind = type(X).__name__
     no_rows = isinstance(X, Mapping | Set | str | bytes) or kind in ("DataLoader", "LazyFrame")
+    if X is None or np.ma.is_masked(X):
+        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
+        raise CalliperError(f"{name} must have rows; got {what}.")
     if no_rows and not shape_of(X):
         how = "Call collect()" if kind == "LazyFrame" else "Make an array or a frame of it first"
+        if isinstance(X, Mapping):
+            how += "; inputs by name are for calibrate and predict, around a fitted network"
         raise CalliperError(
             f"{name} must be an array, a frame or a list with one entry for each row; got a "
             f"{kind} ({X!r:.40}). {how}."
@@ -285,11 +301,11 @@ def n_rows(X: Any) -> int:
     try:
         return len(X) if isinstance(X, Sized) else len(np.asarray(X))
     except TypeError:
-        raise CalliperError(f"rows were expected, and there are none in {X!r:.80}.") from None
+        raise CalliperError(f"expected rows; got {X!r:.80}, which has none.") from None
 
 
 def first_rows(X: Any) -> Any:
-    """A few rows as they came, by which a model can be known again."""
+    """A few rows as they came, to recognise a model by its predictions."""
     return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X))))
 
 
@@ -301,6 +317,14 @@ def shape_of(values: Any) -> tuple[int, ...]:
 def is_frame(X: Any) -> bool:
     """Whether it is a frame of pandas, or of a library like it."""
     return hasattr(X, "iloc") and hasattr(X, "columns")
+
+
+def labels_of(values: Any) -> Any:
+    """Labels of the rows, as a series or a frame of pandas has them; None of anything else."""
+    index = getattr(values, "index", None)  # of a list it is a method
+    if index is None or callable(index) or handler_of_collection(values) is not None:
+        return None
+    return index
 
 
 def numbers_or_zeros(Z: Any) -> Any:
@@ -360,9 +384,9 @@ def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> 
     return vector
 
 
-def check_signs(signs: Any, scores: FloatArray) -> FloatArray:
+def check_signs(signs: Any, scores: FloatArray, beside: Any = None) -> FloatArray:
     """−1, 0 or 1 for each score, 0 exactly where the score is."""
-    vector = check_vector(signs, "signs", n=len(scores))
+    vector = check_vector(as_array(signs, "signs", beside), "signs", n=len(scores))
     for i in np.flatnonzero((np.abs(vector) != (scores != 0)) | (scores < 0)):
         raise CalliperError(
             f"signs must be -1 or 1 where a score is positive and 0 where it is 0, as np.sign(y - "
@@ -372,7 +396,7 @@ def check_signs(signs: Any, scores: FloatArray) -> FloatArray:
 
 
 def check_features(Z: Any, name: str = "Z") -> FloatArray:
-    """Rows in which nearness is judged, apart from any estimator."""
+    """Rows of numbers, (n, d), apart from any estimator."""
     if not _is_plain(Z):
         refuse_no_table(Z, name)
         Z = check_array(Z, dtype=np.float64, order="C", input_name=name)
@@ -380,7 +404,7 @@ def check_features(Z: Any, name: str = "Z") -> FloatArray:
 
 
 def _is_plain(Z: Any) -> bool:
-    """Whether ``check_array`` would change nothing; asking it takes long for a single row."""
+    """Whether ``check_array`` would change nothing; it is slow for a single row."""
     if type(Z) is not np.ndarray or Z.dtype != np.float64 or Z.ndim != 2 or 0 in Z.shape:
         return False
     return bool(Z.flags.c_contiguous and np.isfinite(Z).all())
@@ -396,13 +420,13 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
 
 
 def columns_for_file(estimator: Any) -> dict[str, Any]:
-    """The columns that it was fitted to, as a file holds them: how many, and their names."""
+    """The columns that it was fitted to, for a file: how many, and their names."""
     own = vars(estimator)
     return {"n_columns": own.get("n_features_in_"), "names": [*own.get("feature_names_in_", ())]}
 
 
 def restore_columns(estimator: Any, state: Mapping[str, Any]) -> None:
-    """Remember the columns that a file held."""
+    """Remember the columns that a file holds."""
     if state["n_columns"] is not None:
         estimator.n_features_in_ = state["n_columns"]
     if state["names"]:
@@ -424,13 +448,13 @@ def _refuse_huge(features: Any, name: str) -> Any:
 
 
 def forget_fit(estimator: Any) -> None:
-    """Remove what an earlier fit has left, so that one that fails leaves nothing fitted."""
+    """Remove what an earlier fit left, so that one that fails leaves nothing fitted."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
 
 
 def check_calibration(
-    estimator: Any, Z: Any, scores: Any, *, non_negative: bool = False
+    estimator: Any, Z: Any, scores: Any, *, any_sign: bool = False
 ) -> tuple[FloatArray, FloatArray]:
     """Features and scores of the calibration points, copied; remembers columns on ``estimator``."""
     refuse_no_table(Z, "Z")
@@ -439,14 +463,27 @@ def check_calibration(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
             f"pass the scores of the calibration points, for example abs(y - y_pred)."
         )
+    scores = as_array(scores, "scores", Z)
     check_consistent_length(Z, scores)
-    check = check_scores if non_negative else check_vector
-    vector = check(scores, "scores")
+    vector = check_sizes(scores, "scores", any_sign=any_sign)
     if isinstance(Z, EngineRows):
         features, estimator.n_features_in_ = Z, Z.shape[1]
     else:
         features = validate_data(estimator, Z, dtype=np.float64, order="C", copy=True)
     return _refuse_huge(features, "Z"), vector
+
+
+def check_sizes(
+    values: Any, name: str, *, n: int | None = None, beside: Any = None, any_sign: bool = False
+) -> FloatArray:
+    """One number for each row, not too large to be added up; not negative unless ``any_sign``.
+
+    A tensor must be on the device of the rows that it is ``beside``.
+    """
+    check = check_vector if any_sign else check_scores
+    vector = check(as_array(values, name, beside), name, n=n)
+    refuse_huge_scores(vector, name)
+    return vector
 
 
 def refuse_huge_scores(scores: FloatArray, name: str) -> None:
@@ -470,7 +507,7 @@ def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArra
 
 
 def check_new_features(estimator: Any, Z: Any) -> Any:
-    """Features of new rows: the same columns as in ``fit``."""
+    """Features of new rows, with the columns of ``fit``."""
     if isinstance(Z, EngineRows):
         if Z.shape[1] != estimator.n_features_in_:
             known = estimator.n_features_in_
@@ -482,7 +519,7 @@ def check_new_features(estimator: Any, Z: Any) -> Any:
 
 
 def unchanged_if_refused(method: Method) -> Method:
-    """Of an estimator: what it is told either holds, or leaves it as it was."""
+    """Decorate a method of an estimator: if it fails, the estimator stays as it was."""
 
     @wraps(method)
     def call(self: Any, *given: Any, **known: Any) -> Any:
@@ -500,13 +537,16 @@ def unchanged_if_refused(method: Method) -> Method:
 
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
-    _refuse_rowless(X)
+    refuse_collection(X, "X")
+    by_name = isinstance(X, Mapping) and not sparse.issparse(X) and len(shape_of(X)) > 0
+    if not by_name:
+        refuse_no_rows(X, "X")
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     validate_data(estimator, X, skip_check_array=True)
-    if _is_by_name(X):
+    if by_name:
         estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
     check_consistent_length(X, y)
     try:
@@ -520,95 +560,65 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
         )
     if y.ndim == 2 and y.shape[1] > 1:
         raise CalliperError(
-            f"y must have one value for each row, shape (n,); got shape {y.shape}. Several targets "
-            f"take MultiTargetRegressor(estimator), which answers with a box for each row."
+            f"y must have one value for each row, shape (n,); got shape {y.shape}. For several "
+            f"targets use MultiTargetRegressor(estimator), which answers with a box for each row."
         )
     return check_vector(y, "y")
 
 
 def check_new_rows(estimator: Any, X: Any) -> None:
-    """New rows have the columns that ``estimator`` remembers."""
+    """Refuse new rows that do not have the columns that ``estimator`` remembers."""
     refuse_collection(X, "X")
     if has_known_columns(estimator, X):
         return
-    _refuse_rowless(X)
-    if _is_by_name(X):
-        _refuse_other_names(estimator, X)
+    own = vars(estimator)
+    if isinstance(X, Mapping) and not sparse.issparse(X) and shape_of(X):
+        known = own.get("feature_names_in_", ())
+        if {*X} != {*known}:
+            before = ", ".join(known) if len(known) else "which had no names"
+            raise CalliperError(
+                f"inputs must have the names that they had in calibration, {before}; got "
+                f"{', '.join(sorted(X))}."
+            )
         return
-    if vars(estimator).get("n_features_in_") is not None:
-        _refuse_dicts(X, "X")
-    flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
-    if (flat or len(shape_of(X)) == 1) and getattr(estimator, "n_features_in_", None) is not None:
-        how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"
-        if flat:
-            how = "[[x] for x in X] for one input, [X] for one row"
-        elif hasattr(X, "iloc"):
-            how = "df.iloc[[0]] for one row of a frame, X.to_frame() for one input"
-        raise CalliperError(
-            f"X must have rows and columns; got shape {np.shape(X)} ({type(X).__name__}). "
-            f"Reshape your data: {how}."
-        )
-    validate_data(estimator, X, skip_check_array=True, reset=False)
-
-
-def _is_by_name(X: Any) -> bool:
-    """Whether these are inputs by name; SciPy's matrix of keys is a dict, too."""
-    return isinstance(X, Mapping) and not sparse.issparse(X)
-
-
-def _refuse_other_names(estimator: Any, X: Mapping[str, Any]) -> None:
-    known = vars(estimator).get("feature_names_in_", ())
-    if {*X} != {*known}:
-        before = ", ".join(known) if len(known) else "which had no names"
-        raise CalliperError(
-            f"inputs must be named as those of calibration, {before}; got {', '.join(sorted(X))}."
-        )
-
-
-def _refuse_rowless(X: Any) -> None:
-    refuse_collection(X, "X")
-    if X is None or np.ma.is_masked(X):
-        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
-        raise CalliperError(f"X must have rows; got {what}.")
-    if _is_by_name(X) and not shape_of(X):
-        raise TypeError(
-            f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
-            f"{', '.join(map(repr, list(X)[:5]))}. Fit the model first: calibrate and what "
-            f"predicts take inputs by name. Here pass an array, a frame or a list of rows."
-        )
     refuse_no_rows(X, "X")
+    if own.get("n_features_in_") is not None:
+        _refuse_dicts(X, "X")
+        flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
+        if flat or len(shape_of(X)) == 1:
+            how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"
+            if flat:
+                how = "[[x] for x in X] for one input, [X] for one row"
+            elif hasattr(X, "iloc"):
+                how = "df.iloc[[0]] for one row of a frame, X.to_frame() for one input"
+            raise CalliperError(
+                f"X must have rows and columns; got shape {np.shape(X)} ({type(X).__name__}). "
+                f"Reshape your data: {how}."
+            )
+    validate_data(estimator, X, skip_check_array=True, reset=False)
 
 
 def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     """Finite predictions of the rows of X: (n,), or (n, n_outputs) for more than one."""
+    n, shape = n_rows(X), shape_of(y_pred)
     if n_outputs == 1:
-        _refuse_several(shape_of(y_pred))
-        return check_vector(y_pred, "predictions", n=n_rows(X))
-    return _check_columns(np.asarray(y_pred), n_rows(X), n_outputs)
-
-
-def _refuse_several(shape: tuple[int, ...]) -> None:
-    """Say what a model of quantiles, or of several targets, needs."""
-    if len(shape) == 2 and shape[1] > 1:
-        raise CalliperError(
-            f"predictions must have one value for each row, shape (n,); got shape {shape}. A model "
-            f"of quantiles needs score_function=DistributionError(probabilities), or for two "
-            f"QuantileError() and Split(); of several targets, MultiTargetRegressor."
-        )
-
-
-def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
-    """Finite predictions of several columns, each checked as one column is."""
+        if len(shape) == 2 and shape[1] > 1:
+            raise CalliperError(
+                f"predictions must have one value for each row, shape (n,); got shape {shape}. For "
+                f"a model of quantiles pass score_function=DistributionError(probabilities), or "
+                f"for two of them QuantileError() with Split(); for several targets use "
+                f"MultiTargetRegressor."
+            )
+        return check_vector(y_pred, "predictions", n=n)
+    y_pred = np.asarray(y_pred)
     if y_pred.ndim != 2 or y_pred.shape[1] != n_outputs:
         raise CalliperError(
             f"the score function takes {n_outputs} predictions for each row, one for each target "
             f"or quantile, shape (n, {n_outputs}); the model gave shape {y_pred.shape}."
         )
-    columns = [
-        check_vector(column, f"column {place} of predictions", n=n)
-        for place, column in enumerate(y_pred.T)
-    ]
-    return np.stack(columns, axis=1)
+    names = (f"column {column} of predictions" for column in range(n_outputs))
+    columns = zip(y_pred.T, names, strict=True)
+    return np.stack([check_vector(each, name, n=n) for each, name in columns], axis=1)
 
 
 def row_values(given: Any, X: Any, name: str) -> Any:
@@ -618,23 +628,19 @@ def row_values(given: Any, X: Any, name: str) -> Any:
         if given not in columns:
             there = f"there are {columns[:20]}" if columns else f"X is a {type(X).__name__}"
             raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
-        values = np.asarray(X[given])
-    else:
-        found = given(X) if callable(given) else given
-        try:
-            values = np.asarray(found)
-        except ValueError as error:
-            raise CalliperError(f"{name} must be one for each row: {error}.") from error
+        given = X[given]
+    try:
+        values = np.asarray(given(X) if callable(given) else given)
+    except ValueError as error:
+        raise CalliperError(f"{name} must be one for each row: {error}.") from error
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n_rows(X),):
         named = isinstance(given, list) and all(isinstance(each, str) for each in given)
-        joined = (
-            " One column is given by its name, several by a function of the rows that joins them."
-        )
+        how = " Pass one column by its name, several by a function of the rows that joins them."
         raise CalliperError(
             f"{name} must be one for each of the {n_rows(X)} rows; got shape {values.shape}."
-            f"{joined if named else ''}"
+            f"{how if named else ''}"
         )
     return values
 
@@ -660,20 +666,19 @@ class PerRow:
         """The same without values of calibration rows."""
         return PerRow(remembered(self.groups), remembered(self.weights))
 
-    def new(self, X: Any, *, groups: Any = None, weights: Any = None) -> dict[str, Any]:
+    def new(self, X: Any, **now: Any) -> dict[str, Any]:
         """Values of new rows by name: as given now, or by what calibration was given."""
         return {
-            "groups": new_row_values(self.groups, groups, X, "groups"),
-            "weights": new_row_values(self.weights, weights, X, "weights"),
+            name: _new_values(before, now.get(name), X, name) for name, before in vars(self).items()
         }
 
 
 def remembered(given: Any) -> Any:
-    """What calibration keeps of what tells a value of each row: not values of its own rows."""
+    """What calibration keeps of groups or weights: a name or a function, never values."""
     return given if given is None or isinstance(given, str) or callable(given) else GIVEN
 
 
-def new_row_values(before: Any, now: Any, X: Any, name: str) -> Any:
+def _new_values(before: Any, now: Any, X: Any, name: str) -> Any:
     """Values of new rows: as given now, or by what calibration remembered; None without."""
     if before is None and now is not None:
         raise CalliperError(
@@ -682,14 +687,14 @@ def new_row_values(before: Any, now: Any, X: Any, name: str) -> Any:
         )
     if before is GIVEN and now is None:
         raise CalliperError(
-            f"calibration was given {name}, one value a row: pass {name}= for the new "
+            f"calibration was given {name}, one value for each row: pass {name}= for the new "
             f"rows, too (a column name or a function would have been remembered)."
         )
     return None if before is None else row_values(before if now is None else now, X, name)
 
 
 def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...]:
-    """The levels asked for, strictly inside (0, 1) and increasing; ``name`` as users know them."""
+    """Levels, strictly inside (0, 1) and increasing; ``name`` is how users know them."""
     try:
         levels = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
     except (OverflowError, TypeError, ValueError):
@@ -716,18 +721,18 @@ def check_level(level: Any, name: str = "coverage") -> float:
 
 
 def check_inside(inside: Any) -> BoolArray:
-    """Whether each target lay in its interval, (m,), of a truth value or several."""
+    """Whether each target lay in its interval, (m,), from one truth value or several."""
     values = np.atleast_1d(np.asarray(inside))
     if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
         raise CalliperError(
-            f"inside must be True or False for each row, as Intervals.contains says it; got "
+            f"inside must be True or False for each row, as Intervals.contains returns; got "
             f"{inside!r}."
         )
     return values.astype(bool)
 
 
 def check_steps(step: Any) -> list[int]:
-    """Which steps labels belong to."""
+    """The steps that labels belong to."""
     values = np.atleast_1d(np.asarray(step))
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
         raise CalliperError(
@@ -752,7 +757,7 @@ def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, floa
 
 
 def like_coverage(per_level: FloatArray, coverage: Coverage) -> FloatArray:
-    """Drop the axis of levels if one level was asked for as a plain number."""
+    """Drop the axis of levels if the level is a plain number."""
     return np.asarray(per_level[..., 0] if np.ndim(coverage) == 0 else per_level)
 
 
@@ -763,7 +768,7 @@ def each_level(value: Callable[[float], float], coverage: Coverage) -> float | F
 
 
 def check_option(value: Any, options: Sequence[str], name: str) -> str:
-    """One of the texts that a parameter may be."""
+    """A parameter that must be one of some texts."""
     if value not in options:
         listed = f"{', '.join(map(repr, options[:-1]))} or {options[-1]!r}"
         raise CalliperError(f"{name} must be {listed}; got {value!r}.")
@@ -777,25 +782,26 @@ def at_least(value: Any, least: int, name: str) -> int:
     return int(value)
 
 
-def check_folds(folds: Any) -> None:
-    """``left_out_folds`` is None, 0, or a number of folds."""
+def check_folds(folds: Any) -> int | None:
+    """``left_out_folds``: None, 0, or a number of folds."""
     whole = isinstance(folds, Integral) and not isinstance(folds, bool)
     if folds is not None and not (whole and (folds == 0 or folds >= 2)):
         raise CalliperError(
-            f"left_out_folds must be None, 0 (never refit) or a whole number of at least 2; got "
+            f"left_out_folds must be None, 0 (never refit) or an integer of at least 2; got "
             f"{folds!r}."
         )
+    return folds  # type: ignore[no-any-return]
 
 
 def check_offset(offset: float) -> float:
-    """A constant that may be added to every scale."""
+    """A constant to add to every scale."""
     if not isinstance(offset, Real) or not 0 <= float(offset) < np.inf:
         raise ValueError(f"offset must be a finite number >= 0; got {offset!r}.")
     return float(offset)
 
 
 def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
-    """Numbers of the levels that N points can reach; one warning for all that they cannot."""
+    """Numbers of the levels that n points can reach; one warning for all others."""
     reached = reachable(n, levels)
     unreachable = [level for number, level in enumerate(levels) if number not in reached]
     if unreachable:
@@ -809,17 +815,17 @@ def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
 
 
 def reachable(n: int, levels: Sequence[float]) -> list[int]:
-    """Numbers of the levels whose rank is one of N."""
+    """Numbers of the levels whose rank is at most n."""
     return [number for number, level in enumerate(levels) if conformal_rank(level, n) <= n]
 
 
 def warn_if_zero_scales(scale: FloatArray) -> None:
-    """One warning that counts the calibration points whose local scale is zero."""
+    """Warn of calibration points whose local scale is zero, with their number."""
     warn_zero_scales(int(np.count_nonzero(scale <= 0)), len(scale))
 
 
 def warn_zero_scales(n_zero: int, n: int) -> None:
-    """The same where they were counted already."""
+    """The same for a count."""
     if n_zero:
         warn(
             f"The local scale is zero at {n_zero} of {n} calibration points, so their "

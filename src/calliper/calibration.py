@@ -1,48 +1,50 @@
-"""The one place where a calibrator meets predictions: scores in, intervals and a promise out.
+"""How a model is calibrated: a score turns predictions into errors, a calibrator is fitted to them.
 
 The regressor, the command line, an evaluation and a comparison all have predictions of rows with
-known targets, however they came by them. Here a score turns these into errors, a calibrator is
-fitted to each tail of them, and its radii become intervals.
+known targets, however they came by them. ``calibrate`` fits a calibrator to each tail of their
+errors. ``calibrate_model`` does all that comes before for a model: it checks that the rows are new
+to it, makes the space where nearness is judged, and learns how the model errs.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper import _validation as valid
-from calliper._notebook import floored
-from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
-from calliper._types import AgeingWeights, Coverage, FloatArray, IntArray
+from calliper._answering import Calibration as Calibration
+from calliper._answering import TrainedHere
+from calliper._notebook import reporter
+from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows, state_of, warn_of_trend
+from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
-    Grouped,
     Split,
     as_calibrator,
-    refuse_distribution,
     takers_of_weights,
 )
-from calliper.distribution import Distribution
 from calliper.exceptions import (
     CalliperError,
+    EmbeddingWarning,
     QuantileCrossingWarning,
-    SmallCalibrationWarning,
+    SplitGroupsWarning,
     UnusedWarning,
     ZeroScaleWarning,
     unheard,
     warn,
 )
-from calliper.guarantees import Guarantee
-from calliper.intervals import Intervals
-from calliper.models import is_frozen, predictions
-from calliper.quantile import as_fraction, conformal_rank, effective_size
-from calliper.rows import Rows
-from calliper.scores import AbsoluteError, DistributionError, Score, SignedError, as_score
+from calliper.models import family_of, open_model, predictions
+from calliper.quantile import effective_size
+from calliper.rows import Rows, same_rows
+from calliper.scores import AbsoluteError, DistributionError, Score, as_score
 from calliper.space import (
     RAW,
     UNTOUCHED,
@@ -54,359 +56,17 @@ from calliper.space import (
     checked_gap,
     deal,
     fit_embedding,
+    knows_left_out,
     learn_errors,
+    learnt_from_training,
     n_teaching,
     refuse_changing,
     warn_if_poor,
+    why_no_refit,
 )
 
-#: What is known of the assumption that the model has not seen the calibration rows.
-CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
-UNCHECKED = (
-    "Not checked: whether the model was trained on these rows, since no training rows were given "
-    "(calibrate with X_train and y_train)."
-)
-#: What is known of the assumption that calibration and new rows are predicted alike.
-NOT_ALONE = (
-    "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
-    "not predict one row."
-)
-OTHERWISE = (
-    "Rounding makes the model predict some rows slightly differently alone and in a batch. So "
-    "{:.1g}, twice the largest difference seen, is added to each radius; the promise assumes "
-    "that no difference is larger."
-)
-
-#: What is said where calibration rows were dealt into two parts.
-TAUGHT = (
-    "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
-    "and the promise rests on the {:,} that calibrate."
-)
-#: What is said of a level that needs more rows than those.
-FROM_ALL = (
-    "This level needs more than the {:,} rows that calibrate, so that intervals are as wide as "
-    "those of plain split on all {:,} rows."
-)
-#: What is known of the assumption that the order of rows tells nothing.
-IN_ORDER = (
-    "Checked when calibrating: errors depend on the row number. If rows are in order of time, they "
-    "are not exchangeable with later ones, and nothing is promised for these."
-)
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedHere:
-    """A model that ``fit`` trained: a copy of which estimator, and a sketch of its rows."""
-
-    estimator: Any
-    model: Any
-    rows: RowSketch
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """What calibration made: all that new rows are answered by.
-
-    Attributes
-    ----------
-    score : what is called an error
-    calibrators : one for most scores, two where each side of the prediction has its own
-    no_guarantee : why nothing is proved with these calibration rows, in words; None if all is well
-    model : whose predictions are the centre of the intervals
-    space : the fitted map to where nearness is judged
-    left_out : training rows as seen by models that were not trained on them, or None
-    error_model : the fitted model of errors, or None
-    per_row : what tells group and weight of a new row
-    row_trend : how errors depend on the order of the rows, or None
-    probe : a few calibration rows as plain values, or None
-    chosen : parameters of the front door that the calibration followed, by name
-    has_training : whether training rows were given
-    trained : the model that ``fit`` trained, or None
-    n_taught : calibration rows that taught how the model errs, and calibrate no more
-    on_all : plain split on all rows, for levels that the others are too few for; None if not needed
-    slack : added to every radius, since the model predicts rows otherwise alone than beside others;
-        None if it cannot be asked for one row
-    """
-
-    score: Score
-    calibrators: tuple[Calibrator, ...]
-    no_guarantee: str | None = None
-    model: Any = None
-    space: Any = None
-    left_out: LeftOut | None = None
-    error_model: ErrorModel | None = None
-    per_row: valid.PerRow = valid.PerRow()  # noqa: RUF009
-    row_trend: Any = None
-    probe: Any = None
-    chosen: Mapping[str, Any] = field(default_factory=dict)
-    has_training: bool = False
-    trained: TrainedHere | None = None
-    n_taught: int = 0
-    on_all: "Calibration | None" = None
-    slack: float | None = 0.0
-
-    @property
-    def around(self) -> str:
-        """What intervals are centred on, in words, if not just the prediction."""
-        return "" if self.error_model is None else self.error_model.describe()
-
-    @property
-    def unchecked(self) -> bool:
-        """Whether neither ``fit`` nor training rows could tell what the model was trained on."""
-        if self.trained is not None and self.trained.model is self.model:
-            return is_frozen(self.model)  # it was trained elsewhere, on whatever rows
-        return not self.has_training
-
-    def checks(self, level: float) -> list[str]:
-        """Which assumptions were checked, and with what result: a line each."""
-        lines, n = [UNCHECKED if self.unchecked else CHECKED], self.calibrators[0].n_calibration_
-        if self.row_trend is not None:
-            lines.append(IN_ORDER)
-        answering = self._answering(level)
-        if answering is not self:
-            lines.insert(0, FROM_ALL.format(n, answering.calibrators[0].n_calibration_))
-        elif self.n_taught:
-            lines.insert(0, TAUGHT.format(self.n_taught, n))
-        if self.slack is None:
-            lines.append(NOT_ALONE)
-        elif self.slack:
-            lines.append(OTHERWISE.format(self.slack))
-        return lines
-
-    def describe(self, promise: Guarantee) -> list[str]:
-        """What was calibrated, where and how near, and what is promised at 0.9: a line each."""
-        method = self.calibrators[0]
-        locality = method.locality_ if isinstance(method, FullRescaled) else None
-        lines = [
-            f"calibrated on {method.n_calibration_:,} rows by {promise.method}"
-            + (
-                f"; {self.n_taught:,} others used to learn how the model errs"
-                if self.n_taught
-                else ""
-            ),
-            f"near in {self.space}" if method.judges_nearness else "",
-            "" if locality is None else f"as local as {locality.describe()}",
-            "" if self.left_out is None or self.n_taught else f"left-out errors: {self.left_out}",
-            self.around,
-            f"promised at 0.9: {floored(promise.proved)}"
-            + (f" ({self.no_guarantee})" if self.no_guarantee is not None else "")
-            + (", unless rows are in order of time" if self.row_trend is not None else ""),
-            UNCHECKED if self.unchecked and self.no_guarantee is None else "",
-        ]
-        return [line for line in lines if line]
-
-    def intervals(
-        self,
-        y_pred: FloatArray,
-        Z: FloatArray,
-        coverage: Coverage = 0.9,
-        *,
-        bounds: tuple[float | None, float | None] | None = None,
-        index: Any = None,
-        confidence: float | None = None,
-        X: Any = None,
-        **per_row: Any,
-    ) -> Intervals:
-        """Intervals around predictions of rows at ``Z``, at one level or several.
-
-        Parameters
-        ----------
-        y_pred : (m,), or (m, p) for a score of p predictions a row
-        Z : (m, d) features of the same rows
-        bounds : (y_min, y_max), the range that y can have; ends are moved into it
-        index : row labels of the frame that the rows came in
-        confidence : share of draws of the calibration rows in which the level shall be reached
-        X : the rows themselves, for levels that plain split on all rows must answer
-        per_row : groups and weights of the rows, if calibration was given such
-        """
-        levels = valid.check_levels(coverage)
-        served = levels if confidence is not None else tuple(map(self._served, levels))
-        per_tail = [self._of_tail(level) for level in served]
-        distinct = tuple(dict.fromkeys(per_tail))
-        if confidence is not None:
-            confidence = self._of_tail(valid.check_level(confidence, "confidence"))
-        known = {"confidence": confidence, **per_row}
-        asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
-        radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
-        radius += self.slack or 0.0
-        per_level = y_pred[:, None]  # predictions are the same at every level
-        one_tail = len(self.calibrators) == 1
-        lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
-        if served != levels:
-            lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
-        if bounds is not None:
-            low, high = valid.check_bounds(bounds)
-            lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
-        if np.ndim(coverage) == 0:
-            return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
-        return Intervals(lower, upper, levels, index, self.centre(y_pred))
-
-    def _served(self, level: float) -> float:
-        """The level, or the highest the rows support if plain split on all rows can do better."""
-        n = self.calibrators[0].n_calibration_
-        if self.on_all is None or conformal_rank(level, n) <= n:
-            return level
-        n_all = self.on_all.calibrators[0].n_calibration_
-        return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
-
-    def _answering(self, level: float) -> Self:
-        """What is promised at the level is promised by this: plain split on all, if it answers."""
-        here = self.on_all is None or self._served(level) == level
-        return self if here else self.on_all  # type: ignore[return-value]
-
-    def _from_all(
-        self,
-        X: Any,
-        y_pred: FloatArray,
-        levels: tuple[float, ...],
-        served: tuple[float, ...],
-        lower: FloatArray,
-        upper: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Ends as wide as plain split on all rows where a higher level was asked than served.
-
-        By counts and levels alone: which rows answer must not depend on errors. Ends of the highest
-        level that the other rows serve stay inside, so that intervals are nested in the level. The
-        slack is in the units of the score, and so much is added here, too.
-        """
-        assert self.on_all is not None
-        higher = [number for number, level in enumerate(levels) if level != served[number]]
-        asked = [levels[number] for number in higher]
-        plain = self.on_all.intervals(
-            predictions(self.model, X, 1), np.zeros((len(lower), 1)), asked
-        )
-        low, high = plain.lower, plain.upper
-        if self.slack:
-            slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
-            ends = self.score.invert(y_pred[:, None], slack)
-            low, high = low - (centre - ends[0]), high + (ends[1] - centre)
-        lower, upper = lower.copy(), upper.copy()
-        lower[:, higher] = np.minimum(lower[:, higher], low)
-        upper[:, higher] = np.maximum(upper[:, higher], high)
-        n, n_all = (each.calibrators[0].n_calibration_ for each in (self, self.on_all))
-        warn(
-            f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that "
-            f"calibrate: intervals have the width of plain split on all {n_all:,} rows there, "
-            f"without what was learnt from {self.n_taught:,} of them. learning_part=None "
-            "calibrates on all rows.",
-            SmallCalibrationWarning,
-        )
-        return lower, upper
-
-    def extended(
-        self,
-        X: Any,
-        y: FloatArray,
-        y_pred: FloatArray,
-        Z: FloatArray,
-        *,
-        window: int | None = None,
-        **per_row: Any,
-    ) -> Self:
-        """The same with further rows, as calibrated anew on all; this one stays as it is."""
-        # To tell copies from chance takes a few rows, and time.
-        trained = self.trained if len(y) >= 5 else None
-        known = trained is not None and trained.model is self.space.model
-        seen = refuse_seen(trained.rows, X, y) if trained is not None and known else None
-        n = self.calibrators[0].n_calibration_ + len(y)
-        length = self.space.length_scale(
-            n if window is None else min(n, valid.at_least(window, 1, "window"))
-        )
-        ageing, before = self.per_row.weights, self.calibrators
-        if isinstance(ageing, AgeingWeights):
-            per_row["weights"] = ageing.of_age(len(y))
-            before = tuple(each.aged(per_row["weights"][0]) for each in before)
-        tails = measured(self.score, Z, y, y_pred, **per_row)
-        if len(y) >= 5:
-            self.calibrators[0].warn_if_known(tails[0].scores)
-        grown = tuple(
-            copy(calibrator).extend_by(rows, window=window, length_scale=length)
-            for calibrator, rows in zip(before, tails, strict=True)
-        )
-        on_all = self.on_all
-        if on_all is not None:  # with a window old rows are dropped, and those that taught are old
-            on_all = None if window is not None else _plain(self.model, X, y, on_all)
-        why = self.no_guarantee or seen
-        return replace(self, calibrators=grown, no_guarantee=why, on_all=on_all)
-
-    def share_below(self, y: FloatArray, y_pred: FloatArray, Z: FloatArray) -> FloatArray | None:
-        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
-        scores = self.score.measure(y, y_pred)
-        if len(self.calibrators) > 1 or scores.ndim > 1:
-            return None
-        return self.calibrators[0].share_below(Z, scores - (self.slack or 0.0))
-
-    def distribution(
-        self,
-        y_pred: FloatArray,
-        Z: FloatArray,
-        *,
-        bounds: Any = None,
-        index: Any = None,
-        **per_row: Any,
-    ) -> Distribution:
-        """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
-        if not self.score.has_distribution:
-            raise CalliperError(
-                f"{self.score!r} has no predictive distribution: use AbsoluteError(). Quantiles of "
-                f"its distribution are one-sided bounds, and its intervals have two radii."
-            )
-        (calibrator,) = self.calibrators
-        refuse_distribution(calibrator)
-        made: Distribution = calibrator.predict_distribution(
-            Z, np.zeros(len(y_pred)), bounds=bounds, **per_row
-        )
-        return made._placed(y_pred, self.score, index)
-
-    def centre(self, y_pred: FloatArray) -> FloatArray:
-        """One number a row, (m,): the prediction, or the middle of several."""
-        return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
-
-    def errors(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """Errors with their sign, (n,); of several targets that of the worst."""
-        several = y.ndim == 2
-        return np.asarray(self.score.signed(y, y_pred)) if several else y - self.centre(y_pred)
-
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage, with two tails by the union bound; 0 if nothing is."""
-        return valid.each_level(self._proved, coverage)
-
-    def _proved(self, level: float) -> float:
-        if self.no_guarantee is not None:
-            return 0.0
-        calibrators = self._answering(level).calibrators
-        per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in calibrators)
-        return float(1 - sum(1 - proved for proved in per_tail))
-
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions; a tail's own words are dropped with two."""
-        coverage = valid.check_level(coverage)
-        of_one = confidence
-        if confidence is not None:
-            of_one = self._of_tail(valid.check_level(confidence, "confidence"))
-        answering = self if confidence is not None else self._answering(coverage)
-        if answering is not self and self.no_guarantee is None:  # no law: they may be wider
-            return replace(answering.guarantee(coverage), has_law=False)
-        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), of_one)
-        tails = len(self.calibrators)
-        if tails == 1 and self.no_guarantee is None:
-            return replace(of_tail, around=self.around)
-        return replace(
-            of_tail,
-            coverage=coverage,
-            proved=self._proved(coverage),
-            # Of two tails it is known if one order of the rows serves both: Beta(2k, N+1−2k).
-            has_law=isinstance(self.score, SignedError) and of_tail.method == Split.__name__,
-            tails=tails,
-            around=self.around,
-            note=None if self.no_guarantee is None else f"nothing is promised. {self.no_guarantee}",
-            confidence=confidence,
-        )
-
-    def _of_tail(self, level: float) -> float:
-        """The level of each tail at which all of them together miss no more than allowed."""
-        return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
+#: Parameters of the regressor that a calibration follows; others may be set later.
+FOLLOWED = ("calibrator", "embed", "score_function", "error_model", "learning_part")
 
 
 def calibrate_model(
@@ -425,23 +85,22 @@ def calibrate_model(
     Parameters
     ----------
     order : numbers of the rows in the order in which they came, where they were drawn from more
-    lazy : what places rows that are not all in memory; X and y are the first of them
+    lazy : what predicts rows that are not all in memory; X and y are the first of them
     """
-    calibrator = front.calibrator
     asked, score = asked_as(model, front.score_function)
     if isinstance(score, DistributionError):
         from calliper.models import with_usual_slope
 
         score = with_usual_slope(score, asked, training.X)
-    if calibrator is None:
-        method: Calibrator = FullRescaled(random_state=front.random_state)
-    else:
-        method = with_random_state(as_calibrator(calibrator), front.random_state)
-    if isinstance(method, Grouped):  # what it wraps meets the model; groups come apart
-        per_row = replace(per_row, groups=method.asked(per_row.groups))
-        method = as_calibrator(method.calibrator)
+    method: Calibrator = FullRescaled(random_state=front.random_state)
+    if front.calibrator is not None:
+        given_method = with_random_state(as_calibrator(front.calibrator), front.random_state)
+        method = given_method
+        if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
+            per_row = replace(per_row, groups=given_method.asked(per_row.groups))
+            method = as_calibrator(given_method.calibrator)
     given = per_row.known(X)
-    space, score, errors, left_out, (taught, kept) = _learn(
+    space, score, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given
     )
     on_all, at_hand = None, len(y)
@@ -458,12 +117,8 @@ def calibrate_model(
         kept = np.append(kept, np.arange(at_hand, len(y)))  # those at hand are the first of them
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
-        several = np.ndim(y) == 2 and np.shape(y)[1] > 1
-        y = (
-            np.stack([valid.check_vector(t, "y") for t in y.T], 1)
-            if several
-            else valid.check_vector(y, "y")
-        )
+        columns = [valid.check_vector(each, "y") for each in np.reshape(y, (len(y), -1)).T]
+        y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
         warn_if_poor(space, Z)
     made = calibrate(
@@ -474,14 +129,15 @@ def calibrate_model(
         left_out=left_out,
         length_scale=space.length_scale(len(y)),
     )
+    centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
+    errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
     return replace(
         made,
         model=model,
         space=space,
         left_out=left_out,
-        error_model=errors,
         per_row=per_row.remembered(),
-        row_trend=warn_of_trend(made.errors(y, y_pred), order),
+        row_trend=warn_of_trend(errors, order),
         probe=state_of(valid.first_rows(X)),
         chosen=chosen_of(front),
         has_training=training.X is not None,
@@ -503,28 +159,30 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
 
 
 def chosen_of(front: Any) -> dict[str, Any]:
-    """The parameters that a calibration follows; others may be set on the front door later."""
+    """The parameters that a calibration follows, by name."""
     own = vars(front)
-    names = ("calibrator", "embed", "score_function", "error_model", "learning_part")
-    return {name: own[name] for name in names if name in own}
+    return {name: own[name] for name in FOLLOWED if name in own}
 
 
 def slack_of(
     score: Score, y: FloatArray, y_pred: FloatArray, few: IntArray, answers: list[FloatArray]
 ) -> float | None:
-    """Twice the most that a score moves where the model is asked for ``few`` rows otherwise.
+    """Twice the most that a score moves if the model predicts ``few`` rows in another batch.
 
-    A target that ties with the threshold is held by its interval whatever rows are asked for beside
-    it. Each row's prediction is scored with the targets of all of them, so that a side on which a
-    target does not lie counts, too. None if the model could not be asked for one row.
+    A target that ties with the threshold then lies in its interval whatever rows are predicted with
+    it. Each row's prediction is scored with the targets of all of them, so that both sides of it
+    count. None if the model could not predict one row.
     """
+    if len(answers) < 2:
+        return None
+    if all(np.array_equal(each, y_pred[few]) for each in answers):
+        return 0.0
     row, target = (each.ravel() for each in np.indices((len(few), len(few))))
     with unheard(QuantileCrossingWarning, ZeroScaleWarning):
         first, *later = (
             score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
         )
-    moved = [np.abs(each - first).max() for each in later]
-    return 2 * float(max(moved)) if len(answers) > 1 else None
+    return 2 * float(max(np.abs(each - first).max() for each in later))
 
 
 def _learn(
@@ -536,24 +194,22 @@ def _learn(
     y: FloatArray,
     training: Training,
     given: Mapping[str, Any],
-) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None, tuple[IntArray, IntArray]]:
-    """The space, the score, and what left-out rows teach if the calibrator uses them.
+) -> tuple[Embedding, Score, LeftOut | None, tuple[IntArray, IntArray]]:
+    """The space, the score, and left-out errors if the calibrator uses them.
 
-    Last, the numbers of the calibration rows that taught it, and of those that may calibrate.
+    Last, the numbers of the calibration rows that were used to learn, and of those that calibrate.
     """
-    uses, known = method.uses, training.X is not None
-    none = np.empty(0, dtype=np.intp), np.arange(len(y))
-    asks, part_of = "left_out" in uses, front.learning_part
-    chosen_part = part_of is not None and part_of != "auto"
-    if not chosen_part and not (asks and _enough(given.get("weights"))):
-        part_of = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
-    deals = part_of is not None
-    errors = _checked_error_model(front.error_model, score, asks=(asks and known) or deals)
+    uses, known, part = method.uses, training.X is not None, front.learning_part
+    asks, chosen = "left_out" in uses, part is not None and part != "auto"
+    if not chosen and not (asks and _enough(len(y), given.get("weights"))):
+        part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
+    errors = _checked_error_model(
+        front.error_model, score, learns=(asks and known) or part is not None
+    )
     adjusts = errors is not None and errors.adjusts
     located = method.judges_nearness or asks or adjusts or "training" in uses
-
     auto = isinstance(front.embed, str) and front.embed == "auto"
-    # Predictions are all that is asked where rows are counted; quantiles tell doubt, too.
+    # Predictions suffice where rows are only counted; quantiles also show the doubt.
     bare = not located or (auto and isinstance(score, DistributionError))
 
     def space_of(rows: Training) -> Embedding:
@@ -569,61 +225,61 @@ def _learn(
             nearness=method.judges_nearness,
         )
 
-    chosen = auto and asks
-    wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
-    space = None
-    if known:
-        space = space_of(training)
-        unseen = training.left_out(space) if asks or adjusts else None
-        if unseen is not None:
-            if chosen_part:
-                warn(
-                    f"learning_part={part_of!r} is not used: training rows are used to learn "
-                    "instead, and all rows calibrate.",
-                    UnusedWarning,
-                )
-            return *learn_errors(training, unseen, space, score, wanted, chosen=chosen), none
-    if chosen_part and errors is None:
-        warn(
-            f"learning_part={part_of!r} is not used: errors of {score!r} are not learnt, or "
-            f"error_model is None. All rows calibrate.",
-            UnusedWarning,
+    def learnt(rows: Training, space: Embedding, unseen: LeftOut) -> Any:
+        wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
+        space, measure, _, found = learn_errors(
+            rows, unseen, space, score, wanted, chosen=auto and asks
         )
-    if deals and errors is not None:
+        return space, measure, found
+
+    none = np.empty(0, dtype=np.intp), np.arange(len(y))
+    space = space_of(training) if known else None
+    if space is not None and (asks or adjusts):
+        unseen = training.left_out(space)
+        if unseen is not None:
+            if chosen:
+                _warn_of_part(part, "training rows are used to learn instead, and all")
+            return *learnt(training, space, unseen), none
+    if chosen and errors is None:
+        why = f"errors of {score!r} are not learnt, or error_model is None. All"
+        _warn_of_part(part, why)
+    if part is not None and errors is not None:
         taught, kept = deal(
             len(y),
-            part_of,
+            part,
             labels=given.get("groups"),
             shuffle=front.shuffle is not False,
             gap=checked_gap(front),
             random_state=front.random_state,
         )
         if len(taught):
-            part = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
-            space = space_of(part) if space is None else space
-            unseen = part.left_out(space)
-            learnt = learn_errors(part, unseen, space, score, wanted, chosen=chosen)
-            return *learnt, (taught, kept)
-    return (space_of(training) if space is None else space), score, None, None, none
+            own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+            space = space_of(own) if space is None else space
+            return *learnt(own, space, own.left_out(space)), (taught, kept)
+    return (space_of(training) if space is None else space), score, None, none
 
 
-def _enough(weights: FloatArray | None) -> bool:
-    """Whether rows that weigh so much, which is known beforehand, are enough for two parts."""
-    return weights is None or n_teaching(int(effective_size(weights)), "auto") > 0
+def _warn_of_part(part: Any, why: str) -> None:
+    warn(f"learning_part={part!r} is not used: {why} rows calibrate.", UnusedWarning)
+
+
+def _enough(n: int, weights: FloatArray | None) -> bool:
+    """Whether n rows, of weights that are known beforehand, are enough for two parts."""
+    return n_teaching(n if weights is None else int(effective_size(weights)), "auto") > 0
 
 
 def _inputs_of(method: Calibrator) -> Any:
-    """The inputs as they are, if it asks for them, or its kernel, made of a model of its own."""
+    """The inputs as they are, if the method or its kernel takes them so."""
     if method.takes_inputs:
         return UNTOUCHED
     return RAW if method.kernel is not None and method.kernel.takes_inputs else None
 
 
-def _checked_error_model(given: Any, score: Score, *, asks: bool) -> ErrorModel | None:
-    """What to learn from left-out errors, or None; ``asks`` says whether the calibrator does."""
+def _checked_error_model(given: Any, score: Score, *, learns: bool) -> ErrorModel | None:
+    """What to learn from left-out errors, or None; by default it is learnt if rows allow it."""
     absolute = isinstance(score, AbsoluteError)
     if isinstance(given, str) and given == "auto":
-        return ErrorModel() if asks and absolute else None
+        return ErrorModel() if learns and absolute else None
     if given is None:
         return None
     if not isinstance(given, ErrorModel):
@@ -647,11 +303,13 @@ def calibrate(
 ) -> Calibration:
     """Fit a copy of the calibrator to each tail of the errors; to those of each group, if given.
 
-    What is known beyond the calibration rows it is told as far as it uses it.
+    Of what is known beyond the calibration rows it gets what it uses.
     """
     if tails[0].weights is not None and "weights" not in method.uses:
         raise CalliperError(f"{type(method).__name__} takes no weights: {takers_of_weights()}.")
     if tails[0].groups is not None:
+        from calliper.calibrators import Grouped
+
         method = Grouped(method)
     fitted = (
         clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
@@ -676,6 +334,43 @@ def measured(
     return [Rows(Z, tail, magnitudes, signs, weights, groups, y) for tail in tails]
 
 
+def extended(
+    made: Calibration,
+    X: Any,
+    y: FloatArray,
+    y_pred: FloatArray,
+    Z: FloatArray,
+    *,
+    window: int | None = None,
+    groups: Any = None,
+    weights: Any = None,
+) -> Calibration:
+    """The same with further rows, as if calibrated on all of them."""
+    trained, seen = made.trained, None
+    enough = len(y) >= 5  # to tell copies from chance
+    if enough and trained is not None and trained.model is made.space.model:
+        seen = refuse_seen(trained.rows, X, y)
+    n = made.n_calibration + len(y)
+    n = n if window is None else min(n, valid.at_least(window, 1, "window"))
+    ageing, before = made.per_row.weights, made.calibrators
+    if isinstance(ageing, AgeingWeights):
+        weights = ageing.of_age(len(y))
+        before = tuple(each.aged(weights[0]) for each in before)
+    tails = measured(made.score, Z, y, y_pred, groups=groups, weights=weights)
+    if enough:
+        made.calibrators[0].warn_if_known(tails[0].scores)
+    length = made.space.length_scale(n)
+    grown = tuple(
+        copy(calibrator).extend_by(rows, window=window, length_scale=length)
+        for calibrator, rows in zip(before, tails, strict=True)
+    )
+    on_all = made.on_all
+    if on_all is not None:  # with a window old rows are dropped, and those that taught are old
+        on_all = None if window is not None else _plain(made.model, X, y, on_all)
+    why = made.no_guarantee or seen
+    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all)
+
+
 def _plain(model: Any, X: Any, y: FloatArray, before: Calibration | None = None) -> Calibration:
     """Plain split on these rows, and on those that it was on before."""
     y_pred, nowhere = predictions(model, X, 1), np.zeros((len(y), 1))
@@ -687,9 +382,9 @@ def _plain(model: Any, X: Any, y: FloatArray, before: Calibration | None = None)
 
 
 def with_random_state(calibrator: Any, random_state: Any) -> Any:
-    """A copy whose every ``random_state`` that is None, nested ones too, is the given one.
+    """A copy in which every ``random_state`` that is None, also nested, is the given one.
 
-    Nothing that the copy shares with the calibrator, such as a trained forest, is touched.
+    What the copy shares with the calibrator, such as a trained forest, stays as it is.
     """
     copied = clone(calibrator)
     given, own = calibrator.get_params(), copied.get_params()
@@ -700,3 +395,167 @@ def with_random_state(calibrator: Any, random_state: Any) -> Any:
         if last == "random_state" and value is None and not shared:
             missing.append(name)
     return copied.set_params(**dict.fromkeys(missing, random_state))
+
+
+def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
+    """Training rows that ``calibrate`` was given, and how the model may be trained again."""
+    if X_train is not None:
+        X_train, y_train = valid.gathered(X_train, y_train, front.estimator)
+        if y_train is not None:
+            same_rows(X_train, "X_train", y_train=y_train)
+            check_consistent_length(X_train, y_train)
+            y_train = front._check_targets(y_train, "y_train")
+        valid.refuse_collection(X_train, "X_train")
+    folds = valid.check_folds(front.left_out_folds)
+    if X_train is None and y_train is not None:
+        raise CalliperError("y_train was given without X_train: pass both.")
+    if y_train is None and folds:
+        warn(
+            f"left_out_folds={folds} needs training rows, which calibrate was not given: nothing "
+            f"is trained again. Pass X_train and y_train, or leave left_out_folds out.",
+            UnusedWarning,
+        )
+    return Training(
+        X=X_train,
+        y=y_train,
+        n_refits=folds or 0,
+        random_state=front.random_state,
+        shuffle=front.shuffle is None or front.shuffle,
+        gap=checked_gap(front),
+        progress=reporter(front.progress, "training") if folds else None,
+    )
+
+
+def given_model(
+    front: Any, trained: TrainedHere | None, X: Any, y: FloatArray, X_train: Any, y_train: Any
+) -> tuple[Any, Training, str | None]:
+    """The estimator, or what ``fit`` trained of it; its training rows, as far as they are known.
+
+    Last, why nothing is promised on the calibration rows X. Refuses a model that is not fitted, and
+    rows that it was trained on.
+    """
+    training = _given_training(front, X_train, y_train)
+    model, why = front.estimator, None
+    if trained is not None and trained.estimator is model:
+        model, why = trained.model, refuse_seen(trained.rows, X, y)
+    if training.X is not None:
+        why = why or refuse_seen(sketch_rows(training.X, training.y), X, y)
+    _refuse_unfitted(model, X)
+    opened = open_model(model)
+    if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
+        raise CalliperError(
+            f"The model was trained on these calibration rows: its trees hold the means of their "
+            f"targets. {SEEN_IN_TRAINING}"
+        )
+    return model, training, why
+
+
+def _refuse_unfitted(model: Any, X: Any) -> None:
+    """Say that a model is not fitted, or a class, before anything is said of its space."""
+    if isinstance(model, type):
+        raise TypeError(
+            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
+        )
+    with suppress(NotFittedError):
+        if isinstance(model, BaseEstimator):
+            check_is_fitted(model)
+            return
+    try:
+        predictions(model, valid.first_rows(X))
+    except NotFittedError as error:
+        raise NotFittedError(
+            f"{error} calibrate takes a model that is fitted already; fit(X, y) trains a copy of "
+            f"it on a part of the rows and calibrates on the others."
+        ) from error
+    except Exception:  # reported better where the space is made
+        return
+
+
+def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
+    """Say that without training rows nearness is judged in another space than before."""
+    if before is None or not before.has_training or now.has_training:
+        return
+    same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
+    if same and before.space.space.name != now.space.space.name:
+        warn(
+            f"Without X_train nearness is now judged in another space: {now.space}, where it was "
+            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, to "
+            f"keep it.",
+            EmbeddingWarning,
+        )
+
+
+def warn_after_calibrate(
+    before: Calibration | None, now: Calibration, training: Training, front: Any
+) -> None:
+    """Point out what was given and changes nothing, and another space than before."""
+    no_parts = not now.n_taught and (now.left_out is None or now.left_out.source == "out of bag")
+    if front.gap and no_parts:
+        warn(
+            f"gap={front.gap} is not used: all rows calibrate and nothing is refitted, so there "
+            f"are no parts to leave it between.",
+            UnusedWarning,
+        )
+    _warn_if_other(before, now)
+    warn_of_unused(now, training, front.left_out_folds, given=True)
+
+
+def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: bool) -> None:
+    """Point out training rows that were ``given``, and refits, that change nothing."""
+    if training.X is None:
+        return
+    uses, why = made.calibrators[0].uses, why_no_refit(made.model)
+    learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
+    embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
+    mapped = not isinstance(embed, str) or embed == "inputs"
+    sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
+    changes_nothing = learns and not (mapped or sloped or learnt_from_training(made.space.space))
+    only_checked = "only checked for rows that are also calibration rows"
+    if training.y is None:
+        if not changes_nothing:
+            return
+        unused = (
+            f"X_train was given without y_train: it is {only_checked}. Pass y_train, too, to learn "
+            f"from training rows how the model errs."
+        )
+    elif made.left_out is not None and not made.n_taught:
+        return
+    elif folds and why is not None:
+        unused = (
+            f"left_out_folds={folds} cannot train the model again, since it {why}. Pass an "
+            f"estimator with fit, or leave left_out_folds out."
+        )
+    elif folds and "left_out" not in uses and made.score.units is None:
+        unused = (
+            f"left_out_folds={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
+            f"left-out errors. Leave it out, or use FullRescaled()."
+        )
+    elif given and not folds and changes_nothing:
+        more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
+        if knows_left_out(made.space.space):
+            more = (
+                f"a bootstrapped model has them if X_train and y_train are the rows that it was "
+                f"trained on, in that order; else {more}"
+            )
+        unused = (
+            f"X_train and y_train are {only_checked}, and change nothing else. Widths are learnt "
+            f"from errors on rows that were left out of training: {more}."
+        )
+    else:
+        return
+    warn(unused, UnusedWarning)
+
+
+def warn_of_groups(held_out: Any) -> str:
+    """Why rows of groups promise nothing for rows of new ones, with a warning that says so."""
+    n, n_groups = len(held_out), len({str(group) for group in held_out})
+    why = (
+        f"The {n:,} calibration rows come in {n_groups:,} groups, and rows of one group are alike: "
+        f"they are not exchangeable with rows of new groups, for which coverage may be lower."
+    )
+    warn(
+        f"Nothing is promised with split_groups=. {why} For a promise in each known group, pass "
+        f"groups= and leave split_groups out.",
+        SplitGroupsWarning,
+    )
+    return why

@@ -1,7 +1,7 @@
-"""What a method says of itself, beside its code: what it uses, and what people choose it by.
+"""What a method declares beside its code: what it uses, and what people choose it by.
 
-The frame of methods, the regressor, the command line, evaluation, comparison and the promises that
-are attacked read this, and nothing is said of a method anywhere else.
+The frame of methods, the regressor, the command line, evaluation, comparison and the tested
+promises read this; nothing about a method is declared anywhere else.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from typing import Self
 
 from calliper.rows import Rows
 
-#: What a method may use beyond features and scores of the calibration points, by the words of
-#: ``Uses``; what cannot be done without, in words, the most telling first.
+#: What a method may use beyond features and scores of the calibration points; descriptions of what
+#: it may need, the most specific first.
 WORDS = (
     *("magnitudes", "signs", "weights", "length_scale"),
     *("training", "errors", "targets", "left_out", "groups"),
@@ -26,8 +26,8 @@ class Uses(frozenset[str]):
     *words : of each calibration point ``"magnitudes"``, ``"signs"``, ``"weights"``; a
         ``"length_scale"``; ``"training"`` rows, of which ``"errors"`` or ``"targets"``;
         ``"left_out"`` rows with the errors of models that have not seen them
-    needs : those of them that it cannot do without
-    refusal : what to say if one of these is missing; empty if a kernel will say it
+    needs : those that are required
+    refusal : the error message if one of these is missing; empty if a kernel has its own
 
     Examples
     --------
@@ -48,14 +48,14 @@ class Uses(frozenset[str]):
         return made
 
     def has_needs(self, training: Rows | None) -> bool:
-        """Whether training rows tell all that it cannot do without."""
+        """Whether training rows have all that is required."""
         if training is None:
             return not self.needs
         known = {"errors": training.scores, "targets": training.targets}
         return all(known[need] is not None for need in self.needs if need in known)
 
     def in_words(self) -> str:
-        """What it cannot do without, in words."""
+        """What is required, in words."""
         return next((text for need, text in IN_WORDS.items() if need in self.needs), "none")
 
 
@@ -65,16 +65,16 @@ class About:
 
     Attributes
     ----------
-    cli : its name on the command line, None where it works in Python alone
+    cli : its name on the command line, None if it works only in Python
     width : what intervals look like
-    guarantee : what is proved, in letters; 1−α is the coverage asked for
+    guarantee : what is proved, as a formula; 1−α is the requested coverage
     when : when to choose it
     cost : of N calibration points, M new ones, n training points, d features, K neighbours
     order : its place in lists, the most useful first
-    needs : what it cannot do without beyond what ``Uses`` says, in words
+    needs : requirements beyond those of ``Uses``, in words
     python : what it is in Python; by default the name of the class
     neighbors : the parameter that takes nearest neighbours, as a number or as a kernel
-    usual_neighbors : what is taken where ``--neighbors`` is not given
+    usual_neighbors : the default of ``--neighbors``
     """
 
     cli: str | None = None

@@ -1,4 +1,4 @@
-"""Errors and warnings that a caller may want to catch by name, and the one way to warn.
+"""Errors and warnings that a caller may want to catch by name, and how to warn.
 
 Every error is a :class:`CalliperError`, every warning a ``UserWarning``. Both are caught, silenced
 or made errors by name, as anywhere in Python:
@@ -31,7 +31,7 @@ class CalliperError(ValueError):
 
 
 class CannotSaveError(CalliperError):
-    """Something of the user's own, such as a lambda, that a file of plain data cannot hold."""
+    """An object of the user's, such as a lambda, that a file of plain data cannot hold."""
 
 
 class MissingFileError(CalliperError, FileNotFoundError):
@@ -39,19 +39,19 @@ class MissingFileError(CalliperError, FileNotFoundError):
 
 
 class DamagedFileError(CalliperError):
-    """A file that is not what was saved: altered, cut off, or not a calliper file at all."""
+    """A file that was altered or cut off, or is not a calliper file at all."""
 
 
 class NewerFormatError(CalliperError):
-    """A file of a later version, whose format this one does not know."""
+    """A file of a later version, whose format this version does not know."""
 
 
 class OtherModelError(CalliperError):
-    """A calibration was loaded with another model than the one that it was made for."""
+    """A calibration was loaded with a model that it was not made for."""
 
 
 class SmallCalibrationWarning(UserWarning):
-    """Too few calibration points for what was asked.
+    """Too few calibration points.
 
     Raised when the level needs more points than there are (the only valid radius is then
     infinite) or when a kernel asks for more neighbours than exist (all are used).
@@ -63,19 +63,19 @@ class ZeroScaleWarning(UserWarning):
 
 
 class UnscaledFeaturesWarning(UserWarning):
-    """Nearness is judged on raw inputs whose spreads differ so much that one of them decides."""
+    """Nearness is judged on raw inputs of very different spreads, so that one of them decides."""
 
 
 class UnbalancedBoxWarning(UserWarning):
-    """Errors of several targets are compared as they are, whatever unit each of them has."""
+    """Errors of several targets are compared without regard to their units."""
 
 
 class EmbeddingWarning(UserWarning):
-    """The space where nearness is judged says less than it could, or is not what was expected."""
+    """The space where nearness is judged is less informative than it could be, or unexpected."""
 
 
 class SharedRowsWarning(UserWarning):
-    """Training rows are among the calibration rows, so what was proved no longer holds."""
+    """Training rows are among the calibration rows, so the guarantee no longer holds."""
 
 
 class ShiftWarning(UserWarning):
@@ -83,7 +83,7 @@ class ShiftWarning(UserWarning):
 
 
 class RowOrderWarning(UserWarning):
-    """Rows are in order of time, or errors depend on the row number: later ones may differ."""
+    """Rows are in order of time, or errors depend on the row number: later rows may differ."""
 
 
 class SplitGroupsWarning(UserWarning):
@@ -91,11 +91,11 @@ class SplitGroupsWarning(UserWarning):
 
 
 class UnusedWarning(UserWarning):
-    """Something was given that changes nothing; the text says what would."""
+    """An argument changes nothing; the message says what would."""
 
 
 class RowLabelsWarning(UserWarning):
-    """Values are taken by position, though their labels are the row numbers in another order."""
+    """Values are matched by position, though their labels are row numbers in another order."""
 
 
 class QuantileCrossingWarning(UserWarning):
@@ -103,11 +103,11 @@ class QuantileCrossingWarning(UserWarning):
 
 
 class InEveryBootstrapWarning(UserWarning):
-    """Some rows are in every bootstrap, so that no model can judge them."""
+    """Some rows are in every bootstrap, so that no model left them out."""
 
 
 class SparseBinsWarning(UserWarning):
-    """Bins hold too few points for what is measured in them, or there are fewer than asked for."""
+    """Bins hold too few points for the measure, or there are fewer bins than requested."""
 
 
 class FailedTrialsWarning(UserWarning):
@@ -122,11 +122,11 @@ _CLASSES = [each for each in vars().values() if isinstance(each, type)]
 #: Every error and every warning above.
 __all__ = sorted(each.__name__ for each in _CLASSES if issubclass(each, Exception))
 
-#: Modules between the user's line and a warning of ours.
+#: Modules that may lie between the user's line and a warning.
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
-#: Warnings that the caller in this thread deals with itself, so they are not shown.
+#: Warnings that a caller in this thread handles itself, so they are not shown.
 _UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
-#: Warnings that were shown in this thread and are not repeated, and what shows the others.
+#: Warnings that were shown in this thread and are not repeated, and the function that shows others.
 _SHOWN: ContextVar[tuple[set[type[Warning]] | None, Callable[..., None]]] = ContextVar(
     "said", default=(None, warnings.warn)
 )
@@ -134,7 +134,7 @@ _SHOWN: ContextVar[tuple[set[type[Warning]] | None, Callable[..., None]]] = Cont
 
 @contextmanager
 def _set_for_a_while(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    """Set a variable of this thread, and put it back at the end."""
+    """Set a variable of this thread for a while."""
     token = variable.set(value)
     try:
         yield
@@ -143,7 +143,7 @@ def _set_for_a_while(variable: ContextVar[Any], value: Any) -> Iterator[None]:
 
 
 def unheard(*categories: type[Warning]) -> AbstractContextManager[None]:
-    """Silence warnings of calliper's in this thread; Python's own filters are for all threads."""
+    """Silence warnings of calliper in this thread; Python's own filters are for all threads."""
     return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), *categories))
 
 
@@ -158,7 +158,7 @@ def once(
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn with the line of the user's code that called into calliper, however deep this is."""
+    """Warn at the line of the user's code that called calliper, however deep this is."""
     said, tell = _SHOWN.get()
     if issubclass(category, _UNHEARD.get()) or (said is not None and category in said):
         return

@@ -1,4 +1,4 @@
-"""The result: a lower and an upper end for every row, at one level or several, of each target."""
+"""The result: a lower and an upper end for each row, level and target."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from sklearn import get_config
 
 from calliper._notebook import aligned, card, interval_bars, sampled, table
 from calliper._types import BoolArray, FloatArray, Frame, IntArray, Labels
-from calliper._validation import check_option, check_vector
-from calliper._writing import number, plain, to_text
+from calliper._validation import check_option, check_vector, labels_of
 from calliper.exceptions import CalliperError
-from calliper.rows import labels_of, same_rows
+from calliper.rows import same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-#: Rows at either end that are shown, and targets that a notebook draws.
+#: Rows shown at the start and at the end, and targets that a notebook draws.
 N_SHOWN, N_TARGETS_SHOWN = 5, 6
 
 
@@ -29,20 +28,20 @@ N_SHOWN, N_TARGETS_SHOWN = 5, 6
 class Intervals:
     """Closed prediction intervals; unpacks as ``lower, upper``.
 
-    ``intervals[rows]``, with a slice, a mask or row numbers, are the intervals of these rows.
-    ``np.asarray(intervals)`` has both ends side by side: (m, 2), or (m, 2, L) for L levels.
+    ``intervals[rows]``, with a slice, a mask or row numbers, gives the intervals of these rows,
+    ``np.asarray(intervals)`` both ends side by side: (m, 2), or (m, 2, L) for L levels.
 
     Parameters
     ----------
     lower, upper : array of shape (m,), or (m, L) for L levels
         Ends of the intervals; ``-inf`` and ``inf`` mean "no bound".
     coverage : float or tuple of floats, optional
-        The level or levels that were asked for.
+        The requested level or levels.
     index : optional
         Row labels of the frame that the intervals belong to; those of ``lower``, if it has any.
     centre : array of shape (m,), optional
-        What the intervals lie around: the prediction, or the prediction moved by the error that
-        is expected there.
+        The centre of the intervals: the prediction, or the prediction corrected by its expected
+        error.
 
     Examples
     --------
@@ -71,7 +70,7 @@ class Intervals:
         lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
         if lower.shape != upper.shape or lower.ndim not in (1, 2):
             raise CalliperError(
-                f"lower and upper must have one shape, (m,) or (m, L); "
+                f"lower and upper must have the same shape, (m,) or (m, L); "
                 f"got {lower.shape} and {upper.shape}."
             )
         wrong = np.argwhere(~(lower <= upper) | ((lower == upper) & np.isinf(lower)))
@@ -79,18 +78,19 @@ class Intervals:
             at = tuple(int(i) for i in wrong[0])
             raise CalliperError(
                 "lower must not exceed upper, and an end without a bound is -inf below and inf "
-                f"above; at {at} they are {lower[at]} and {upper[at]} ({len(wrong)} such in all)."
+                f"above; at {at} they are {lower[at]} and {upper[at]} ({len(wrong)} in total)."
             )
         n_levels = len(np.atleast_1d(np.asarray(self.coverage)))
         if self.coverage is not None and lower.ndim == 2 and n_levels != lower.shape[1]:
             raise CalliperError(
                 f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
             )
-        same_rows(self.lower, "lower", upper=self.upper)
-        if self.index is None:
-            object.__setattr__(self, "index", labels_of(self.lower))
-        object.__setattr__(self, "lower", lower)
-        object.__setattr__(self, "upper", upper)
+        if lower is not self.lower or upper is not self.upper:  # arrays have no labels
+            same_rows(self.lower, "lower", upper=self.upper)
+            if self.index is None:
+                object.__setattr__(self, "index", labels_of(self.lower))
+            object.__setattr__(self, "lower", lower)
+            object.__setattr__(self, "upper", upper)
 
     def __iter__(self) -> Iterator[FloatArray]:
         yield self.lower
@@ -134,14 +134,15 @@ class Intervals:
             )
         if found.dtype == bool:
             same_rows(self, "intervals", mask=rows)
-            found = np.flatnonzero(found) if len(found) == m else np.array([m])
-        numbers: IntArray = found.astype(np.intp)
-        if not np.all((numbers >= -m) & (numbers < m)):
+        else:
+            found = found.astype(np.intp)
+        try:
+            return np.asarray(np.arange(m)[found])
+        except IndexError as error:
             raise IndexError(
                 f"there are {m} intervals: a mask must have one value for each, and numbers must "
                 f"be below {m}; got {rows!r:.60}."
-            )
-        return numbers
+            ) from error
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         """Lower and upper ends side by side: (m, 2), or (m, 2, L) for L levels."""
@@ -156,10 +157,10 @@ class Intervals:
             return self.upper - self.lower
 
     def contains(self, y: Any) -> BoolArray:
-        """Whether each target lies in its interval; the ends belong to it.
+        """Whether each target lies in its interval, ends included.
 
-        ``y`` has one value a row; with several levels the answer has a column for each. Where the
-        rows and ``y`` have labels, as those of pandas do, they must be in the same order.
+        ``y`` has one value for each row; with several levels the answer has a column for each. If
+        the rows and ``y`` have labels, as in pandas, they must be in the same order.
         """
         (y,) = same_rows(self, "intervals", y=y)
         target = check_vector(y, "y", n=len(self.lower))
@@ -169,7 +170,7 @@ class Intervals:
         return inside
 
     def at(self, coverage: float) -> Intervals:
-        """The intervals of one of the levels that were asked for."""
+        """The intervals at one of the requested levels."""
         levels = np.atleast_1d(np.asarray(self.coverage, float))
         found = np.flatnonzero(np.isclose(levels, coverage, rtol=0, atol=1e-12))
         if self.coverage is None or not len(found):
@@ -181,7 +182,7 @@ class Intervals:
         return replace(self, lower=lower, upper=upper, coverage=float(levels[column]))
 
     def column_names(self) -> list[str]:
-        """Columns of :meth:`to_frame`: ``lower`` and ``upper``, with the level if many."""
+        """Columns of :meth:`to_frame`: ``lower`` and ``upper``, with the level if several."""
         if self.lower.ndim == 1:
             return ["lower", "upper"]
         return [f"{end}_{level}" for level in self._levels() for end in ("lower", "upper")]
@@ -198,7 +199,7 @@ class Intervals:
         return interval_bars(self.lower, self.upper, self.centre if known else None)
 
     def _widths(self) -> list[str]:
-        """How wide intervals are, at up to three levels; empty without rows."""
+        """Widths at up to three levels, in words; empty without rows."""
         if not self.lower.size:
             return []
         if self.lower.ndim == 1:
@@ -207,19 +208,19 @@ class Intervals:
         return [f"Width at {self._levels()[at]}: {_range(self.width[:, at])}" for at in shown]
 
     def _levels(self) -> FloatArray:
-        """Levels of the columns of ends; their numbers, if no levels are known."""
+        """Levels of the columns of ends, or column numbers if no levels are known."""
         known = range(self.lower.shape[1]) if self.coverage is None else self.coverage
         return np.atleast_1d(known)
 
     def _summary(self) -> str:
-        """How many, at which level, and how many of them are infinite."""
+        """How many there are, at which level, and the share of infinite ones."""
         m, levels = len(self.lower), "" if self.coverage is None else f", coverage {self.coverage}"
         infinite = float(np.isinf(self.width).mean()) if m else 0.0
         unbounded = f", {infinite:.1%} infinite" if infinite else ""
         return f"Intervals({m:,} {'row' if m == 1 else 'rows'}{levels}{unbounded})"
 
     def _shown(self) -> list[list[str]]:
-        """Names, then the ends of the first and of the last rows."""
+        """Column names, then the ends of the first and last rows."""
         m = len(self.lower)
         shown = [*range(m)] if m <= 2 * N_SHOWN else [*range(N_SHOWN), *range(m - N_SHOWN, m)]
         labels = range(m) if self.index is None else self.index
@@ -235,9 +236,8 @@ class Intervals:
         Parameters
         ----------
         library : "pandas" or "polars", optional
-            By default what scikit-learn is set to give (``sklearn.set_config(transform_output=…)``,
-            as ``set_output`` does for one transformer), pandas if that is nothing. The index of the
-            rows that came in stays with pandas; frames of polars have none.
+            By default the setting of scikit-learn (``sklearn.set_config(transform_output=…)``),
+            else pandas. A pandas frame has the index of the rows; a Polars frame has none.
         """
         return as_frame(self.ends(), self.column_names(), self.index, library)
 
@@ -247,18 +247,20 @@ class Intervals:
         return np.stack([self.lower, self.upper], axis=-1).reshape(shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Values that strict JSON takes, by the names of the attributes.
+        """Values for strict JSON, by the names of the attributes.
 
         An end without a bound is the text ``"-inf"`` or ``"inf"``. Row labels that are neither
         numbers nor text, such as dates, become text.
         """
+        from calliper._writing import plain
+
         given = {"lower": self.lower, "upper": self.upper, "coverage": self.coverage}
         labels = None if self.index is None else [_label(each) for each in self.index]
         return {**plain(given), "index": labels, "centre": plain(self.centre)}
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text; :meth:`from_json` reads it to the last bit."""
-        return to_text(self.to_dict())
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls, source: str | bytes | Mapping[str, Any]) -> Intervals:
@@ -276,14 +278,14 @@ class Intervals:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CalliperError(
-                f"expected what Intervals.to_json writes; it cannot be read ({error!r})."
+                f"expected the output of Intervals.to_json; it cannot be read ({error!r})."
             ) from error
 
 
 def as_frame(
     ends: FloatArray, names: list[str], index: Any, library: str | None
 ) -> pd.DataFrame | pl.DataFrame:
-    """Columns as a frame of a library; None means the one that scikit-learn is set to."""
+    """Columns as a frame of a library; None means the one that scikit-learn is set to use."""
     if library is not None:
         check_option(library, ("pandas", "polars"), "library")
     if (library or get_config()["transform_output"]) == "polars":
@@ -296,7 +298,7 @@ def as_frame(
 
 
 def _range(width: FloatArray) -> str:
-    """The least, the largest and the middle of some widths, in words."""
+    """The range and the median of some widths, in words."""
     return f"{width.min():.4g} to {width.max():.4g}, half of them below {np.median(width):.4g}"
 
 
@@ -304,12 +306,16 @@ def _label(value: Any) -> Any:
     """A row label for JSON; multi-level labels become lists."""
     if isinstance(value, tuple):
         return [_label(each) for each in value]
+    from calliper._writing import plain
+
     known = plain(value)
     return known if isinstance(known, str | int | float | None) else str(value)
 
 
 def _numbers(values: Any, level: Any = None) -> FloatArray:
-    """An array of what was written, (m,), or (m, L) for a tuple of L levels."""
+    """An array of JSON values, (m,), or (m, L) for a tuple of L levels."""
+    from calliper._writing import number
+
     rows = [[*map(number, each)] if isinstance(each, list) else number(each) for each in values]
     if not rows and isinstance(level, tuple):
         return np.empty((0, len(level)))

@@ -1,7 +1,7 @@
 """Rows: what is known of some points, one value each, whatever they are used for.
 
-Calibration, training and left-out rows are all held so. Where values of the same rows come with
-labels, as series and frames of pandas do, the labels must agree.
+Calibration, training and left-out rows are all :class:`Rows`. Where values of the same rows come
+with labels, as series and frames of pandas do, the labels must agree.
 """
 
 from collections import Counter
@@ -15,7 +15,8 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from calliper._types import FloatArray, Frame, IntArray, Labels
-from calliper._validation import handler_of_collection, n_rows
+from calliper._validation import labels_of as labels_of
+from calliper._validation import n_rows
 from calliper.exceptions import CalliperError, RowLabelsWarning, warn
 
 #: What may be known of a row besides its features.
@@ -53,7 +54,7 @@ class Rows:
 
     @classmethod
     def of(cls, given: Any) -> "Rows | None":
-        """Rows as they are, made of (Z, scores) or (Z, scores, targets), or of features alone."""
+        """Rows unchanged, or made of (Z, scores), (Z, scores, targets) or features alone."""
         if given is None or isinstance(given, Rows):
             return given
         if not isinstance(given, tuple):
@@ -67,7 +68,7 @@ class Rows:
 
     @classmethod
     def given(cls, Z: Any, **known: Any) -> Self:
-        """Rows of what a user passes; row labels must agree, and are left out."""
+        """Rows of what a user passes; row labels must agree, and are dropped."""
         return cls(Z, **dict(zip(known, same_rows(Z, "Z", **known), strict=True)))
 
     def __len__(self) -> int:
@@ -85,15 +86,15 @@ class Rows:
 
     def take(self, rows: Any) -> "Rows":
         """Some of the rows, by their numbers."""
-        taken = (None if each is None else _safe_indexing(each, rows) for each in self._values)
-        return Rows(_safe_indexing(self.Z, rows), *taken)
+        values = (self.Z, *self._values)
+        return Rows(*(None if each is None else _safe_indexing(each, rows) for each in values))
 
     def latest(self, n: int) -> "Rows":
         """The last n rows."""
-        return Rows(self.Z[-n:], *(None if each is None else each[-n:] for each in self._values))
+        return Rows(*(None if each is None else each[-n:] for each in (self.Z, *self._values)))
 
     def join(self, other: "Rows") -> "Rows":
-        """These rows and then others, of which just as much is known."""
+        """These rows followed by others, of which the same is known."""
         joined = []
         for name, before, added in zip(KNOWN, self._values, other._values, strict=True):
             if (before is None) != (added is None):
@@ -116,22 +117,20 @@ def stacked(first: Any, second: Any) -> Any:
     except ValueError as error:
         raise CalliperError(f"rows must all be of one length: {error}.") from error
     if first.shape[1:] != second.shape[1:] or 0 in (first.ndim, second.ndim):
-        raise CalliperError(f"{second.shape} cannot follow {first.shape}: give both one shape.")
+        raise CalliperError(
+            f"rows of shape {second.shape} cannot be added to rows of shape {first.shape}: their "
+            f"columns differ."
+        )
     try:
         return np.concatenate([first, second])
     except TypeError as error:
-        raise CalliperError(f"these rows cannot follow those at hand: {error}.") from error
+        raise CalliperError(f"rows of different kinds cannot be joined: {error}.") from error
 
 
 def rows_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:
     """The numbers of each group's rows, in order of appearance; missing labels are refused."""
     rows: dict[Any, list[int]] = {}
-    for number, label in enumerate(np.asarray(labels).tolist()):
-        if _is_missing(label):
-            raise CalliperError(
-                f"groups must be known for every row; the one at position {number} is missing "
-                f"({label!r}). Fill it in, or give such rows a group of their own."
-            )
+    for number, label in enumerate(_known_labels(labels, "groups")):
         try:
             rows.setdefault(label, []).append(number)
         except TypeError as error:
@@ -147,21 +146,28 @@ def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
     array = np.asarray(labels)
     if array.ndim != 1 or not len(array):
         raise CalliperError(
-            f"{name} must be one label a row, of at least one row; got shape {array.shape}."
+            f"{name} must be one label for each row, of at least one row; got shape {array.shape}."
         )
-    rows = array.tolist()
-    missing = [row for row, label in enumerate(rows) if _is_missing(label)]
-    if missing:
-        raise CalliperError(
-            f"{name} must have a label in every row: {len(missing)} of {len(rows)} are missing, "
-            f"the first at position {missing[0]}. Fill them, for example with 'unknown'."
-        )
+    rows = _known_labels(labels, name)
     try:
         different = sorted(set(rows))
     except TypeError as error:
         raise CalliperError(f"{name} must be labels of one kind: {error}.") from None
     number = {label: place for place, label in enumerate(different)}
     return different, np.array([number[label] for label in rows], dtype=np.intp)
+
+
+def _known_labels(labels: Any, name: str) -> list[Any]:
+    """A label for each row; refused if some are missing."""
+    rows: list[Any] = np.asarray(labels).tolist()
+    missing = [row for row, label in enumerate(rows) if _is_missing(label)]
+    if missing:
+        raise CalliperError(
+            f"{name} must have a label in every row: {len(missing)} of {len(rows)} are missing, "
+            f"the first ({rows[missing[0]]!r}) at position {missing[0]}. Fill them, for example "
+            f"with 'unknown'."
+        )
+    return rows
 
 
 def _is_missing(label: Any) -> bool:
@@ -171,30 +177,22 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
-def labels_of(values: Any) -> Any:
-    """Labels of the rows, as a series or a frame of pandas has them; None of anything else."""
-    index = getattr(values, "index", None)  # of a list it is a method
-    if index is None or callable(index) or handler_of_collection(values) is not None:
-        return None
-    return index
-
-
 def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:
-    """Values of the same rows, series as arrays; refused if labels say that rows are others.
+    """Values of the same rows, series as arrays; refused if labels say that the rows differ.
 
-    Where two have labels, ``rows`` or any of the values, these must be the same in the same order.
-    A plain ``RangeIndex`` only counts rows, since scaled frames lose their labels: position decides
-    then, with one warning if the other's labels are the same numbers in another order.
+    Where two of them have labels, these must be the same in the same order. A plain ``RangeIndex``
+    only counts rows, since scaled frames lose their labels: rows are then matched by position, with
+    one warning if the other's labels are the same numbers in another order.
     """
-    given = {name: rows, **values}
+    given = {each: of for each, of in {name: rows, **values}.items() if of is not None}
     labels = {each: found for each, of in given.items() if (found := labels_of(of)) is not None}
     moved = [pair for pair in combinations(labels, 2) if _is_moved(*pair, labels)]
     if moved:
         counted, other = moved[0]
         warn(
-            f"{other} is taken by position: of {counted} and {other} one has no labels but the "
-            f"row numbers, and the other has these numbers in another order. If rows are in order, "
-            f"pass {other}.to_numpy(); if labels are right, pass {other}.loc[{counted}.index].",
+            f"{other} is matched with {counted} by position: one of them has only row numbers as "
+            f"labels, and the other has these numbers in another order. If rows are in order, pass "
+            f"{other}.to_numpy(); if the labels are right, pass {other}.loc[{counted}.index].",
             RowLabelsWarning,
         )
     return tuple(
@@ -225,7 +223,7 @@ def _is_moved(first: str, second: str, known: dict[str, Any]) -> bool:
 
 
 def _only_counts(labels: Any) -> bool:
-    """Whether labels are a plain ``RangeIndex``, or the list that JSON makes of it."""
+    """Whether labels are a plain ``RangeIndex``, or the list that it becomes in JSON."""
     if not isinstance(labels, Labels):
         return [*labels] == [*range(len(labels))]
     n = len(labels)
@@ -233,15 +231,15 @@ def _only_counts(labels: Any) -> bool:
 
 
 def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any]) -> None:
-    """Say how labels differ, and what to do about it, if they do."""
+    """If labels differ, say how, and what to do about it."""
     if labels == others:
         return
     by_position = f"{other}.to_numpy() if rows are in order"
     if Counter(labels) != Counter(others):
         strange = next((each for each in others if each not in labels), others[0])
         raise CalliperError(
-            f"{other} has other row labels than {name}, {strange!r:.40} for one: they are not the "
-            f"same rows. Pass the values of those of {name}, or {by_position}."
+            f"{other} has other row labels than {name}, for example {strange!r:.40}: they are not "
+            f"the same rows. Pass values of the rows of {name}, or {by_position}."
         )
     at = next(place for place, label in enumerate(labels) if label != others[place])
     unique = len(set(labels)) == len(labels)

@@ -1,10 +1,10 @@
 """Several targets at once: a box that holds all of them, or an interval for each by itself.
 
-*Joint.* With r_j the error of target j and units u_j that no calibration row had a part in, a row
-scores max_j |r_j|/u_j (``JointError``). Any calibrator makes a radius t of such scores, and the box
-has the sides ŷ_j ± u_j·t: all targets lie inside exactly if the score is at most t, so that the
-calibrator's promise is one for all targets together, whatever the units. These decide how much of
-the width each target takes: u_j is the mean size of left-out, else of training errors.
+*Joint.* With r_j the error of target j and units u_j that do not depend on calibration rows, the
+score of a row is max_j |r_j|/u_j (``JointError``). Any calibrator makes a radius t of such scores,
+and the box has the sides ŷ_j ± u_j·t: all targets lie inside exactly if the score is at most t, so
+that the calibrator's guarantee holds for all targets together, whatever the units. The units decide
+how the width is shared between targets: u_j is the mean size of left-out, else of training errors.
 
 *Each by itself.* A ``ConformalRegressor`` for each column of the one model's predictions. Each
 interval covers with 1−α; all together may do so as rarely as 1 − kα.
@@ -23,9 +23,10 @@ from sklearn.pipeline import make_pipeline
 
 from calliper import _validation as valid
 from calliper import models
+from calliper._answering import Calibration, TrainedHere
 from calliper._kept import Array, Field, Part, Plain
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper.calibration import Calibration, TrainedHere, calibrate_model
+from calliper.calibration import calibrate_model
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
@@ -39,8 +40,8 @@ from calliper.space import Training, fit_embedding
 class MultiTargetRegressor(FrontDoor):
     """Prediction boxes around a model of several targets, y of shape (n, k).
 
-    All is as for :class:`ConformalRegressor`, but that y has a column for each target. A frame
-    names them; where both have names, the order of columns does not matter.
+    As :class:`ConformalRegressor`, but y has a column for each target. The columns of a frame name
+    the targets; where both have names, the order of columns does not matter.
 
     Parameters
     ----------
@@ -48,12 +49,12 @@ class MultiTargetRegressor(FrontDoor):
         A model that predicts (n, k): a forest, a network, a linear model, XGBoost, or
         ``MultiOutputRegressor`` around a model of one target.
     joint : bool, default True
-        Whether the level holds for all targets together, or for each by itself. All together may
-        then lie inside as rarely as 1 − k(1 − coverage).
+        Whether the level holds for all targets together, or for each by itself. In the latter case
+        all targets may lie inside together with a probability of only 1 − k(1 − coverage).
     units : (k,) positive numbers, optional
-        The size of a usual error of each target, chosen without calibration rows: the sides of a
-        joint box are in proportion to them. By default (``units_``) learnt from left-out errors
-        where the calibrator asks for these or ``left_out_folds`` is given, else from training
+        The typical size of the error of each target, chosen without calibration rows: the sides of
+        a joint box are proportional to them. By default (``units_``) the mean size of left-out
+        errors, where the calibrator uses these or ``left_out_folds`` is given, else of training
         errors; all 1, with a warning, if there are no training rows.
 
     Examples
@@ -102,19 +103,19 @@ class MultiTargetRegressor(FrontDoor):
         self.target_names_: tuple[Any, ...] = tuple(state["targets"])
         if len(self.regressors_) not in (1, len(self.target_names_)):
             raise CalliperError("there must be a regressor for each target, or one for all.")
-        calibrators = tuple(c for part in self.regressors_ for c in part.calibrators_)
         first = self.regressors_[0].calibration_
-        known = {"score": first.score, "space": first.space, "error_model": first.error_model}
-        self.calibration_ = replace(self.calibration_, calibrators=calibrators, **known)
+        together = replace(self.calibration_, score=first.score, space=first.space)
+        self.calibration_ = replace(together, calibrators=self._calibrators())
 
     def _extend(self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any) -> None:
         columns = y.T if len(self.regressors_) > 1 else [y]
         grown = tuple(copy(each) for each in self.regressors_)
         for each, column in zip(grown, columns, strict=True):
             each._extend(X, column, window, groups, weights)
-        seen = grown[0].no_guarantee_ if len(grown) == 1 else None
-        now = self.calibration_
-        self._keep(grown, now.model, now.no_guarantee or seen, now.trained)
+        self.regressors_, now = grown, self.calibration_
+        why = now.no_guarantee or (grown[0].no_guarantee_ if len(grown) == 1 else None)
+        made = replace(self._together(now.model), no_guarantee=why)
+        self._keep(made, now.trained)
 
     @valid.handled
     def predict(self, X: Any) -> FloatArray:
@@ -141,7 +142,6 @@ class MultiTargetRegressor(FrontDoor):
         ``predict_interval`` of :class:`ConformalRegressor`.
         """
         self._check_calibrated()
-        valid.refuse_lone_confidence(coverage, confidence)
         names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
         if len(self.regressors_) == len(names):
             how = {"confidence": confidence, "groups": groups, "weights": weights}
@@ -153,7 +153,7 @@ class MultiTargetRegressor(FrontDoor):
         valid.check_new_rows(self, X)
         joint = self.regressors_[0]
         y_pred, Z, per_row = joint._predicted(X, groups, weights)
-        # Around 0 the upper end is the radius, whatever else was asked of it.
+        # Around 0 the upper end is the radius, rounded outward.
         around = replace(joint.calibration_, score=AbsoluteError())
         found = around.intervals(
             np.zeros(len(y_pred)), Z, coverage, confidence=confidence, **per_row
@@ -165,7 +165,7 @@ class MultiTargetRegressor(FrontDoor):
         return Boxes(tuple(boxes), names)
 
     def predict_distribution(self, X: Any, *, bounds: Any = None, **how: Any) -> Any:
-        """With ``joint=False``, the distribution of each target by itself, by its name.
+        """With ``joint=False``, the distribution of each target by its name.
 
         Arguments as in :meth:`predict_interval`.
         """
@@ -173,8 +173,8 @@ class MultiTargetRegressor(FrontDoor):
         valid.refuse_collection(X, "X")
         if len(self.regressors_) < len(self.target_names_):
             raise CalliperError(
-                "a joint box has one radius for all targets, and no distribution of any: ask "
-                "MultiTargetRegressor(..., joint=False) for that of each target by itself."
+                "a joint box has one radius for all targets, and no distribution of any: use "
+                "MultiTargetRegressor(..., joint=False) for that of each target."
             )
         ranges = _ranges(bounds, len(self.target_names_))
         found = (
@@ -200,7 +200,7 @@ class MultiTargetRegressor(FrontDoor):
 
     @property
     def _promising(self) -> Calibration:
-        """Of the target of which the least is proved, if each is by itself."""
+        """The calibration of the target with the lowest proved coverage."""
         least = min(self.regressors_, key=ConformalRegressor.guaranteed_coverage)
         return replace(least.calibration_, no_guarantee=self.no_guarantee_)
 
@@ -218,67 +218,67 @@ class MultiTargetRegressor(FrontDoor):
         targets = check_targets(y, name, self.target_names_)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 
-    def _keep(
-        self,
-        made: tuple[ConformalRegressor, ...],
-        model: Any,
-        no_guarantee: str | None,
-        trained: TrainedHere | None,
-    ) -> None:
-        self.calibration_ = replace(
-            made[0].calibration_,
-            calibrators=tuple(own for each in made for own in each.calibrators_),
-            model=model,
-            no_guarantee=no_guarantee,
-            trained=trained,
-        )
-        if len(made) == 1:
-            made[0].calibration_ = self.calibration_
-        self.regressors_ = made
+    def _together(self, model: Any) -> Calibration:
+        """What the regressors were made of, with the calibrators of all of them."""
+        first = self.regressors_[0].calibration_
+        return replace(first, calibrators=self._calibrators(), model=model)
+
+    def _calibrators(self) -> tuple[Any, ...]:
+        return tuple(own for each in self.regressors_ for own in each.calibrators_)
+
+    def _keep(self, made: Calibration, trained: TrainedHere | None) -> None:
+        super()._keep(made, trained)
+        if len(self.regressors_) == 1:
+            self.regressors_[0].calibration_ = self.calibration_
 
     def _calibrated(
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
-    ) -> tuple[ConformalRegressor, ...]:
-        """A regressor of all targets together, or one for each column; ``how``: calibrate_model."""
+    ) -> Calibration:
+        """By a regressor of all targets together, or one for each column."""
+        units = None
         if y.ndim == 1:
-            self.units_ = None
-            return (self._regressor(model, None, X, y, training, **how),)
-        whole = models.unwrapped(model)
-        training = KeptTraining(**vars(training), whole=whole, targets=training.y)
-        if self.joint:
-            units = self._units(model, X, y, training)
-            training = replace(training, progress=None)
-            self.units_, score = units, JointError(units)
-            return (self._regressor(model, score, X, y, training, **how),)
+            parts = [self._regressor(model, None, X, y, training, **how)]
+        else:
+            whole = models.unwrapped(model)
+            training = KeptTraining(**vars(training), whole=whole, targets=training.y)
+            if self.joint:
+                units = self._units(model, X, y, training)
+                training = replace(training, progress=None)
+                parts = [self._regressor(model, JointError(units), X, y, training, **how)]
+            else:
+                parts = [*self._of_each(model, X, y, training, **how)]
+        self.units_, self.regressors_ = units, tuple(parts)
+        return self._together(model)
+
+    def _of_each(
+        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
+    ) -> Iterator[ConformalRegressor]:
+        """A regressor for each column of the targets."""
         if how.get("lazy") is not None:
             raise CalliperError(
                 "joint=False calibrates each target by itself, on rows in memory: pass "
                 "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
             )
-        self.units_ = None
-        parts = []
         for number, column in enumerate(y.T):
             report = None if number else training.progress
-            seen = replace(training, column=number, progress=report)
+            seen = replace(training, column=number, progress=report)  # type: ignore[call-arg]
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
             of_target = column_of(model, number, y.shape[1])
-            parts.append(self._regressor(of_target, None, X, column, seen, **how))
-        return tuple(parts)
+            yield self._regressor(of_target, None, X, column, seen, **how)
 
     def _regressor(
         self, model: Any, score: Any, X: Any, y: FloatArray, training: Training, **how: Any
     ) -> ConformalRegressor:
         """A regressor around a fitted model, calibrated."""
-        own = {"embed": self.embed, "random_state": self.random_state, "shuffle": self.shuffle}
-        own["gap"] = self.gap
-        own["learning_part"] = self.learning_part
+        names = ("embed", "random_state", "shuffle", "gap", "learning_part")
+        own = {name: getattr(self, name) for name in names}
         made = ConformalRegressor(model, self.calibrator, score_function=score, **own)
         valid.check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
         made.calibration_ = calibrate_model(made, model, X, y, training, **how)
         return made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
-        """The size of a usual error of each target, (k,); nothing is learnt from calibration."""
+        """The typical size of the error of each target, (k,), without calibration rows."""
         k = y.shape[1]
         if self.units is not None:
             if JointError(self.units).n_outputs != k:
@@ -289,10 +289,10 @@ class MultiTargetRegressor(FrontDoor):
             if known is not None and self.estimator_ is estimator and (known != 1).any():
                 return known
             warn(
-                f"The box is not balanced: without training rows the usual errors of {k} targets "
-                f"are not known, so that all its sides have one length, whatever the unit of each "
-                f"target. The promise holds. Pass X_train and y_train, or units=, the size of a "
-                f"usual error of each.",
+                f"The box is not balanced: without training rows the typical errors of {k} targets "
+                f"are not known, so that all its sides have the same length, whatever the unit of "
+                f"each target. The promise holds. Pass X_train and y_train, or units=, the typical "
+                f"error of each target.",
                 UnbalancedBoxWarning,
             )
             return np.ones(k)
@@ -308,12 +308,12 @@ class MultiTargetRegressor(FrontDoor):
                 f"errors of target {', '.join(zero)} are all zero on {len(errors)} "
                 f"{'training' if unseen is None else 'left-out'} rows, so that a joint box has no "
                 f"unit for it. Is it constant? Leave it out. Does the model fit its training rows "
-                f"exactly? Ask for left_out_folds=5. Or pass units=, a usual error of each target."
+                f"exactly? Pass left_out_folds=5, or units=, the typical error of each target."
             )
         return np.asarray(errors.mean(axis=0))
 
     def _answering(self, X: Any) -> tuple[ConformalRegressor, ...]:
-        """The regressors of single targets, with the model asked once for all of them."""
+        """The regressors of single targets, with all predictions made once."""
         valid.check_new_rows(self, X)
         if not isinstance(self.regressors_[0].estimator_, TargetColumn):
             return self.regressors_
@@ -341,9 +341,9 @@ def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptTraining(Training):
-    """Refits of the ``whole`` model of all ``targets``, kept for every column that asks.
+    """Refits of the ``whole`` model of all ``targets``, shared by the regressors of its columns.
 
-    ``column`` says which is wanted, None for all of them.
+    ``column`` is the number of the target, None for all of them.
     """
 
     whole: Any
@@ -352,7 +352,7 @@ class KeptTraining(Training):
     kept: dict[Any, Any] = field(default_factory=dict)
 
     def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """The same folds for all who ask."""
+        """The same folds for all columns."""
         if not self.kept:
             self.kept["folds"] = list(super().folds())
         return iter(self.kept["folds"])
@@ -381,7 +381,7 @@ def column_of(model: Any, column: int, k: int) -> Any:
 
 
 class TargetColumn(BaseEstimator):  # type: ignore[misc]
-    """One of k targets of a fitted model, which ``KeptTraining`` can train again."""
+    """One of k targets of a fitted model; ``KeptTraining`` can train it again."""
 
     def __init__(self, model: Any, column: int, k: int) -> None:
         self.model = model
@@ -390,7 +390,7 @@ class TargetColumn(BaseEstimator):  # type: ignore[misc]
 
     @property
     def fit(self) -> Any:
-        """As the whole is trained, if it can be."""
+        """How the whole model is trained, if it can be."""
         return models.unwrapped(self.model).fit
 
     def predict(self, X: Any) -> FloatArray:

@@ -99,7 +99,7 @@ def test_rows_of_several_lengths_and_of_times():
     with pytest.raises(CalliperError, match="rows of Z must all be of one length"):
         ConditionalCalibration(basis=halves).fit([[1.0], [1.0, 2.0]], SCORES[:2])
     made = Grouped(Split()).fit(Z, SCORES, groups=["a"] * 12)
-    with pytest.raises(CalliperError, match="cannot follow those at hand"):
+    with pytest.raises(CalliperError, match="cannot be joined"):
         made.extend(np.full((1, 1), np.datetime64("2024-01-01")), SCORES[:1], groups=["a"])
 
 

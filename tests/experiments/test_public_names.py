@@ -9,9 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(
-    path
-    for name in ("studies", "checks/promises")
-    for path in (ROOT / name).rglob("*.py")
+    path for name in ("studies", "checks/promises") for path in (ROOT / name).rglob("*.py")
 )
 PRIVATE = re.compile(r"calliper(\.\w+)*\._[a-z]|from calliper(\.\w+)* import .*\b_[a-z]")
 

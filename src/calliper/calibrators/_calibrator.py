@@ -246,9 +246,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """As :meth:`fit`, for rows as they came."""
         self._refuse_unused(rows, training=training, left_out=left_out, length_scale=length_scale)
         valid.forget_fit(self)
-        Z = self._as_rows(rows.Z, None)
-        scores = as_array(rows.scores, "scores", Z)
-        Z, scores = valid.check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
+        Z, any_sign = self._as_rows(rows.Z, None), self.takes_any_score
+        Z, scores = valid.check_calibration(self, Z, rows.scores, any_sign=any_sign)
         self._check_parameters()
         self._training = self._checked_apart("training", training, Z)
         self._left_out = self._checked_apart("left_out", left_out, Z)
@@ -403,8 +402,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """New calibration points, checked beside those at hand."""
         self._refuse_unused(new, length_scale=length_scale)
         Z = self._check_new(new.Z)
-        check = valid.check_vector if self.takes_any_score else valid.check_scores
-        scores = check(as_array(new.scores, "scores", Z), "scores", n=len(Z))
+        how: Any = {"n": len(Z), "beside": Z, "any_sign": self.takes_any_score}
+        scores = valid.check_sizes(new.scores, "scores", **how)
         return self._checked(replace(new, Z=Z, scores=scores), some=False)
 
     def _take_in(self, rows: Rows, before: Self) -> bool:
@@ -424,14 +423,15 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked(self, rows: Rows, *, some: bool = True) -> Rows:
         """What is known of each calibration point, checked; ``some`` weight must not be 0."""
-        Z, scores, sizes, n = rows.Z, rows.scores, rows.scores, len(rows.scores)
-        signs, weights = valid.as_arrays(Z, signs=rows.signs, weights=rows.weights)
-        valid.refuse_huge_scores(scores, "scores")
-        if rows.magnitudes is not None:
-            sizes = self._checked_values(valid.check_scores, rows.magnitudes, "magnitudes", n, Z)
-        signs = None if signs is None else valid.check_signs(signs, scores)
-        weights = None if weights is None else check_weights(weights, n=n, some=some)
-        return Rows(Z, scores, sizes, signs, weights)
+        Z, scores, n = rows.Z, rows.scores, len(rows.scores)
+        sizes, signs, weights = rows.magnitudes, rows.signs, rows.weights
+        if sizes is not None:
+            sizes = valid.check_sizes(sizes, "magnitudes", n=n, beside=Z)
+        if signs is not None:
+            signs = valid.check_signs(signs, scores, Z)
+        if weights is not None:
+            weights = check_weights(as_array(weights, "weights", Z), n=n, some=some)
+        return Rows(Z, scores, scores if sizes is None else sizes, signs, weights)
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Training or left-out rows, with what the method uses of them, checked."""
@@ -445,27 +445,19 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         label = f"Z of {name}"
         features: Any = valid.check_training(as_array(rows.Z, label, Z), Z, label)
         scores, targets = rows.scores, rows.targets
+        how: Any = {"n": len(features), "beside": Z}
         if scores is not None and (name == "left_out" or "errors" in uses):
-            check = valid.check_vector if self.takes_any_score else valid.check_scores
-            scores = self._checked_values(check, scores, f"scores of {name}", len(features), Z)
+            of, any_sign = f"scores of {name}", self.takes_any_score
+            scores = valid.check_sizes(scores, of, **how, any_sign=any_sign)
         if targets is not None and "targets" in uses:
-            label = f"targets of {name}"
-            targets = self._checked_values(valid.check_vector, targets, label, len(features), Z)
+            targets = valid.check_sizes(targets, f"targets of {name}", **how, any_sign=True)
         return Rows(features, scores, targets=targets)
-
-    def _checked_values(
-        self, check: Any, values: Any, name: str, n: int, beside: Any
-    ) -> FloatArray:
-        """One number for each of n rows, not too large to be added up."""
-        vector: FloatArray = check(as_array(values, name, beside), name, n=n)
-        valid.refuse_huge_scores(vector, name)
-        return vector
 
     def _as_rows(self, Z: Any, held: Any) -> Any:
         """Features to be checked; ``held`` are the calibration points."""
         if not self.judges_nearness:
             return valid.numbers_or_zeros(Z)
-        handler = handler_of_tensor(Z)
+        handler = None if isinstance(Z, np.ndarray) else handler_of_tensor(Z)
         return Z if handler is None else handler.rows_of(Z, self, held)
 
     def _check_new(self, Z: Any) -> Any:

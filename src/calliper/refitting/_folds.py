@@ -44,12 +44,12 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 from calliper import _validation as valid
 from calliper._row_checks import warn_of_times
 from calliper._types import FloatArray, IntArray
+from calliper.calibration import warn_of_groups
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
-from calliper.regressor import few_groups
 from calliper.rows import same_rows
 
 
@@ -198,7 +198,7 @@ class CVPlus(RefittedRegressor):
             warn_of_times(X, y, None, "fit deals", f"{runs} {matters}")
         self._fit(X, y, fit_params, groups)
         if groups is not None:
-            self.no_guarantee_ = few_groups(groups)
+            self.no_guarantee_ = warn_of_groups(groups)
         elif not isinstance(self.cv, Integral | KFold | LeaveOneOut):
             self.no_guarantee_ = f"Folds of {self.cv!r} may depend on the rows."
         return self

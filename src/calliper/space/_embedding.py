@@ -485,13 +485,15 @@ def refuse_changing(
     with suppress(Exception):
         asked.append(embedding.one_by_one(rows, few))
     for y_again, places in asked:
-        _refuse_change(y_pred, y_again, few, "the model")
+        _refuse_change(y_pred, y_again, few)
         if not isinstance(embedding.space, Untouched):
-            _refuse_change(Z, places, few, f"the space ({embedding.space.name})")
+            _refuse_change(Z, places, few, embedding.space)
     return few, [y_again for y_again, _ in asked]
 
 
-def _refuse_change(before: FloatArray, again: FloatArray, rows: IntArray, what: str) -> None:
+def _refuse_change(
+    before: FloatArray, again: FloatArray, rows: IntArray, space: Space | None = None
+) -> None:
     before, again = before.reshape(len(before), -1), again.reshape(len(rows), -1)
     change = np.abs(before[rows] - again).max(axis=0, initial=0.0)
     allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + REPEAT_ROUNDING * np.abs(before).max(
@@ -501,6 +503,7 @@ def _refuse_change(before: FloatArray, again: FloatArray, rows: IntArray, what: 
     if len(moved):
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
         column = f" in column {worst}" if len(change) > 1 else ""
+        what = "the model" if space is None else f"the space ({space.name})"
         raise CalliperError(
             f"{what} changes between calls: the same rows, in a smaller batch or alone, "
             f"moved by up to {change[worst]:.3g}{column} (of a range of "

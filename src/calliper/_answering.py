@@ -1,0 +1,386 @@
+"""What calibration made, and how it answers: intervals, distributions and a guarantee."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from calliper import _validation as valid
+from calliper._kept import Field, Inline, Number, Part, Plain, Text
+from calliper._notebook import floored
+from calliper._row_checks import RowSketch, RowTrend
+from calliper._types import Coverage, FloatArray
+from calliper.calibrators import Calibrator, FullRescaled, Split, refuse_distribution
+from calliper.distribution import Distribution
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.models import is_frozen, predictions
+from calliper.quantile import as_fraction, conformal_rank
+from calliper.scores import AbsoluteError, Score, SignedError
+from calliper.space import Embedding, ErrorModel, LeftOut
+
+#: What is known of the assumption that the model has not seen the calibration rows.
+CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
+UNCHECKED = (
+    "Not checked: whether the model was trained on these rows, since no training rows were given "
+    "(calibrate with X_train and y_train)."
+)
+#: What is known of the assumption that calibration and new rows are predicted alike.
+NOT_ALONE = (
+    "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
+    "not predict one row."
+)
+OTHERWISE = (
+    "Rounding makes the model predict some rows slightly differently alone and in a batch. So "
+    "{:.1g}, twice the largest difference seen, is added to each radius; the promise assumes "
+    "that no difference is larger."
+)
+#: What is said where some calibration rows were used to learn.
+TAUGHT = (
+    "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
+    "and the promise rests on the {:,} that calibrate."
+)
+#: What is said of a level that needs more rows than the others.
+FROM_ALL = (
+    "This level needs more than the {:,} rows that calibrate, so that intervals are as wide as "
+    "those of plain split on all {:,} rows."
+)
+#: What is known of the assumption that the order of rows does not matter.
+IN_ORDER = (
+    "Checked when calibrating: errors depend on the row number. If rows are in order of time, they "
+    "are not exchangeable with later ones, and nothing is promised for these."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedHere:
+    """A model that ``fit`` trained: a copy of which estimator, and a sketch of its rows."""
+
+    estimator: Any
+    model: Any
+    rows: RowSketch
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What calibration made: everything that answers for new rows.
+
+    Attributes
+    ----------
+    score : how an error is measured
+    calibrators : one for most scores, two where each side of the prediction has its own
+    no_guarantee : why nothing is proved with these calibration rows, in words, or None
+    model : whose predictions are the centre of the intervals
+    space : the fitted map to where nearness is judged
+    left_out : training rows with out-of-fold or out-of-bag predictions, or None
+    per_row : what gives the group and the weight of a new row
+    row_trend : how errors depend on the order of the rows, or None
+    probe : a few calibration rows as plain values, or None
+    chosen : parameters of the regressor that the calibration followed, by name
+    has_training : whether training rows were given
+    trained : the model that ``fit`` trained, or None
+    n_taught : calibration rows that were used to learn how the model errs, and do not calibrate
+    on_all : plain split on all rows, for levels that need more of them; None if not needed
+    slack : added to every radius, since rounding changes predictions between batches; None if the
+        model cannot predict one row
+    """
+
+    score: Score
+    calibrators: tuple[Calibrator, ...]
+    no_guarantee: str | None = None
+    model: Any = None
+    space: Any = None
+    left_out: LeftOut | None = None
+    per_row: valid.PerRow = valid.PerRow()  # noqa: RUF009
+    row_trend: Any = None
+    probe: Any = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    has_training: bool = False
+    trained: TrainedHere | None = None
+    n_taught: int = 0
+    on_all: "Calibration | None" = None
+    slack: float | None = 0.0
+
+    #: What a file keeps; the model stays outside.
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "calibrators": Part("calibrators", several=True),
+        "space": Inline(Embedding),
+        "score": Plain("score_function"),
+        "no_guarantee": Text(optional=True),
+        "groups": Plain("groups"),
+        "weights": Plain("weights"),
+        "has_training": Number(bool),
+        "slack": Number(least=0, optional=True),
+        "sketch": Inline(RowSketch, optional=True),
+        "left_out": Inline(LeftOut, optional=True),
+        "n_taught": Number(int, 0),
+        "on_all": Part("calibrators", optional=True),
+        "trend": Inline(RowTrend, optional=True),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds, by the names of ``keeps``."""
+        trained = self.trained
+        here = trained is not None and trained.model is self.model
+        same = ("calibrators", "space", "score", "no_guarantee", "has_training", "slack")
+        return {
+            **{name: getattr(self, name) for name in (*same, "left_out", "n_taught")},
+            **vars(self.per_row),
+            "sketch": trained.rows if here and trained is not None else None,
+            "on_all": None if self.on_all is None else self.on_all.calibrators[0],
+            "trend": self.row_trend,
+        }
+
+    @classmethod
+    def again(cls, state: Mapping[str, Any], model: Any, asked: Any, chosen: Any) -> Self:
+        """What a file held, around the model that is given and what is ``asked`` to predict."""
+        state = {name: state[name] for name in cls.keeps}
+        groups, weights, sketch, on_all, trend = (
+            state.pop(name) for name in ("groups", "weights", "sketch", "on_all", "trend")
+        )
+        state["space"].model = asked
+        return cls(
+            **state,
+            model=model,
+            on_all=None if on_all is None else cls(AbsoluteError(), (on_all,)),
+            per_row=valid.PerRow(groups=groups, weights=weights),
+            row_trend=trend,
+            chosen=chosen,
+            trained=None if sketch is None else TrainedHere(model, model, sketch),
+        )
+
+    @property
+    def n_calibration(self) -> int:
+        """Rows that calibrate."""
+        return self.calibrators[0].n_calibration_
+
+    @property
+    def error_model(self) -> ErrorModel | None:
+        """The fitted model of errors, or None."""
+        return None if self.space is None else self.space.error_model
+
+    @property
+    def around(self) -> str:
+        """What intervals are centred on, in words, if not just the prediction."""
+        return "" if self.error_model is None else self.error_model.describe()
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the rows that the model was trained on are unknown."""
+        if self.trained is not None and self.trained.model is self.model:
+            return is_frozen(self.model)  # it was trained elsewhere, on whatever rows
+        return not self.has_training
+
+    def checks(self, level: float) -> list[str]:
+        """Which assumptions were checked, and with what result: a line each."""
+        answering = self._answering(level)
+        if answering is not self:
+            lines = [FROM_ALL.format(self.n_calibration, answering.n_calibration)]
+        else:
+            lines = [TAUGHT.format(self.n_taught, self.n_calibration)] if self.n_taught else []
+        lines.append(UNCHECKED if self.unchecked else CHECKED)
+        if self.row_trend is not None:
+            lines.append(IN_ORDER)
+        if self.slack is None:
+            lines.append(NOT_ALONE)
+        elif self.slack:
+            lines.append(OTHERWISE.format(self.slack))
+        return lines
+
+    def describe(self, promise: Guarantee) -> list[str]:
+        """What was calibrated, where and how near, and what is promised at 0.9: a line each."""
+        method, taught = self.calibrators[0], self.n_taught
+        locality = method.locality_ if isinstance(method, FullRescaled) else None
+        others = f"; {taught:,} others used to learn how the model errs" if taught else ""
+        why = "" if self.no_guarantee is None else f" ({self.no_guarantee})"
+        unless = "" if self.row_trend is None else ", unless rows are in order of time"
+        lines = [
+            f"calibrated on {self.n_calibration:,} rows by {promise.method}{others}",
+            f"near in {self.space}" if method.judges_nearness else "",
+            "" if locality is None else f"as local as {locality.describe()}",
+            "" if self.left_out is None or taught else f"left-out errors: {self.left_out}",
+            self.around,
+            f"promised at 0.9: {floored(promise.proved)}{why}{unless}",
+            UNCHECKED if self.unchecked and self.no_guarantee is None else "",
+        ]
+        return [line for line in lines if line]
+
+    def intervals(
+        self,
+        y_pred: FloatArray,
+        Z: FloatArray,
+        coverage: Coverage = 0.9,
+        *,
+        bounds: tuple[float | None, float | None] | None = None,
+        index: Any = None,
+        confidence: float | None = None,
+        X: Any = None,
+        **per_row: Any,
+    ) -> Intervals:
+        """Intervals around predictions of rows at ``Z``, at one level or several.
+
+        Parameters
+        ----------
+        y_pred : (m,), or (m, p) for a score of p predictions a row
+        Z : (m, d) features of the same rows
+        bounds : (y_min, y_max), the range that y can have; ends are moved into it
+        index : row labels of the frame that the rows came in
+        confidence : share of calibration sets for which the coverage holds
+        X : the rows themselves, for levels that plain split on all rows must answer
+        per_row : groups and weights of the rows, if calibration was given them
+        """
+        levels = served = valid.check_levels(coverage)
+        if confidence is not None:
+            valid.refuse_lone_confidence(coverage, confidence)
+        elif self.on_all is not None:
+            served = tuple(map(self._served, levels))
+        # Predictions are the same at every level.
+        lower, upper = self.score.invert(
+            y_pred[:, None], self._radii(Z, served, confidence, **per_row)
+        )
+        if served != levels:
+            lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
+        if bounds is not None:
+            low, high = valid.check_bounds(bounds)
+            lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
+        if np.ndim(coverage) == 0:
+            return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
+        return Intervals(lower, upper, levels, index, self.centre(y_pred))
+
+    def _radii(
+        self, Z: FloatArray, levels: tuple[float, ...], confidence: float | None, **per_row: Any
+    ) -> FloatArray:
+        """Radii of rows at ``Z``, (m, L), or (m, L, 2) with two tails."""
+        if confidence is not None:
+            confidence = self._of_tail(valid.check_level(confidence, "confidence"))
+        per_tail = [self._of_tail(level) for level in levels]
+        distinct = tuple(dict.fromkeys(per_tail))
+        tails = [
+            each.radii(Z, distinct, confidence=confidence, **per_row) for each in self.calibrators
+        ]
+        radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
+        radius += self.slack or 0.0
+        return radius[..., 0] if len(tails) == 1 else radius
+
+    def _served(self, level: float) -> float:
+        """The level, or the highest the rows support if plain split on all rows can do better."""
+        n = self.n_calibration
+        if self.on_all is None or conformal_rank(level, n) <= n:
+            return level
+        n_all = self.on_all.n_calibration
+        return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
+
+    def _answering(self, level: float) -> "Calibration":
+        """Which calibration gives the guarantee at this level: plain split on all, or this one."""
+        here = self.on_all is None or self._served(level) == level
+        return self if here else self.on_all  # type: ignore[return-value]
+
+    def _from_all(
+        self,
+        X: Any,
+        y_pred: FloatArray,
+        levels: tuple[float, ...],
+        served: tuple[float, ...],
+        lower: FloatArray,
+        upper: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Ends as wide as plain split on all rows at levels above those that were served.
+
+        By counts and levels alone: which rows answer must not depend on errors. Ends of the highest
+        level that the other rows serve stay inside, so that intervals are nested in the level. The
+        slack is in the units of the score, and is added here, too.
+        """
+        assert self.on_all is not None
+        higher = [number for number, level in enumerate(levels) if level != served[number]]
+        asked = [levels[number] for number in higher]
+        nowhere = np.zeros((len(lower), 1))
+        low, high = self.on_all.intervals(predictions(self.model, X, 1), nowhere, asked)
+        if self.slack:
+            slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
+            ends = self.score.invert(y_pred[:, None], slack)
+            low, high = low - (centre - ends[0]), high + (ends[1] - centre)
+        lower, upper = lower.copy(), upper.copy()
+        lower[:, higher] = np.minimum(lower[:, higher], low)
+        upper[:, higher] = np.maximum(upper[:, higher], high)
+        warn(
+            f"Coverage {', '.join(map(str, asked))} needs more than the {self.n_calibration:,} "
+            f"rows that calibrate: intervals have the width of plain split on all "
+            f"{self.on_all.n_calibration:,} rows there, without what was learnt from "
+            f"{self.n_taught:,} of them. learning_part=None calibrates on all rows.",
+            SmallCalibrationWarning,
+        )
+        return lower, upper
+
+    def share_below(self, y: FloatArray, y_pred: FloatArray, Z: FloatArray) -> FloatArray | None:
+        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
+        scores = self.score.measure(y, y_pred)
+        if len(self.calibrators) > 1 or scores.ndim > 1:
+            return None
+        return self.calibrators[0].share_below(Z, scores - (self.slack or 0.0))
+
+    def distribution(
+        self,
+        y_pred: FloatArray,
+        Z: FloatArray,
+        *,
+        bounds: Any = None,
+        index: Any = None,
+        **per_row: Any,
+    ) -> Distribution:
+        """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
+        if not self.score.has_distribution:
+            raise CalliperError(
+                f"{self.score!r} has no predictive distribution: use AbsoluteError(). Quantiles of "
+                f"its distribution are one-sided bounds, and its intervals have two radii."
+            )
+        (calibrator,) = self.calibrators
+        refuse_distribution(calibrator)
+        made: Distribution = calibrator.predict_distribution(
+            Z, np.zeros(len(y_pred)), bounds=bounds, **per_row
+        )
+        return made._placed(y_pred, self.score, index)
+
+    def centre(self, y_pred: FloatArray) -> FloatArray:
+        """One number a row, (m,): the prediction, or the middle of several."""
+        return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage, with two tails by the union bound; 0 if there is none."""
+        return valid.each_level(self._proved, coverage)
+
+    def _proved(self, level: float) -> float:
+        if self.no_guarantee is not None:
+            return 0.0
+        calibrators = self._answering(level).calibrators
+        per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in calibrators)
+        return float(1 - sum(1 - proved for proved in per_tail))
+
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The promise with its assumptions; with two tails, without the words of either."""
+        coverage, of_tail = valid.check_level(coverage), None
+        if confidence is not None:
+            of_tail = self._of_tail(valid.check_level(confidence, "confidence"))
+        answering = self if confidence is not None else self._answering(coverage)
+        if answering is not self and self.no_guarantee is None:  # no law: they may be wider
+            return replace(answering.guarantee(coverage), has_law=False)
+        promise: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), of_tail)
+        tails = len(self.calibrators)
+        if tails == 1 and self.no_guarantee is None:
+            return replace(promise, around=self.around)
+        return replace(
+            promise,
+            coverage=coverage,
+            proved=self._proved(coverage),
+            # Of two tails it is known if one order of the rows serves both: Beta(2k, N+1−2k).
+            has_law=isinstance(self.score, SignedError) and promise.method == Split.__name__,
+            tails=tails,
+            around=self.around,
+            note=None if self.no_guarantee is None else f"nothing is promised. {self.no_guarantee}",
+            confidence=confidence,
+        )
+
+    def _of_tail(self, level: float) -> float:
+        """The level of each tail at which all of them together miss no more than allowed."""
+        return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
