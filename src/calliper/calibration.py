@@ -56,6 +56,7 @@ from calliper.space import (
     fit_embedding,
     learn_errors,
     n_teaching,
+    part_of_few,
     refuse_changing,
     warn_if_poor,
 )
@@ -273,9 +274,7 @@ class Calibration:
         assert self.on_all is not None
         higher = [number for number, level in enumerate(levels) if level != served[number]]
         asked = [levels[number] for number in higher]
-        plain = self.on_all.intervals(
-            predictions(self.model, X, 1), np.zeros((len(lower), 1)), asked
-        )
+        plain = self.on_all.intervals(_middle(self.space, X), np.zeros((len(lower), 1)), asked)
         low, high = plain.lower, plain.upper
         if self.slack:
             slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
@@ -326,7 +325,7 @@ class Calibration:
         )
         on_all = self.on_all
         if on_all is not None:  # with a window old rows are dropped, and those that taught are old
-            on_all = None if window is not None else _plain(self.model, X, y, on_all)
+            on_all = None if window is not None else _plain(self.space, X, y, on_all)
         why = self.no_guarantee or seen
         return replace(self, calibrators=grown, no_guarantee=why, on_all=on_all)
 
@@ -447,7 +446,7 @@ def calibrate_model(
     on_all, at_hand = None, len(y)
     if len(taught):
         if not given and lazy is None:
-            on_all = _plain(model, X, y)
+            on_all = _plain(space, X, y)
         X, y = _safe_indexing(indexable(X)[0], kept), y[kept]
         given = {name: value[kept] for name, value in given.items()}
         order = kept if order is None else order[kept]
@@ -547,6 +546,8 @@ def _learn(
     chosen_part = part_of is not None and part_of != "auto"
     if not chosen_part and not (asks and _enough(given.get("weights"))):
         part_of = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
+    elif part_of == "auto" and not given and isinstance(score, DistributionError):
+        part_of = part_of_few(len(y))
     deals = part_of is not None
     errors = _checked_error_model(front.error_model, score, asks=(asks and known) or deals)
     adjusts = errors is not None and errors.adjusts
@@ -621,14 +622,14 @@ def _inputs_of(method: Calibrator) -> Any:
 
 def _checked_error_model(given: Any, score: Score, *, asks: bool) -> ErrorModel | None:
     """What to learn from left-out errors, or None; ``asks`` says whether the calibrator does."""
-    absolute = isinstance(score, AbsoluteError)
+    learns = isinstance(score, AbsoluteError | DistributionError)
     if isinstance(given, str) and given == "auto":
-        return ErrorModel() if asks and absolute else None
+        return ErrorModel() if asks and learns else None
     if given is None:
         return None
     if not isinstance(given, ErrorModel):
         raise TypeError(f"error_model must be 'auto', None or an ErrorModel; got {given!r}.")
-    if given.adjusts and not absolute:
+    if given.adjusts and not learns:
         raise CalliperError(
             f"an ErrorModel gives each side its own unit of the absolute error; the score "
             f"function is {score!r}. Leave out one of them."
@@ -676,9 +677,17 @@ def measured(
     return [Rows(Z, tail, magnitudes, signs, weights, groups, y) for tail in tails]
 
 
-def _plain(model: Any, X: Any, y: FloatArray, before: Calibration | None = None) -> Calibration:
+def _middle(space: Embedding, X: Any) -> FloatArray:
+    """One prediction a row, (m,): the middle, if the model predicts quantiles."""
+    y_pred = predictions(space.model, X, space.n_outputs)
+    return y_pred if y_pred.ndim == 1 else np.asarray(np.median(y_pred, axis=1))
+
+
+def _plain(
+    space: Embedding, X: Any, y: FloatArray, before: Calibration | None = None
+) -> Calibration:
     """Plain split on these rows, and on those that it was on before."""
-    y_pred, nowhere = predictions(model, X, 1), np.zeros((len(y), 1))
+    y_pred, nowhere = _middle(space, X), np.zeros((len(y), 1))
     rows = measured(AbsoluteError(), nowhere, y, y_pred)
     if before is None:
         return calibrate(Split(), AbsoluteError(), rows)

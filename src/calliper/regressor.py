@@ -64,7 +64,7 @@ from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import family_of, fit_router, fresh, open_model, predictions, takes_sparse
 from calliper.rows import labels_of, same_rows
-from calliper.scores import AbsoluteError, DistributionError, Score
+from calliper.scores import AbsoluteError, DistributionError, ScaledError, Score
 from calliper.shift import ShiftReport
 from calliper.space import (
     Embedding,
@@ -151,7 +151,10 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """What a file held, around the model that is given."""
         model, space, sketch = self.estimator, state["space"], state["sketch"]
         on_all = state["on_all"]
-        space.model, _ = asked_as(model, state["score"])
+        learnt = isinstance(state["score"], ScaledError)  # of errors around what the model predicts
+        space.model, _ = asked_as(
+            model, vars(self).get("score_function") if learnt else state["score"]
+        )
         self.calibration_ = Calibration(
             score=state["score"],
             calibrators=state["calibrators"],
@@ -678,9 +681,11 @@ class ConformalRegressor(FrontDoor):
         self._check_calibrated()
         check_new_rows(self, X)
         made = self.calibration_
-        score = made.score if made.error_model is None else AbsoluteError()
-        y_pred = predictions(made.space.model, X, score.n_outputs)
-        return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
+        y_pred = predictions(made.space.model, X, made.space.n_outputs)
+        if y_pred.ndim == 1:
+            return y_pred
+        _, score = asked_as(made.model, made.chosen["score_function"])
+        return np.asarray(score.centre(y_pred))
 
     @handled
     def predict_interval(
