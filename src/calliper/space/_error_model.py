@@ -316,11 +316,10 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _voices(self, sides: FloatArray, reached: FloatArray, seen: FloatArray) -> FloatArray:
         """(3, 2, m) what boosted trees, forest and model say of each side; 1 on average."""
-        every = (
-            np.maximum(sides[:2], 0.0) / self.reach_,
-            reached / self.forest_reach_,
-            np.minimum(seen, np.finfo(float).max * min(1.0, self.own_reach_)) / self.own_reach_,
-        )
+        boosted = np.maximum(sides[:2], 0.0) / self.reach_
+        with np.errstate(over="ignore"):
+            own = np.minimum(seen / self.own_reach_, np.finfo(float).max)
+        every = (boosted, reached / self.forest_reach_, own)
         return np.stack(np.broadcast_arrays(*every))
 
     def _parts(self, beyond: FloatArray, voices: FloatArray, owns: FloatArray) -> FloatArray:

@@ -287,6 +287,10 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
 
 
 def _opened(model: Any) -> OpenedModel:
+    from calliper.models import AskedForQuantiles
+
+    if isinstance(model, AskedForQuantiles):
+        model = model.estimator
     opened = open_model(model)
     if opened.targets:  # the core predicts in another unit: leave it wrapped
         opened = OpenedModel(core=unwrapped(model))
