@@ -599,9 +599,8 @@ class DistributionError(Score):
         with np.errstate(over="ignore", invalid="ignore"):
             mean = self.place(y_pred, MEAN_NODES) @ MEAN_WEIGHTS
             low, high = self.place(y_pred, ndtri([0.05, 0.95])).T
-        return np.clip(
-            [np.where(np.isnan(mean), self.centre(y_pred)[:, 0], mean), low, high], -most, most
-        )
+        mean = np.where(np.isnan(mean), self.centre(y_pred)[:, 0], mean)
+        return np.asarray(np.clip([mean, low, high], -most, most))
 
     def mean_slope(self, y_pred: FloatArray) -> FloatArray:
         """(q_K − q_1)/(z_K − z_1) of each row."""
