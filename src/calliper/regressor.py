@@ -565,15 +565,17 @@ class ConformalRegressor(FrontDoor):
         the centre of the interval away from the prediction, and how far it errs on either side.
         ``"auto"`` does so for absolute errors, and for models of distributions, with a calibrator
         that uses left-out errors, which the default does; ``ErrorModel(recentre=False)`` keeps the
-        prediction inside its interval, None learns neither. No row that calibrates decides, so the guarantee is the same.
+        prediction inside its interval, None learns neither. No row that calibrates
+        decides, so the guarantee is the same.
     learning_part : "auto", float, int or None, default "auto"
         Calibration rows that teach how the model errs where no left-out errors of training rows
         are known; the others calibrate. Rows are dealt at random by ``random_state``, or the first
         teach with ``shuffle=False``. A share, a number, or None for no row. ``"auto"`` keeps 200
         rows and 35 % of all at least, lets 8,000 teach at most, and deals no fewer than 300, for
         calibrators that use left-out errors, which the default does; of a model of distributions
-        40 % teach from 100 rows on. With groups each is dealt by itself. A level that all rows can serve and the kept ones cannot is answered by plain split
-        on all rows, with a warning.
+        40 % teach from 100 rows on. With groups each is dealt by itself. A level that all
+        rows can serve and the kept ones cannot is answered by plain split on all rows, with a
+        warning.
     left_out_folds : int, optional
         Errors on training rows by models that have not seen them, for calibrators that ask: out
         of bag where the model has bags, else from so many refits. By default :meth:`fit` refits 5
