@@ -231,7 +231,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             self.own_reach_ = float(seen.mean()) or self.reach_
             voices = self._voices(sides, reached, seen)
             parts = self._parts(beyond, voices, OWN_SHARES if own is not None else OWN_SHARES[:1])
-            found = mixed(parts, voices)
+            found = _mixed(parts, voices)
             if _clearly_positive(_scores(beyond, units) - _scores(beyond, found)):
                 self.forest_, self.shares_, units = forest, parts, found
         self.left_out_ = _expected(shift, units, sides)
@@ -252,7 +252,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         units = np.ones((2, len(rows)))
         if self.forest_ is not None:
             reached = _reached(self.forest_, self.forest_.predict(rows), shift)
-            units = mixed(self.shares_, self._voices(said[-3:], reached, _seen(own, shift)))
+            units = _mixed(self.shares_, self._voices(said[-3:], reached, _seen(own, shift)))
         return _expected(shift, units, said[-3:])
 
     def describe(self) -> str:
@@ -326,7 +326,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """(3,) the part of each voice: an average of those tried, by the scores that they give."""
         forest = FOREST_SHARE * min(1.0, self.n_errors_ / ENOUGH)
         tried = np.array([((1 - own) * BOOSTED_SHARE, (1 - own) * forest, own) for own in owns])
-        scores = np.array([_scores(beyond, mixed(parts, voices)).mean() for parts in tried])
+        scores = np.array([_scores(beyond, _mixed(parts, voices)).mean() for parts in tried])
         likely = np.exp((1 - scores / (scores.min() or 1.0)) / PATIENCE)
         return np.asarray(likely @ tried / likely.sum())
 
@@ -358,9 +358,10 @@ def _seen(own: FloatArray | None, shift: FloatArray) -> FloatArray:
     return np.maximum([own[0] + shift, own[1] - shift], 0.0)
 
 
-def mixed(parts: FloatArray, voices: FloatArray) -> FloatArray:
+def _mixed(parts: FloatArray, voices: FloatArray) -> FloatArray:
     """(2, m) the unit of each side; the average one is 1."""
-    return np.asarray(np.tensordot(parts, voices, 1) + 1 - parts.sum())
+    (v, w, o), (boosted, forest, own) = parts, voices
+    return np.asarray(v * boosted + w * forest + o * own + 1 - v - w - o)
 
 
 def _clearly_positive(gain: FloatArray) -> bool:

@@ -257,7 +257,7 @@ def _fitted_space(
 
 
 def _learn(
-    model: ErrorModel, clues: FloatArray, errors: FloatArray, own: FloatArray | None
+    model: ErrorModel, clues: FloatArray, errors: FloatArray, own: FloatArray | None = None
 ) -> Expected:
     """Fit, and what is expected of every row by trees that have not seen it."""
     n = len(errors)
