@@ -159,8 +159,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             asked = max(asked, self.forest_.features.max(initial=0))
         if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
             raise CalliperError("the trees of an ErrorModel are not those that it asks.")
-        if not self.range_[0] <= self.range_[1]:
-            raise CalliperError("the errors that an ErrorModel has seen have no range.")
+        if not self.range_[0] <= self.range_[1] or self.shares_.sum() >= 1:
+            raise CalliperError("an ErrorModel has seen errors without a range, or parts beyond 1.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "trees_" in vars(self)
