@@ -1,4 +1,4 @@
-"""Models of distributions by calliper and by CQR: ``python -m studies.experiments.distributions``.
+"""Models of distributions by calliper and by CQR: ``python -m studies.experiments.quantile_peers``.
 
 The tables and draws of ``peers.py``: one fitted model, 500 calibration rows and 1,000 test rows at
 90 %. CQR moves the quantiles at 5 and 95 %; calliper is asked with calibration rows alone, and
