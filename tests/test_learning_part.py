@@ -221,3 +221,14 @@ def test_coverage_over_draws_of_the_whole():
         inside.append(model.predict_interval(rows[109:], 0.9).contains(y[109:]).mean())
     deviation = np.sqrt(0.9 * 0.1 / n_draws)
     assert np.mean(inside) > 0.9 - 3 * deviation
+
+
+def test_equal_calls_give_equal_intervals():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(size=(700, 3))
+    y = X[:, 0] + X[:, 1] * rng.normal(size=700)
+    model = LinearRegression().fit(X[:100], y[:100])
+    made = (ConformalRegressor(model).calibrate(X[100:600], y[100:600]) for _ in range(4))
+    ends = [np.asarray(each.predict_interval(X[600:], 0.9)) for each in made]
+    for each in ends[1:]:
+        np.testing.assert_array_equal(each, ends[0])

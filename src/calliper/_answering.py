@@ -16,7 +16,7 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import is_frozen, predictions
+from calliper.models import is_frozen
 from calliper.quantile import as_fraction, conformal_rank
 from calliper.scores import AbsoluteError, Score, SignedError
 from calliper.space import Embedding, ErrorModel, LeftOut
@@ -296,7 +296,7 @@ class Calibration:
         higher = [number for number, level in enumerate(levels) if level != served[number]]
         asked = [levels[number] for number in higher]
         nowhere = np.zeros((len(lower), 1))
-        low, high = self.on_all.intervals(predictions(self.model, X, 1), nowhere, asked)
+        low, high = self.on_all.intervals(self.space.middle(X), nowhere, asked)
         if self.slack:
             slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
             ends = self.score.invert(y_pred[:, None], slack)

@@ -21,6 +21,7 @@ from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.guarantees import Guarantee
 from calliper.models import fit_router, fresh
 from calliper.rows import same_rows
+from calliper.scores import ScaledError
 from calliper.shift import ShiftReport
 
 
@@ -64,8 +65,10 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
 
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
-        asked, _ = asked_as(self.estimator, state["score"])
-        followed = chosen_of(self)
+        followed, score = chosen_of(self), state["score"]
+        # What was learnt is in units of errors around what the model of the user's score predicts.
+        given = followed.get("score_function") if isinstance(score, ScaledError) else score
+        asked, _ = asked_as(self.estimator, given)
         self.calibration_ = Calibration.again(state, self.estimator, asked, followed)
         valid.restore_columns(self, state)
 

@@ -60,6 +60,7 @@ from calliper.space import (
     learn_errors,
     learnt_from_training,
     n_teaching,
+    part_of_few,
     refuse_changing,
     warn_if_poor,
     why_no_refit,
@@ -106,7 +107,7 @@ def calibrate_model(
     on_all, at_hand = None, len(y)
     if len(taught):
         if not given and lazy is None:
-            on_all = _plain(model, X, y)
+            on_all = _plain(space, X, y)
         X, y = _safe_indexing(indexable(X)[0], kept), y[kept]
         given = {name: value[kept] for name, value in given.items()}
         order = kept if order is None else order[kept]
@@ -201,7 +202,9 @@ def _learn(
     """
     uses, known, part = method.uses, training.X is not None, front.learning_part
     asks, chosen = "left_out" in uses, part is not None and part != "auto"
-    if not chosen and not (asks and _enough(len(y), given.get("weights"))):
+    if asks and part == "auto" and not given and isinstance(score, DistributionError):
+        part = part_of_few(len(y))
+    elif not chosen and not (asks and _enough(len(y), given.get("weights"))):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     errors = _checked_error_model(
         front.error_model, score, learns=(asks and known) or part is not None
@@ -277,14 +280,14 @@ def _inputs_of(method: Calibrator) -> Any:
 
 def _checked_error_model(given: Any, score: Score, *, learns: bool) -> ErrorModel | None:
     """What to learn from left-out errors, or None; by default it is learnt if rows allow it."""
-    absolute = isinstance(score, AbsoluteError)
+    learnable = isinstance(score, AbsoluteError | DistributionError)
     if isinstance(given, str) and given == "auto":
-        return ErrorModel() if learns and absolute else None
+        return ErrorModel() if learns and learnable else None
     if given is None:
         return None
     if not isinstance(given, ErrorModel):
         raise TypeError(f"error_model must be 'auto', None or an ErrorModel; got {given!r}.")
-    if given.adjusts and not absolute:
+    if given.adjusts and not learnable:
         raise CalliperError(
             f"an ErrorModel gives each side its own unit of the absolute error; the score "
             f"function is {score!r}. Leave out one of them."
@@ -366,15 +369,16 @@ def extended(
     )
     on_all = made.on_all
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
-        on_all = None if window is not None else _plain(made.model, X, y, on_all)
+        on_all = None if window is not None else _plain(made.space, X, y, on_all)
     why = made.no_guarantee or seen
     return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all)
 
 
-def _plain(model: Any, X: Any, y: FloatArray, before: Calibration | None = None) -> Calibration:
+def _plain(
+    space: Embedding, X: Any, y: FloatArray, before: Calibration | None = None
+) -> Calibration:
     """Plain split on these rows, and on those that it was on before."""
-    y_pred, nowhere = predictions(model, X, 1), np.zeros((len(y), 1))
-    rows = measured(AbsoluteError(), nowhere, y, y_pred)
+    rows = measured(AbsoluteError(), np.zeros((len(y), 1)), y, space.middle(X))
     if before is None:
         return calibrate(Split(), AbsoluteError(), rows)
     grown = copy(before.calibrators[0]).extend_by(rows[0], window=None, length_scale=None)

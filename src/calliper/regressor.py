@@ -26,7 +26,7 @@ from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.models import predictions, takes_sparse
 from calliper.rows import same_rows
-from calliper.scores import AbsoluteError, Score
+from calliper.scores import Score
 from calliper.space import Training, train_apart
 
 #: What to do with rows in order of time: where some are held out, and where some are learnt from.
@@ -265,16 +265,17 @@ class ConformalRegressor(FrontDoor):
     error_model : "auto", ErrorModel or None, default "auto"
         What is learnt from left-out errors besides nearness: where the model is biased, which
         moves the centre of the interval away from the prediction, and how large errors are on
-        either side. ``"auto"`` learns both for absolute errors with a calibrator that uses left-out
-        errors, as the default does; ``ErrorModel(recentre=False)`` keeps the prediction inside its
-        interval, None learns neither. Rows that calibrate are not used, so the guarantee is the
-        same.
+        either side. ``"auto"`` learns both for absolute errors, and for models of distributions,
+        with a calibrator that uses left-out errors, as the default does;
+        ``ErrorModel(recentre=False)`` keeps the prediction inside its interval, None learns
+        neither. Rows that calibrate are not used, so the guarantee is the same.
     learning_part : "auto", float, int or None, default "auto"
         Calibration rows from which to learn how the model errs, where no left-out errors of
         training rows are known; the others calibrate. A share, a number, or None for no row. They
         are drawn at random by ``random_state``; with ``shuffle=False`` they are the first.
         ``"auto"``, for calibrators that use left-out errors, splits 300 rows or more: at least 200
-        rows and 35 % of all calibrate, and at most 8,000 are learnt from. Each group is split by
+        rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a model of
+        distributions 40 % are learnt from if there are 100 to 300 rows. Each group is split by
         itself. A level for which all rows suffice, but not those that calibrate, is answered by
         plain split on all rows, with a warning.
     left_out_folds : int, optional
@@ -361,9 +362,11 @@ class ConformalRegressor(FrontDoor):
         self._check_calibrated()
         valid.check_new_rows(self, X)
         made = self.calibration_
-        score = made.score if made.error_model is None else AbsoluteError()
-        y_pred = predictions(made.space.model, X, score.n_outputs)
-        return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
+        y_pred = predictions(made.space.model, X, made.space.n_outputs)
+        if y_pred.ndim == 1:
+            return y_pred
+        _, score = calibration.asked_as(made.model, made.chosen["score_function"])
+        return np.asarray(score.centre(y_pred))
 
     @valid.handled
     def predict_interval(

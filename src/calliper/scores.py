@@ -62,6 +62,9 @@ __all__ = [
 
 #: What :class:`QuantileError` offers.
 VARIANTS = ("plain", "ratio", "median", "asymmetric")
+#: The mean of q(z), z normal, is a sum of these (Gauss and Hermite).
+MEAN_NODES, MEAN_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
+MEAN_WEIGHTS /= MEAN_WEIGHTS.sum()
 #: As far out as a target can be in normal units: as good as infinite, and sums of it are numbers.
 AS_GOOD_AS_INFINITE = 2.0**200
 
@@ -588,6 +591,16 @@ class DistributionError(Score):
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """q(0)."""
         return np.asarray(self._sides(y_pred)[1].knots[..., 0])
+
+    def mean_and_ends(self, y_pred: FloatArray) -> FloatArray:
+        """(3, n) the mean of each curve, and its quantiles at 5 and 95 %; all of them numbers."""
+        most = np.finfo(np.float64).max
+        y_pred = np.asarray(y_pred)[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = self.place(y_pred, MEAN_NODES) @ MEAN_WEIGHTS
+            low, high = self.place(y_pred, ndtri([0.05, 0.95])).T
+        mean = np.where(np.isnan(mean), self.centre(y_pred)[:, 0], mean)
+        return np.asarray(np.clip([mean, low, high], -most, most))
 
     def mean_slope(self, y_pred: FloatArray) -> FloatArray:
         """(q_K − q_1)/(z_K − z_1) of each row."""

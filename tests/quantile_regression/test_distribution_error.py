@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.linear_model import QuantileRegressor
 
 from calliper import CalliperError, ConformalRegressor, DistributionError, FullRescaled, Split
@@ -214,7 +215,8 @@ def two_quantiles(X):
 @pytest.fixture(scope="module")
 def calibrated():
     score = DistributionError([0.1, 0.3, 0.5, 0.8])
-    return ConformalRegressor(two_quantiles, score_function=score).calibrate(X_CAL, Y_CAL)
+    front = ConformalRegressor(two_quantiles, score_function=score, learning_part=None)
+    return front.calibrate(X_CAL, Y_CAL)
 
 
 def test_one_calibration_serves_every_level_in_nested_intervals(calibrated):
@@ -228,10 +230,10 @@ def test_one_calibration_serves_every_level_in_nested_intervals(calibrated):
 
 def test_groups_weights_and_more_rows(calibrated):
     score = DistributionError([0.1, 0.3, 0.5, 0.8])
-    front = ConformalRegressor(two_quantiles, score_function=score)
+    front = ConformalRegressor(two_quantiles, score_function=score, learning_part=None)
     half = (X_CAL[:, 1] > 0.5).astype(int)
     grouped = front.calibrate(X_CAL, Y_CAL, groups=half)
-    alone = ConformalRegressor(two_quantiles, score_function=score)
+    alone = clone(front)
     alone.calibrate(X_CAL[half == 1], Y_CAL[half == 1])
     of_group = grouped.predict_interval(X_NEW, groups=np.ones(len(X_NEW), dtype=int))
     np.testing.assert_array_equal(of_group.upper, alone.predict_interval(X_NEW).upper)
@@ -246,8 +248,9 @@ def test_groups_weights_and_more_rows(calibrated):
 
 def test_training_rows_tell_the_usual_slope():
     models = {p: QuantileRegressor(quantile=p, alpha=0).fit(X_TRAIN, Y_TRAIN) for p in GRIDS[0]}
-    front = ConformalRegressor(models).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
+    front = ConformalRegressor(models, learning_part=None)
+    front.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
     q = np.stack([model.predict(X_TRAIN) for model in models.values()], axis=1)
     expected = np.median(np.ptp(q, axis=1)) / (2 * ndtri(0.9))
     assert front.score_.slope == pytest.approx(expected) and front.score_function is None
-    assert ConformalRegressor(models).calibrate(X_CAL, Y_CAL).score_.slope is None
+    assert front.calibrate(X_CAL, Y_CAL).score_.slope is None

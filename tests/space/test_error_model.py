@@ -288,7 +288,7 @@ def test_explicit_models_and_what_is_refused():
 def test_many_errors_are_learnt_from_a_part():
     errors = Y - X[:, 0] - 1
     model = ErrorModel(max_errors=200)
-    said = _learnt_error._learn(model, X, errors)
+    said = _learnt_error._learn(model, X, errors, np.ones((2, 500)))
     assert model.n_errors_ == 200
     for name in ("shift", "down", "up", "size"):
         assert getattr(said, name).shape == (500,)

@@ -66,6 +66,7 @@ from calliper.models._training import (
 
 if TYPE_CHECKING:
     from calliper.models._distributions import (
+        AskedForQuantiles,
         QuantileModel,
         model_of_quantiles,
         with_usual_slope,
@@ -73,5 +74,8 @@ if TYPE_CHECKING:
 
 __getattr__ = on_demand(
     __name__,
-    dict.fromkeys(("QuantileModel", "model_of_quantiles", "with_usual_slope"), "_distributions"),
+    dict.fromkeys(
+        ("AskedForQuantiles", "QuantileModel", "model_of_quantiles", "with_usual_slope"),
+        "_distributions",
+    ),
 )

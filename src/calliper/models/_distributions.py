@@ -91,7 +91,7 @@ def model_of_quantiles(model: Any, score: Any) -> tuple[Any, DistributionError] 
     asked = _probabilities(score.probabilities)
     if reading is not None and reading.own is not None:
         _refuse_other(reading.own, asked)
-    return QuantileModel(model, asked), score
+    return AskedForQuantiles(model, asked), score
 
 
 def _refuse_other(own: Sequence[float], asked: Sequence[float]) -> None:
@@ -212,6 +212,10 @@ class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
         return fit_router(self)
+
+
+class AskedForQuantiles(QuantileModel):
+    """One that was made here, around a model that people gave as it is."""
 
 
 def _probabilities(given: Any) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ from calliper.space._left_out import (
     deal,
     knows_left_out,
     n_teaching,
+    part_of_few,
     split_rows,
     train_apart,
     why_no_refit,

@@ -147,6 +147,11 @@ class Embedding(Keeps):
             return self._predict(X), self._checked(Z)
         return check_predictions(y_pred, X, self.n_columns), self._checked(Z)
 
+    def middle(self, X: Any) -> FloatArray:
+        """One prediction a row, (m,): the middle, if the model predicts quantiles."""
+        y_pred = self._predict(X)
+        return y_pred if y_pred.ndim == 1 else np.asarray(np.median(y_pred, axis=1))
+
     def one_by_one(self, X: Any, numbers: IntArray) -> tuple[FloatArray, FloatArray]:
         """As :meth:`predict_and_transform` of some rows, each asked for alone."""
         asked = (_safe_indexing(X, [number]) for number in numbers)

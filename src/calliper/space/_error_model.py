@@ -5,22 +5,24 @@ Two unlike learners are told the inputs, the prediction and what the model says 
 boosted trees and a forest. From them come
 
     the shift   b(x) = λ · E[r | x],
-    each side   d(x) = v · (−q₁₀(x)) / g + w · (−f₅(x)) / h + 1 − v − w,
-                u(x) = v · q₉₀(x) / g + w · f₉₅(x) / h + 1 − v − w,
+    each side   d(x) = v · (−q₁₀(x)) / g + w · (−f₅(x)) / h + o · (−p₅(x)) / k + 1 − v − w − o,
+                u(x) = v · q₉₀(x) / g + w · f₉₅(x) / h + o · p₉₅(x) / k + 1 − v − w − o,
 
-q₁₀ and q₉₀ the boosted tenths of r − b at either end, f₅ and f₉₅ the forest's twentieths (0 if on
-the other side), g and h the average reach of either learner. Errors are then measured around the
-*centre* ŷ + b in the unit of their side, s = (ŷ + b − y) / d below it and (y − ŷ − b) / u above,
-and a radius t gives back the interval [ŷ + b − t·d, ŷ + b + t·u]. A unit of 1 is the average one,
-so s is in the unit of y.
+q₁₀ and q₉₀ the boosted tenths of r − b at either end, f₅ and f₉₅ the forest's twentieths, p₅ and
+p₉₅ those of a model that predicts a distribution itself, seen from the centre (0 if on the other
+side; o = 0 for models that predict one number), and g, h and k their average reach. Errors are then
+measured around the *centre* ŷ + b in the unit of their side, s = (ŷ + b − y) / d below it and
+(y − ŷ − b) / u above, and a radius t gives back the interval [ŷ + b − t·d, ŷ + b + t·u]. A unit of
+1 is the average one, so s is in the unit of y.
 
 Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
 by trees that have not seen the row (5 folds, or out of bag). The number of trees behind the shift
 and its share λ are those of the least squared error; the shift is dropped unless it lowers that
 error by more than half a standard error. Errors beyond ten times the one that a tenth of them
 exceed are clipped, and the shift stays within what is left, so that one wild refit cannot steer it.
-The forest has its full part w in units from 500 errors on. Units are mixed with the average one, so
-that they cannot vanish where errors do, and dropped unless they lower the interval score as
+The forest has its full part in units from 500 errors on. The part o is an average of a few, each
+weighted by the interval score that it gives left-out rows. All are mixed with the average unit, so
+that units cannot vanish where errors do; units are dropped unless they lower the interval score as
 clearly.
 
 Everything here is learnt from training rows, or from calibration rows that are set apart: rows that
@@ -43,7 +45,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Field, Inline, Number
+from calliper._kept import Array, Field, Inline, Number
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
@@ -55,8 +57,12 @@ from calliper.space._encoding import N_PARTS
 FEWEST_ERRORS = 40
 #: The part of errors that a side's unit reaches, by boosted trees and by the forest.
 REACH, FOREST_REACH = 0.9, 0.95
-#: Their parts v and w in every unit; w grows with the number of errors until there are enough.
+#: Parts v and w of a model that predicts one number; w grows with the number of errors until there
+#: are enough.
 BOOSTED_SHARE, FOREST_SHARE, ENOUGH = 0.35, 0.5, 500
+#: Parts o that are tried; the others have theirs of the rest. One counts 1/e of another if its
+#: interval score is so much more.
+OWN_SHARES, PATIENCE = np.array([0.0, 0.25, 0.5, 0.75, 0.95]), 0.04
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
 #: Where a shift is learnt, errors are clipped at so many times the one that a tenth exceed, and the
@@ -133,6 +139,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         "mean_size_": Number(least=np.finfo(float).tiny),
         "reach_": Number(least=np.finfo(float).tiny),
         "forest_reach_": Number(least=np.finfo(float).tiny),
+        "own_reach_": Number(least=np.finfo(float).tiny),
+        "shares_": Array("float64", (3,), least=0, most=1),
         "trees_": Inline(BoostedTrees),
         "forest_": Inline(ErrorForest, optional=True),
     }
@@ -151,8 +159,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             asked = max(asked, self.forest_.features.max(initial=0))
         if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
             raise CalliperError("the trees of an ErrorModel are not those that it asks.")
-        if not self.range_[0] <= self.range_[1]:
-            raise CalliperError("the errors that an ErrorModel has seen have no range.")
+        if not self.range_[0] <= self.range_[1] or self.shares_.sum() >= 1:
+            raise CalliperError("an ErrorModel has seen errors without a range, or parts beyond 1.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "trees_" in vars(self)
@@ -184,13 +192,15 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """Whether anything but the expected size is asked for."""
         return self.recentre or self.units
 
-    def fit(self, clues: Any, errors: Any) -> Self:
+    def fit(self, clues: Any, errors: Any, own: FloatArray | None = None) -> Self:
         """Learn from left-out errors.
 
         Parameters
         ----------
         clues : (n, d) what is known of each row beforehand: inputs, prediction, spread
         errors : (n,) y − ŷ by models that were not trained on the row
+        own : (2, n) how far errors reach below and above ŷ if the model itself is right; None if it
+            predicts one number
         """
         clues = check_features(clues, "clues")
         errors = check_vector(errors, "errors", n=len(clues))
@@ -211,20 +221,24 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
         sides, of_sides = self._fit_sides(rows, beyond, folds)
         self.trees_ = BoostedTrees.joined([*of_shift, *of_sides])
-        units = alike = np.ones((2, len(errors)))
-        self.forest_, self.forest_reach_ = None, 1.0
+        units = np.ones((2, len(errors)))
+        self.forest_, self.forest_reach_, self.own_reach_ = None, 1.0, 1.0
+        self.shares_ = np.zeros(3)
         if self.units:
-            self.forest_, shares = ErrorForest.grown(clues, usual, self.side_trees, self._seed())
-            reached = _reached(self.forest_, shares, shift)
+            forest, shares = ErrorForest.grown(clues, usual, self.side_trees, self._seed())
+            reached, seen = _reached(forest, shares, shift), _seen(own, shift)
             self.forest_reach_ = float(reached.mean()) or self.reach_
-            units = self._units(sides, reached)
-            if not _shortens(beyond, units):
-                self.forest_, units = None, alike
+            self.own_reach_ = float(seen.mean()) or self.reach_
+            voices = self._voices(sides, reached, seen)
+            parts = self._parts(beyond, voices, OWN_SHARES if own is not None else OWN_SHARES[:1])
+            found = _mixed(parts, voices)
+            if _clearly_positive(_scores(beyond, units) - _scores(beyond, found)):
+                self.forest_, self.shares_, units = forest, parts, found
         self.left_out_ = _expected(shift, units, sides)
         return self
 
-    def predict(self, clues: Any) -> Expected:
-        """What is to be expected of new rows."""
+    def predict(self, clues: Any, own: FloatArray | None = None) -> Expected:
+        """What is to be expected of new rows; arguments as those of :meth:`fit`."""
         check_is_fitted(self)
         rows = check_features(clues, "clues")
         if rows.shape[1] != self.n_features_in_:
@@ -238,7 +252,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         units = np.ones((2, len(rows)))
         if self.forest_ is not None:
             reached = _reached(self.forest_, self.forest_.predict(rows), shift)
-            units = self._units(said[-3:], reached)
+            units = _mixed(self.shares_, self._voices(said[-3:], reached, _seen(own, shift)))
         return _expected(shift, units, said[-3:])
 
     def describe(self) -> str:
@@ -300,11 +314,21 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         left_out = np.concatenate([boosting.left_out for boosting in both])
         return left_out, [boosting.whole() for boosting in both]
 
-    def _units(self, sides: FloatArray, reached: FloatArray) -> FloatArray:
-        """(2, m) the unit of each side; the average one is 1."""
-        boosted, forest = np.maximum(sides[:2], 0.0) / self.reach_, reached / self.forest_reach_
-        part = FOREST_SHARE * min(1.0, self.n_errors_ / ENOUGH)
-        return BOOSTED_SHARE * boosted + part * forest + 1 - BOOSTED_SHARE - part
+    def _voices(self, sides: FloatArray, reached: FloatArray, seen: FloatArray) -> FloatArray:
+        """(3, 2, m) what boosted trees, forest and model say of each side; 1 on average."""
+        boosted = np.maximum(sides[:2], 0.0) / self.reach_
+        with np.errstate(over="ignore"):
+            own = np.minimum(seen / self.own_reach_, np.finfo(float).max)
+        every = (boosted, reached / self.forest_reach_, own)
+        return np.stack(np.broadcast_arrays(*every))
+
+    def _parts(self, beyond: FloatArray, voices: FloatArray, owns: FloatArray) -> FloatArray:
+        """(3,) the part of each voice: an average of those tried, by the scores that they give."""
+        forest = FOREST_SHARE * min(1.0, self.n_errors_ / ENOUGH)
+        tried = np.array([((1 - own) * BOOSTED_SHARE, (1 - own) * forest, own) for own in owns])
+        scores = np.array([_scores(beyond, _mixed(parts, voices)).mean() for parts in tried])
+        likely = np.exp((1 - scores / (scores.min() or 1.0)) / PATIENCE)
+        return np.asarray(likely @ tried / likely.sum())
 
     def _folds(self, n: int) -> IntArray:
         """(n,) the part of each row, dealt at random."""
@@ -327,14 +351,17 @@ def _reached(forest: ErrorForest, shares: FloatArray, shift: FloatArray) -> Floa
     return np.maximum([shift - low, high - shift], 0.0)
 
 
-def _shortens(beyond: FloatArray, units: FloatArray) -> bool:
-    """Whether units of each side clearly lower the interval score, one radius for all rows."""
-    alike = np.ones((2, len(beyond)))
-    with_units, without = (
-        np.mean([_scores(beyond, each, level) for level in COMPARED_LEVELS], axis=0)
-        for each in (units, alike)
-    )
-    return _clearly_positive(without - with_units)
+def _seen(own: FloatArray | None, shift: FloatArray) -> FloatArray:
+    """(2, m) how far errors reach from the centre, as the model itself says; 0 if it says none."""
+    if own is None:
+        return np.zeros((2, 1))
+    return np.maximum([own[0] + shift, own[1] - shift], 0.0)
+
+
+def _mixed(parts: FloatArray, voices: FloatArray) -> FloatArray:
+    """(2, m) the unit of each side; the average one is 1."""
+    (v, w, o), (boosted, forest, own) = parts, voices
+    return np.asarray(v * boosted + w * forest + o * own + 1 - v - w - o)
 
 
 def _clearly_positive(gain: FloatArray) -> bool:
@@ -342,10 +369,13 @@ def _clearly_positive(gain: FloatArray) -> bool:
     return bool(gain.mean() > CLEARLY * gain.std() / np.sqrt(len(gain)))
 
 
-def _scores(beyond: FloatArray, units: FloatArray, level: float) -> FloatArray:
-    """(n,) interval scores of the errors themselves."""
+def _scores(beyond: FloatArray, units: FloatArray) -> FloatArray:
+    """(n,) interval scores of the errors themselves, one radius for all, mean over levels."""
     scores = np.where(beyond < 0, -beyond / units[0], beyond / units[1])
-    rank = min(conformal_rank(level, len(scores)), len(scores))
-    ends = np.partition(scores, rank - 1)[rank - 1] * units
-    outside = np.maximum(-beyond - ends[0], 0.0) + np.maximum(beyond - ends[1], 0.0)
-    return np.asarray(ends.sum(axis=0) + 2 / (1 - level) * outside)
+    ranks = [min(conformal_rank(level, len(scores)), len(scores)) for level in COMPARED_LEVELS]
+    ordered, total = np.sort(scores), np.zeros(len(scores))
+    for level, rank in zip(COMPARED_LEVELS, ranks, strict=True):
+        ends = ordered[rank - 1] * units
+        outside = np.maximum(-beyond - ends[0], 0.0) + np.maximum(beyond - ends[1], 0.0)
+        total += ends.sum(axis=0) + 2 / (1 - level) * outside
+    return total / len(COMPARED_LEVELS)

@@ -25,12 +25,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._kept import Field, Inline, Number, OneOf, Opened, Part
+from calliper._kept import Array, Field, Inline, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
-from calliper.scores import ScaledError
+from calliper.scores import DistributionError, ScaledError
 from calliper.space._embedding import SPACES, Embedding, PredictionAndSpread
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
@@ -45,6 +45,8 @@ from calliper.space._spaces import (
 )
 
 SIZE_WEIGHT, LEAST_SIZE, SIZE_FLOOR = 2.0, 0.02, 0.01
+#: Part of the unit below which predicted spreads are all alike.
+SPREAD_FLOOR = 0.02
 
 #: Spaces that may be the base of the one below.
 BASES = dict(SPACES)
@@ -62,6 +64,7 @@ class WithErrorModel(Space):
     encode : makes numbers of the inputs, levels in the order of their left-out errors; None where
         they have no columns, and coordinates take their place
     centre, unit : mean and standard deviation of the training targets
+    probabilities : (K,) of the quantiles that the model predicts; None if it predicts one number
     adds : whether the expected error is one coordinate more
     adjusts : whether predictions become centre and units
     """
@@ -72,6 +75,7 @@ class WithErrorModel(Space):
     encode: ColumnEncoder | None
     centre: float
     unit: float
+    probabilities: FloatArray | None
     adds: bool
     adjusts: bool
 
@@ -82,6 +86,7 @@ class WithErrorModel(Space):
         "encode": Inline(ColumnEncoder, optional=True),
         "centre": Number(),
         "unit": Number(least=np.finfo(float).tiny),
+        "probabilities": Array("float64", ("p",), optional=True),
         "adds": Number(bool),
         "adjusts": Number(bool),
     }
@@ -89,13 +94,13 @@ class WithErrorModel(Space):
     @property
     def name(self) -> str:
         """What the coordinates are, in words."""
-        base = self.base.name
+        base = self.base.name if self.probabilities is None else "prediction and its spread"
         return f"{base.replace(' and ', ', ')} and expected error" if self.adds else base
 
     @property
     def has_unit(self) -> bool:
         """As without: one coordinate more, in the same unit."""
-        return bool(self.base.has_unit)
+        return self.base.has_unit or (self.adds and self.probabilities is not None)
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
@@ -104,17 +109,47 @@ class WithErrorModel(Space):
             y_pred, Z = self.base.place(rows, X, predict)
         else:
             predicted, Z = self.base.locate(X, predict)
-            y_pred = predict(X) if predicted is None else check_predictions(predicted, X, 1)
+            n_outputs = 1 if self.probabilities is None else len(self.probabilities)
+            y_pred = predict(X) if predicted is None else check_predictions(predicted, X, n_outputs)
         features = Z if self.encode is None else self.encode(rows)
-        expected = self.errors.predict(self.clues(features, y_pred, Z))
+        y_pred, own, Z = self.read(y_pred, Z)
+        expected = self.errors.predict(self.clues(features, y_pred, Z, own), own)
         if self.adds:
             Z = np.column_stack([Z, self.coordinate(expected.size)])
         return (adjusted(y_pred, expected) if self.adjusts else y_pred), Z
 
-    def clues(self, features: FloatArray, y_pred: FloatArray, Z: FloatArray) -> FloatArray:
+    def read(
+        self, y_pred: FloatArray, Z: FloatArray
+    ) -> tuple[FloatArray, FloatArray | None, FloatArray]:
+        """One prediction a row, how far errors reach by the model itself, and coordinates.
+
+        Of predicted quantiles these are the mean, (2, m) the distances of 5 and 95 % from it, and,
+        where coordinates are chosen here, the mean and the logarithm of half their distance.
+        """
+        if self.probabilities is None:
+            return y_pred, None, Z
+        mean, low, high = DistributionError(self.probabilities).mean_and_ends(y_pred)
+        with np.errstate(over="ignore"):
+            own = np.minimum([mean - low, high - mean], np.finfo(float).max)
+        if self.adds:
+            Z = np.column_stack([mean / self.unit, self._log(own.mean(axis=0))])
+        return mean, own, Z
+
+    def clues(
+        self,
+        features: FloatArray,
+        y_pred: FloatArray,
+        Z: FloatArray,
+        own: FloatArray | None = None,
+    ) -> FloatArray:
         """What errors are learnt from: inputs, prediction, and spread where the model has one."""
         spread = Z[:, 1:] if isinstance(self.base, PredictionAndSpread) else Z[:, :0]
+        if own is not None:
+            spread = self._log(own).T
         return np.column_stack([features, (y_pred - self.centre) / self.unit, spread])
+
+    def _log(self, spread: FloatArray) -> FloatArray:
+        return np.asarray(np.log(np.maximum(spread / self.unit, 0.0) + SPREAD_FLOOR))
 
     def coordinate(self, size: FloatArray) -> FloatArray:
         """The expected error on the scale of the other coordinates."""
@@ -144,18 +179,20 @@ def learn_errors(
 
     ``chosen`` says whether the space was chosen here, and may be added to. Its predictions have
     three columns where the model adjusts them. Where nothing can be learnt (few errors, all of them
-    zero, several predictions a row, inputs without columns), space and score are as they came.
+    zero, predictions of several targets, inputs without columns), space and score are as they came.
     """
     y, y_pred, Z, model_of_errors = unseen.targets, unseen.y_pred, unseen.Z, None
-    learnt = _fitted_space(training, embedding, unseen, model, chosen=chosen)
+    learnt = _fitted_space(training, embedding, unseen, score, model, chosen=chosen)
     if learnt is not None:
-        space, expected, Z = learnt
+        space, expected, y_pred, Z = learnt
         model_of_errors = space.errors
         if space.adjusts:
             score, y_pred = ScaledError(), adjusted(y_pred, expected)
         if space.adds:
             Z = np.column_stack([Z, space.coordinate(expected.size)])
-        embedding = Embedding(space, embedding.model, n_columns=3 if space.adjusts else 1)
+        embedding = Embedding(
+            space, embedding.model, embedding.n_outputs, n_columns=3 if space.adjusts else 1
+        )
     rows = replace(unseen, Z=Z, scores=score.magnitude(y, y_pred))
     return embedding, score, model_of_errors, rows
 
@@ -164,27 +201,45 @@ def _fitted_space(
     training: Training,
     embedding: Embedding,
     unseen: LeftOut,
+    score: Any,
     model: ErrorModel,
     *,
     chosen: bool,
-) -> tuple[WithErrorModel, Expected, FloatArray] | None:
-    """The space, what is expected of left-out rows, and their places in its base.
+) -> tuple[WithErrorModel, Expected, FloatArray, FloatArray] | None:
+    """The space, what is expected of left-out rows, their predictions and places in its base.
 
     None where nothing can be learnt.
     """
+    of_quantiles = isinstance(score, DistributionError)
     unit, centre = float(training.y.std()), float(training.y.mean())  # type: ignore[union-attr]
     base = _with_unit(embedding, unit) if chosen else None
-    if not (model.adjusts or base) or embedding.n_outputs > 1 or not unit > 0:
+    if (
+        not (model.adjusts or base)
+        or not (of_quantiles or embedding.n_outputs == 1)
+        or not unit > 0
+    ):
         return None
-    errors = unseen.targets - unseen.y_pred
+    space = WithErrorModel(
+        base=embedding.space if base is None else base,
+        opened=base.opened if base else _opened(embedding.model),
+        errors=clone(model),
+        encode=None,
+        centre=centre,
+        unit=unit,
+        probabilities=np.asarray(score.probabilities, dtype=float) if of_quantiles else None,
+        adds=base is not None or (chosen and of_quantiles),
+        adjusts=model.adjusts,
+    )
+    y_pred, own, Z = space.read(unseen.y_pred, unseen.Z)
+    errors = unseen.targets - y_pred
     if len(errors) < FEWEST_ERRORS or not errors.any():
         return None
-    opened = base.opened if base else _opened(embedding.model)
     X = _safe_indexing(indexable(training.X)[0], unseen.numbers)
-    encode: ColumnEncoder | None = None
     features = unseen.Z
     try:
-        encode, features = ColumnEncoder.learn_and_encode(opened.prepare(X), np.abs(errors))
+        rows = space.opened.prepare(X)
+        encode, features = ColumnEncoder.learn_and_encode(rows, np.abs(errors))
+        space = replace(space, encode=encode)
     except (TypeError, ValueError) as error:
         # What a network, or the user, makes of rows without columns takes their place.
         if not isinstance(embedding.space, Network | Mapped):
@@ -195,31 +250,24 @@ def _fitted_space(
                     EmbeddingWarning,
                 )
             return None
-    Z = unseen.Z
     if base is not None and base is not embedding.space:  # inputs go into the expected error
-        Z = base.coordinates(unseen.y_pred, np.empty((0, len(errors))))
-    space = WithErrorModel(
-        base=embedding.space if base is None else base,
-        opened=opened,
-        errors=clone(model),
-        encode=encode,
-        centre=centre,
-        unit=unit,
-        adds=base is not None,
-        adjusts=model.adjusts,
-    )
-    clues = space.clues(features, unseen.y_pred, Z)
-    return space, _learn(space.errors, clues, errors), Z
+        Z = base.coordinates(y_pred, np.empty((0, len(errors))))
+    clues = space.clues(features, y_pred, Z, own)
+    return space, _learn(space.errors, clues, errors, own), y_pred, Z
 
 
-def _learn(model: ErrorModel, clues: FloatArray, errors: FloatArray) -> Expected:
+def _learn(
+    model: ErrorModel, clues: FloatArray, errors: FloatArray, own: FloatArray | None = None
+) -> Expected:
     """Fit, and what is expected of every row by trees that have not seen it."""
     n = len(errors)
     if n <= model.max_errors:
-        return model.fit(clues, errors).left_out_
+        return model.fit(clues, errors, own).left_out_
     taken = np.zeros(n, dtype=bool)
     taken[np.random.default_rng(0).permutation(n)[: model.max_errors]] = True
-    known, rest = model.fit(clues[taken], errors[taken]).left_out_, model.predict(clues[~taken])
+    of_taken, of_rest = (None, None) if own is None else (own[:, taken], own[:, ~taken])
+    known = model.fit(clues[taken], errors[taken], of_taken).left_out_
+    rest = model.predict(clues[~taken], of_rest)
     whole = np.empty((4, n))
     whole[:, taken], whole[:, ~taken] = astuple(known), astuple(rest)
     return Expected(*whole)
@@ -239,6 +287,10 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
 
 
 def _opened(model: Any) -> OpenedModel:
+    from calliper.models import AskedForQuantiles
+
+    if isinstance(model, AskedForQuantiles):
+        model = model.estimator
     opened = open_model(model)
     if opened.targets:  # the core predicts in another unit: leave it wrapped
         opened = OpenedModel(core=unwrapped(model))

@@ -41,6 +41,7 @@ from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.rows import Rows
 from calliper.space._embedding import Embedding, PredictionAndSpread
+from calliper.space._error_model import FEWEST_ERRORS
 from calliper.space._spaces import one_target
 
 #: Refits behind left-out errors, where nothing else was said.
@@ -49,6 +50,8 @@ N_REFITS = 5
 #: at most.
 FEWEST_KEPT, PART_KEPT = 200, 0.35
 FEWEST_TAUGHT, MOST_TAUGHT = 100, 8_000
+#: The part that teaches how a model of distributions errs where rows are too few for this.
+PART_OF_FEW = 0.4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -356,6 +359,16 @@ def n_teaching(n: int, asked: Any) -> int:
         f"learning_part must be 'auto', None, a share between 0 and 1, or a number of rows that "
         f"leaves some of {n} to calibrate on, at most {n - 1}; got {asked!r}."
     )
+
+
+def part_of_few(n: int) -> Any:
+    """What "auto" means for n rows and a model of distributions, whose own spread may be far off.
+
+    A part of them teaches from 100 rows on, not from 300.
+    """
+    if n_teaching(n, "auto"):
+        return "auto"
+    return PART_OF_FEW if int(PART_OF_FEW * n) >= FEWEST_ERRORS else None
 
 
 def deal(
