@@ -32,8 +32,8 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-#: Sites whose names are linked. The inventories in docs/inventories hold the names that the reference
-#: mentions, so that no network is needed.
+#: Sites whose names are linked. The inventories in docs/inventories hold the names that the
+#: reference mentions, so that no network is needed.
 SITES = {
     "scipy": "https://docs.scipy.org/doc/scipy/",
     "sklearn": "https://scikit-learn.org/stable/",

@@ -19,7 +19,7 @@ from calliper.calibrators import ConditionalCalibration
 #: The second argument of a calibrator is called what it is: scores, not y.
 NAMED_SCORES = {"check_fit_score_takes_y": "the second argument of fit is named scores"}
 #: Errors of few folds learnt by few trees: the grammar is the same, and every check fits.
-LITTLE = {"random_state": 0, "left_out_folds": 2}
+LITTLE = {"random_state": 0, "refits": 2}
 TREES = ErrorModel(shift_trees=(2,), side_trees=2)
 #: Some checks pass one target as (n,), whatever the tags say.
 COLUMNS = {"check_complex_data": "y of shape (n,) is refused before it is looked at"}

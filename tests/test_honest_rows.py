@@ -505,13 +505,13 @@ def test_groups_are_a_promise_in_each_group_for_fit_as_for_calibrate():
 
 
 def test_folds_without_training_rows_are_pointed_out():
-    model = ConformalRegressor(Ridge().fit(X[:300], Y[:300]), left_out_folds=5)
+    model = ConformalRegressor(Ridge().fit(X[:300], Y[:300]), refits=5)
     for known in ({}, {"X_train": X[:300]}):
-        with pytest.warns(UnusedWarning, match="left_out_folds=5 needs training rows"):
+        with pytest.warns(UnusedWarning, match="refits=5 needs training rows"):
             model.calibrate(X[300:], Y[300:], **known)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnusedWarning)
-        model = ConformalRegressor(model.estimator, left_out_folds=0).calibrate(X[300:], Y[300:])
+        model = ConformalRegressor(model.estimator, refits=0).calibrate(X[300:], Y[300:])
 
 
 def test_groups_promise_nothing_for_new_groups():

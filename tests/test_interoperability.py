@@ -34,7 +34,7 @@ Y = X[:, 0] + RNG.normal(size=240)
 #: Whole numbers: a row of weight 2 counts as two.
 WEIGHT = RNG.integers(1, 4, size=240).astype(float)
 #: Rows and weights go the same way into two folds as into five.
-FEW = {"left_out_folds": 2, "random_state": 0}
+FEW = {"refits": 2, "random_state": 0}
 
 
 class Seen(Ridge):
@@ -60,7 +60,7 @@ def asking(model):
 
 
 AROUND = {
-    "regressor": lambda model: ConformalRegressor(model, left_out_folds=3, random_state=0),
+    "regressor": lambda model: ConformalRegressor(model, refits=3, random_state=0),
     "targets": lambda model: MultiTargetRegressor(model, random_state=0),
     "folds": lambda model: CVPlus(model, cv=4, random_state=0),
     "rows": JackknifePlus,

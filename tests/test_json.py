@@ -73,7 +73,7 @@ def test_no_bound_is_inf_in_text_and_labels_are_text_where_json_has_nothing_bett
                '{"lower": [null], "upper": [1]}', '{"lower": 1, "upper": 2}', None],
 )  # fmt: skip
 def test_anything_else_is_refused(source):
-    with pytest.raises(CalliperError, match=r"expected what Intervals\.to_json writes"):
+    with pytest.raises(CalliperError, match=r"expected the output of Intervals\.to_json"):
         Intervals.from_json(source)
 
 

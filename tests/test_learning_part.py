@@ -124,7 +124,7 @@ def test_methods_that_ask_for_no_left_out_errors_keep_all_rows(calibrator):
 
 
 def test_known_left_out_errors_of_training_rows_take_its_place():
-    model = ConformalRegressor(MODEL, left_out_folds=3, error_model=FEW)
+    model = ConformalRegressor(MODEL, refits=3, error_model=FEW)
     model.calibrate(X_CAL, Y_CAL, X_train=X[:100], y_train=Y[:100])
     assert model.calibrator_.n_calibration_ == 500 and model.left_out_.source == "3 folds"
     model.set_params(learning_part=0.5)
@@ -228,7 +228,7 @@ def test_equal_calls_give_equal_intervals():
     X = rng.uniform(size=(700, 3))
     y = X[:, 0] + X[:, 1] * rng.normal(size=700)
     model = LinearRegression().fit(X[:100], y[:100])
-    made = (ConformalRegressor(model).calibrate(X[100:600], y[100:600]) for _ in range(4))
-    ends = [np.asarray(each.predict_interval(X[600:], 0.9)) for each in made]
-    for each in ends[1:]:
-        np.testing.assert_array_equal(each, ends[0])
+    first, second = (ConformalRegressor(model).calibrate(X[100:600], y[100:600]) for _ in range(2))
+    assert repr(first.calibrator_.locality_) == repr(second.calibrator_.locality_)
+    ends = (np.asarray(each.predict_interval(X[600:], 0.9)) for each in (first, second))
+    np.testing.assert_array_equal(*ends)

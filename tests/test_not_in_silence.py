@@ -96,9 +96,9 @@ def forest():
 @pytest.mark.parametrize(
     ("model", "method", "folds", "said"),
     [
-        (boosted(), None, None, "change nothing else.*left_out_folds=5 finds them by 5"),
-        (boosted().predict, None, None, "change nothing else.*left_out_folds=5"),
-        (forest(), None, None, "rows that it was trained on, in that order; else left_out_f"),
+        (boosted(), None, None, "change nothing else.*refits=5 finds them by 5"),
+        (boosted().predict, None, None, "change nothing else.*refits=5"),
+        (forest(), None, None, "rows that it was trained on, in that order; else refits="),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
         (MODEL, Split(), 5, "Split uses no left-out errors"),
         (boosted(), None, 2, None),
@@ -107,7 +107,7 @@ def forest():
     ],
 )
 def test_training_rows_and_refits_that_change_nothing_are_said(model, method, folds, said):
-    made = ConformalRegressor(model, method, left_out_folds=folds)
+    made = ConformalRegressor(model, method, refits=folds)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnusedWarning)
         made.calibrate(*CAL, **TRAIN)

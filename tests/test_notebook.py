@@ -147,12 +147,10 @@ def few():
         lambda: ConformalRegressor(lambda rows: rows[:, 0]),
         lambda: MultiTargetRegressor(LinearRegression()),
         lambda: MultiTargetRegressor(LinearRegression()).fit(X, np.c_[Y, 2 * Y]),
-        lambda: MultiTargetRegressor(MODEL, joint=False, left_out_folds=0).fit(X, np.c_[Y, 2 * Y]),
+        lambda: MultiTargetRegressor(MODEL, joint=False, refits=0).fit(X, np.c_[Y, 2 * Y]),
         lambda: calibrated(score_function=SignedError()),
         lambda: ConformalRegressor(Ridge(), Split()).fit(X, Y, groups=np.arange(300) % 9),
-        lambda: make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), left_out_folds=0)).fit(
-            X, Y
-        ),
+        lambda: make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), refits=0)).fit(X, Y),
         fitted_by_groups,
         few,
         FullRescaled,
@@ -188,7 +186,7 @@ def test_promises_are_drawn_where_there_is_one():
     assert "in nine cases of ten" in drawn(page, "svg")[0].get("aria-label")
     assert "nine cases" not in few().guarantee(0.9)._repr_html_()
     void = (
-        ConformalRegressor(Ridge(), left_out_folds=0)
+        ConformalRegressor(Ridge(), refits=0)
         .fit(X, Y, split_groups=np.arange(300) % 9)
         .guarantee(0.9)
     )
@@ -244,7 +242,7 @@ def test_progress_is_a_line_elsewhere(monkeypatch, capsys):
     JackknifeRescaled(TunedKNN(progress=True)).fit(X, abs(Y))
     assert capsys.readouterr().err.rstrip().endswith("tuning: 100%")
     train = {"X_train": X[:100], "y_train": Y[:100]}
-    ConformalRegressor(MODEL, left_out_folds=3, progress=True).calibrate(X[100:], Y[100:], **train)
+    ConformalRegressor(MODEL, refits=3, progress=True).calibrate(X[100:], Y[100:], **train)
     assert capsys.readouterr().err.rstrip().endswith("training: 100%")
     first, second = (Points(X[rows], y=Y[rows], y_pred=X[rows, 0]) for rows in HALVES)
     compare(first, second, methods={"split": Split()}, progress=True)

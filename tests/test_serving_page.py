@@ -125,7 +125,7 @@ MODELS = [
 def test_skops_is_asked_to_trust_calliper_and_two_trees_alone(model, taught):
     skops = pytest.importorskip("skops.io")
     known = {"X_train": X[:150], "y_train": Y[:150]} if taught else {}
-    made = ConformalRegressor(model.fit(X[:150], Y[:150]), left_out_folds=3 * taught)
+    made = ConformalRegressor(model.fit(X[:150], Y[:150]), refits=3 * taught)
     made.calibrate(X[150:350], Y[150:350], **known)
     data = skops.dumps(made)
     trees = re.findall(r'"(sklearn\.[\w.]+)"', PAGE)

@@ -159,7 +159,7 @@ def test_units_balance_the_box(data):
     fitted = Ridge().fit(X[train], y[train])
     errors = np.abs(y[train] - fitted.predict(X[train])).mean(axis=0)
     np.testing.assert_allclose(model.units_, errors)  # nothing of the calibration rows
-    left_out = MultiTargetRegressor(Ridge(), Split(), left_out_folds=5, random_state=0).fit(X, y)
+    left_out = MultiTargetRegressor(Ridge(), Split(), refits=5, random_state=0).fit(X, y)
     assert np.all(left_out.units_ > model.units_)
     model.calibrate(X[:50] + 1e-3, y[:50] + 1e-3)
     np.testing.assert_allclose(model.units_, errors)  # those of training, still
@@ -200,7 +200,7 @@ def test_the_model_is_asked_once_and_refitted_once_a_fold(data, joint):
     assert Counting.asked == 1
     apart = MultiOutputRegressor(Counting()).fit(X, y)
     for frozen in (FrozenEstimator(model.estimator_), FrozenEstimator(apart)):
-        again = MultiTargetRegressor(frozen, joint=joint, left_out_folds=3)
+        again = MultiTargetRegressor(frozen, joint=joint, refits=3)
         again.calibrate(X[:100], y[:100], X_train=X[100:], y_train=y[100:])
     assert Counting.trained == 8
 
@@ -331,9 +331,9 @@ def test_bad_targets(data, spoil, settings, message):
 def test_a_model_that_fits_its_training_rows_exactly(data):
     X, y = data
     nearest = KNeighborsRegressor(1)
-    with pytest.raises(CalliperError, match=r"0, 1 are all zero on 225 training.*left_out_folds=5"):
+    with pytest.raises(CalliperError, match=r"0, 1 are all zero on 225 training.*refits=5"):
         MultiTargetRegressor(nearest, Split()).fit(X, y)
-    model = MultiTargetRegressor(nearest, Split(), left_out_folds=5).fit(X, y)
+    model = MultiTargetRegressor(nearest, Split(), refits=5).fit(X, y)
     assert np.all(model.units_ > 0)
 
 

@@ -193,7 +193,7 @@ def test_intervals(model, taught):
 
     def fresh():
         known = {"X_train": X[TRAIN], "y_train": Y[TRAIN]} if taught else {}
-        made = ConformalRegressor(trained, left_out_folds=3 if taught else 0, random_state=0)
+        made = ConformalRegressor(trained, refits=3 if taught else 0, random_state=0)
         return made.calibrate(X[CAL], Y[CAL], **known)
 
     def ask(made, rows, level):

@@ -481,7 +481,7 @@ class UseRegressor(Use):
         self.made = clone(REGRESSORS[self.name])
         self.refitted = self.name in methods.REFITTED
         if isinstance(self.made.estimator, LinearRegression):
-            self.made.set_params(estimator=fitted_line(d), left_out_folds=0)
+            self.made.set_params(estimator=fitted_line(d), refits=0)
         self.learn("plain", "plain", 12, 8 * place + 1, train=place % 2 == 0)
 
     def answer(self):

@@ -39,7 +39,7 @@ print(f"inside: {intervals.contains(y_new).mean():.1%} of {len(y_new)} houses")
 # %%
 # Calibrating took no further training of the booster. One part of the calibration rows was used to
 # learn where it errs, the others to calibrate. With the training rows in ``calibrate`` and
-# ``ConformalRegressor(booster, left_out_folds=5)`` all of them calibrate: :doc:`/your-model`.
+# ``ConformalRegressor(booster, refits=5)`` all of them calibrate: :doc:`/your-model`.
 #
 # ``bounds=(0, None)`` says that no house costs less than nothing.
 

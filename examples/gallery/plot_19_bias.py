@@ -28,14 +28,14 @@ X_cal, X_new, y_cal, y_new = train_test_split(
 ridge = make_pipeline(StandardScaler(), Ridge()).fit(X_train, y_train)
 
 # %%
-# ``left_out_folds=5`` trains the model five more times, each time without a fifth of the training
+# ``refits=5`` trains the model five more times, each time without a fifth of the training
 # rows. Errors on rows that were left out have a sign, and an ``ErrorModel`` learns from them where
 # the model is too low or too high. ``error_model=None`` leaves that out.
 
 from calliper import ConformalRegressor
 
 known = {"X_train": X_train, "y_train": y_train}
-moved = ConformalRegressor(ridge, left_out_folds=5).calibrate(X_cal, y_cal, **known)
+moved = ConformalRegressor(ridge, refits=5).calibrate(X_cal, y_cal, **known)
 around = ConformalRegressor(ridge, error_model=None).calibrate(X_cal, y_cal, **known)
 
 # %%

@@ -257,9 +257,9 @@ class Calibration:
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         per_tail = [self._of_tail(level) for level in levels]
         distinct = tuple(dict.fromkeys(per_tail))
-        tails = [
-            each.radii(Z, distinct, confidence=confidence, **per_row) for each in self.calibrators
-        ]
+        known = {"confidence": confidence, **per_row}
+        asked = {name: value for name, value in known.items() if value is not None}
+        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         return radius[..., 0] if len(tails) == 1 else radius

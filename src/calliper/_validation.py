@@ -783,12 +783,11 @@ def at_least(value: Any, least: int, name: str) -> int:
 
 
 def check_folds(folds: Any) -> int | None:
-    """``left_out_folds``: None, 0, or a number of folds."""
+    """``refits``: None, 0, or a number of folds."""
     whole = isinstance(folds, Integral) and not isinstance(folds, bool)
     if folds is not None and not (whole and (folds == 0 or folds >= 2)):
         raise CalliperError(
-            f"left_out_folds must be None, 0 (never refit) or an integer of at least 2; got "
-            f"{folds!r}."
+            f"refits must be None, 0 (never refit) or an integer of at least 2; got {folds!r}."
         )
     return folds  # type: ignore[no-any-return]
 

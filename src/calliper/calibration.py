@@ -410,13 +410,13 @@ def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
             check_consistent_length(X_train, y_train)
             y_train = front._check_targets(y_train, "y_train")
         valid.refuse_collection(X_train, "X_train")
-    folds = valid.check_folds(front.left_out_folds)
+    folds = valid.check_folds(front.refits)
     if X_train is None and y_train is not None:
         raise CalliperError("y_train was given without X_train: pass both.")
     if y_train is None and folds:
         warn(
-            f"left_out_folds={folds} needs training rows, which calibrate was not given: nothing "
-            f"is trained again. Pass X_train and y_train, or leave left_out_folds out.",
+            f"refits={folds} needs training rows, which calibrate was not given: nothing "
+            f"is trained again. Pass X_train and y_train, or leave refits out.",
             UnusedWarning,
         )
     return Training(
@@ -501,7 +501,7 @@ def warn_after_calibrate(
             UnusedWarning,
         )
     _warn_if_other(before, now)
-    warn_of_unused(now, training, front.left_out_folds, given=True)
+    warn_of_unused(now, training, front.refits, given=True)
 
 
 def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: bool) -> None:
@@ -526,16 +526,16 @@ def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: 
         return
     elif folds and why is not None:
         unused = (
-            f"left_out_folds={folds} cannot train the model again, since it {why}. Pass an "
-            f"estimator with fit, or leave left_out_folds out."
+            f"refits={folds} cannot train the model again, since it {why}. Pass an "
+            f"estimator with fit, or leave refits out."
         )
     elif folds and "left_out" not in uses and made.score.units is None:
         unused = (
-            f"left_out_folds={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
+            f"refits={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
             f"left-out errors. Leave it out, or use FullRescaled()."
         )
     elif given and not folds and changes_nothing:
-        more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
+        more = f"the model {why}" if why else "refits=5 finds them by 5 refits"
         if knows_left_out(made.space.space):
             more = (
                 f"a bootstrapped model has them if X_train and y_train are the rows that it was "

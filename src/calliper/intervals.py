@@ -260,7 +260,9 @@ class Intervals:
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text; :meth:`from_json` reads it to the last bit."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        from calliper._writing import to_text
+
+        return to_text(self.to_dict())
 
     @classmethod
     def from_json(cls, source: str | bytes | Mapping[str, Any]) -> Intervals:

@@ -46,7 +46,7 @@ class FrontDoor(CalibratedRegressor):
     estimator: Any
     shuffle: bool | None
     gap: int
-    left_out_folds: int | None
+    refits: int | None
 
     @valid.unchanged_if_refused
     def fit(
@@ -89,7 +89,7 @@ class FrontDoor(CalibratedRegressor):
         why = None if together is None else calibration.warn_of_groups(together[held_out])
         sketch = sketch_rows(training.X, training.y)
         self._keep(replace(made, no_guarantee=why), TrainedHere(self.estimator, model, sketch))
-        calibration.warn_of_unused(made, training, self.left_out_folds, given=False)
+        calibration.warn_of_unused(made, training, self.refits, given=False)
         return self
 
     @valid.unchanged_if_refused
@@ -278,7 +278,7 @@ class ConformalRegressor(FrontDoor):
         distributions 40 % are learnt from if there are 100 to 300 rows. Each group is split by
         itself. A level for which all rows suffice, but not those that calibrate, is answered by
         plain split on all rows, with a warning.
-    left_out_folds : int, optional
+    refits : int, optional
         Refits for out-of-fold errors on training rows, for calibrators that use them; a model
         with bags has out-of-bag errors instead. By default :meth:`fit` refits 5 times and
         :meth:`calibrate` never; 0 never refits. A frozen model is never refitted. A refit that
@@ -326,7 +326,7 @@ class ConformalRegressor(FrontDoor):
     gap: int = 0
     error_model: Any = "auto"
     learning_part: float | str | None = "auto"
-    left_out_folds: int | None = None
+    refits: int | None = None
     random_state: Any = None
     progress: Any = None
 

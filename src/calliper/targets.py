@@ -54,7 +54,7 @@ class MultiTargetRegressor(FrontDoor):
     units : (k,) positive numbers, optional
         The typical size of the error of each target, chosen without calibration rows: the sides of
         a joint box are proportional to them. By default (``units_``) the mean size of left-out
-        errors, where the calibrator uses these or ``left_out_folds`` is given, else of training
+        errors, where the calibrator uses these or ``refits`` is given, else of training
         errors; all 1, with a warning, if there are no training rows.
 
     Examples
@@ -79,7 +79,7 @@ class MultiTargetRegressor(FrontDoor):
     shuffle: bool | None = None
     gap: int = 0
     learning_part: float | str | None = "auto"
-    left_out_folds: int | None = None
+    refits: int | None = None
     random_state: Any = None
     progress: Any = None
 
@@ -298,7 +298,7 @@ class MultiTargetRegressor(FrontDoor):
             return np.ones(k)
         space = fit_embedding("prediction", training.X, X, model=estimator, n_outputs=k)
         method = FullRescaled() if self.calibrator is None else self.calibrator
-        asked = "left_out" in as_calibrator(method).uses or self.left_out_folds is not None
+        asked = "left_out" in as_calibrator(method).uses or self.refits is not None
         unseen = (training if asked else replace(training, n_refits=0)).left_out(space)
         y_pred = space.transform(training.X) if unseen is None else unseen.y_pred
         errors = np.abs(training.y[slice(None) if unseen is None else unseen.numbers] - y_pred)
@@ -308,7 +308,7 @@ class MultiTargetRegressor(FrontDoor):
                 f"errors of target {', '.join(zero)} are all zero on {len(errors)} "
                 f"{'training' if unseen is None else 'left-out'} rows, so that a joint box has no "
                 f"unit for it. Is it constant? Leave it out. Does the model fit its training rows "
-                f"exactly? Pass left_out_folds=5, or units=, the typical error of each target."
+                f"exactly? Pass refits=5, or units=, the typical error of each target."
             )
         return np.asarray(errors.mean(axis=0))
 

@@ -66,7 +66,7 @@ def auto(rounds: int) -> str:
     for name, model in models().items():
         model.fit(X[train], y[train])
         alone = ConformalRegressor(model, Split()).calibrate(X[calibration], y[calibration])
-        taught = ConformalRegressor(model, FullRescaled(), left_out_folds=2).calibrate(
+        taught = ConformalRegressor(model, FullRescaled(), refits=2).calibrate(
             X[calibration], y[calibration], X_train=X[train], y_train=y[train]
         )
         work = {
@@ -110,7 +110,7 @@ def single_rows() -> str:
             model.fit(X[train], y[train])
             known = {"X_train": X[train], "y_train": y[train]}
             for folds, given in ((None, {}), (2, known)):
-                fitted = ConformalRegressor(model, left_out_folds=folds)
+                fitted = ConformalRegressor(model, refits=folds)
                 fitted.calibrate(X[calibration], y[calibration], **given)
                 predict, interval = _medians(model, fitted, X[new[:N_SINGLE]])
                 cells.append(verdict((interval - predict) / (EXTRA_MS + EXTRA_PART * predict), 1.0))

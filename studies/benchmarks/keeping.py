@@ -48,7 +48,7 @@ def loaded() -> str:
 def _cells(model: Any, X: Any, y: Any) -> list[str]:
     taught = {"X_train": X[:N], "y_train": y[:N]}
     before, held = _held(
-        lambda: ConformalRegressor(model, left_out_folds=2).calibrate(X[N:], y[N:], **taught)
+        lambda: ConformalRegressor(model, refits=2).calibrate(X[N:], y[N:], **taught)
     )
     with TemporaryDirectory() as folder:
         path = Path(folder) / "kept"

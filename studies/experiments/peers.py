@@ -90,7 +90,7 @@ def of_calliper(folds: int | None) -> Method:
 
     def intervals(rows: Draw, seed: int) -> Intervals:
         train = {} if folds is None else {"X_train": rows.train.X, "y_train": rows.train.y}
-        model = ConformalRegressor(rows.model, left_out_folds=folds, random_state=seed)
+        model = ConformalRegressor(rows.model, refits=folds, random_state=seed)
         model.calibrate(rows.calibration.X, rows.calibration.y, **train)
         return model.predict_interval(rows.test.X, LEVEL)
 

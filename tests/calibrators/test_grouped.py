@@ -147,9 +147,9 @@ def test_confidence_holds_in_each_group_and_is_refused_where_there_is_no_law():
         (None, "needs the group of each row"),
         (["a"] * 9, r"one for each of the 10 rows; got shape \(9,\)"),
         ([["a", "b"]] * 10, r"got shape \(10, 2\)"),
-        (["a"] * 9 + [None], "position 9 is missing"),
-        ([1.0] * 4 + [np.nan] * 6, "position 4 is missing"),
-        (pd.array([1] * 3 + [None] * 7, dtype="Int64"), "position 3 is missing"),
+        (["a"] * 9 + [None], "at position 9. Fill"),
+        ([1.0] * 4 + [np.nan] * 6, "at position 4. Fill"),
+        (pd.array([1] * 3 + [None] * 7, dtype="Int64"), "at position 3. Fill"),
         ("site", "names a column of X, and X is a ndarray"),
     ],
 )

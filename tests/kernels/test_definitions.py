@@ -369,7 +369,7 @@ def test_engines_are_checked_before_anything_else():
             kernel.resolved()
     Z, scores = places("plain", 20)
     for ask in (RBF(1.0, engine="torch:cpu").mean, RBF(1.0, engine="torch:cpu").local_quantile):
-        with pytest.raises(CalliperError, match="leave engine out"):
+        with pytest.raises(CalliperError, match="leave out engine="):
             ask(Z, scores)
 
 

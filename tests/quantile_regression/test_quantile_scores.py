@@ -152,7 +152,7 @@ def test_bad_predictions(predict, message):
 
 def test_absolute_errors_refuse_two_columns():
     """Who forgot the score of a quantile model is told which one it needs."""
-    message = r"one value for each row.*\(200, 2\).* two QuantileError\(\) and Split"
+    message = r"one value for each row.*\(200, 2\).* two of them QuantileError\(\) with Split"
     with pytest.raises(CalliperError, match=message):
         ConformalRegressor(fixed_quantiles(2)).calibrate(X_CAL, Y_CAL)
 

@@ -242,7 +242,7 @@ def test_a_category_unseen_in_training_goes_where_the_library_puts_it(name, fold
     """Among new rows and among calibration rows; XGBoost 3.1 refuses it."""
     model = on_frame(name)
     known = {} if folds is None else {"X_train": FRAME[:300], "y_train": Y[:300]}
-    fitted = ConformalRegressor(model, left_out_folds=folds, random_state=0)
+    fitted = ConformalRegressor(model, refits=folds, random_state=0)
     new = FRAME[:40].assign(kind=pd.Categorical(["never seen"] * 40, [*"vwxyz", "never seen"]))
     try:
         expected = model.predict(new)
@@ -347,7 +347,7 @@ def test_coverage_holds_and_widths_follow_the_noise(name):
 @LIBRARIES
 def test_refits_are_placed_in_the_same_space(name):
     known = {"X_train": FRAME[:300], "y_train": Y[:300]}
-    fitted = ConformalRegressor(on_frame(name), left_out_folds=3, random_state=0)
+    fitted = ConformalRegressor(on_frame(name), refits=3, random_state=0)
     fitted.calibrate(FRAME[300:], Y[300:], **known)
     assert fitted.left_out_.Z.shape == (300, 4)
     assert np.ptp(fitted.left_out_.Z, axis=0).all()
@@ -379,7 +379,7 @@ def test_names_bring_no_warning_that_the_library_does_not_give(name):
         asked = ConformalRegressor(model).calibrate(frame[300:600], Y[300:600], **known)
         asked.predict_interval(frame[600:])
         asked.predict_interval(frame[600:601])
-        ConformalRegressor(regressor(name), left_out_folds=2, random_state=0).fit(frame, Y)
+        ConformalRegressor(regressor(name), refits=2, random_state=0).fit(frame, Y)
 
 
 @LIBRARIES

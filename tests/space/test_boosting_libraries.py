@@ -85,9 +85,7 @@ def test_text_gaps_and_dates_before_the_model(name, kind):
         known = {"X_train": rows[:200], "y_train": y[:200]}
         plain = ConformalRegressor(trained).calibrate(rows[200:], y[200:], **known)
         assert "prediction" in plain.embedding_.space.name
-        again = ConformalRegressor(trained, left_out_folds=2).calibrate(
-            rows[200:], y[200:], **known
-        )
+        again = ConformalRegressor(trained, refits=2).calibrate(rows[200:], y[200:], **known)
         assert "expected error" in again.embedding_.space.name
 
 

@@ -113,7 +113,7 @@ def test_frames_go_by_name_and_arrays_by_position():
     np.testing.assert_array_equal(encode(frame.to_numpy()), frame)
     with pytest.raises(CalliperError, match=r"lack 1 of the 2 columns.*'b'"):
         encode(frame[["a"]])
-    with pytest.raises(CalliperError, match="have 1 columns; training rows have 2"):
+    with pytest.raises(CalliperError, match="have 1 columns, but training rows 2"):
         encode(frame[["a"]].to_numpy())
 
 

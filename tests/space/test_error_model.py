@@ -28,7 +28,7 @@ TRAIN, CAL, NEW = slice(0, 250), slice(250, 380), slice(380, 500)
 
 
 def ridge(**settings):
-    model = ConformalRegressor(Ridge(), random_state=0, left_out_folds=3, **settings)
+    model = ConformalRegressor(Ridge(), random_state=0, refits=3, **settings)
     fitted = Ridge().fit(X[TRAIN], Y[TRAIN])
     model.set_params(estimator=fitted)
     return model.calibrate(X[CAL], Y[CAL], X_train=X[TRAIN], y_train=Y[TRAIN])
@@ -174,7 +174,7 @@ def test_bags_are_covered_with_shifted_scores():
 
 
 def test_nothing_of_calibration_rows_enters(learnt):
-    again = ConformalRegressor(learnt.estimator_, random_state=0, left_out_folds=3)
+    again = ConformalRegressor(learnt.estimator_, random_state=0, refits=3)
     known = {"X_train": X[TRAIN], "y_train": Y[TRAIN]}
     again.calibrate(X[CAL][::-1] + 1, 100 - Y[CAL], **known)
     for one, other in zip(
@@ -235,7 +235,7 @@ def test_ways_to_left_out_errors_and_odd_targets(kind, target, monkeypatch):
         "constant": np.full(500, 3.0),
         "counts": np.round(Y),
     }[target]
-    fitted = ConformalRegressor(clone(model), random_state=0, left_out_folds=folds)
+    fitted = ConformalRegressor(clone(model), random_state=0, refits=folds)
     if kind == "fit":
         fitted.fit(X[:380], y[:380], sample_weight=np.ones(380))
     else:
@@ -251,7 +251,7 @@ def test_ways_to_left_out_errors_and_odd_targets(kind, target, monkeypatch):
 @pytest.mark.parametrize("n", [20, 39, 45])
 def test_few_training_rows(n, monkeypatch):
     with_trees(monkeypatch, *FEW)
-    model = ConformalRegressor(Ridge().fit(X[:n], Y[:n]), left_out_folds=3, random_state=0)
+    model = ConformalRegressor(Ridge().fit(X[:n], Y[:n]), refits=3, random_state=0)
     model.calibrate(X[CAL], Y[CAL], X_train=X[:n], y_train=Y[:n])
     assert (model.error_model_ is None) == (n < 40)
     assert model.predict_interval(X[NEW]).contains(Y[NEW]).mean() > 0.75

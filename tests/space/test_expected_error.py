@@ -167,7 +167,7 @@ class CountsFits(RegressorMixin, BaseEstimator):
 def test_nothing_is_refitted_unasked(calibrator, folds, fits):
     CountsFits.fits = 0
     model = ConformalRegressor(
-        CountsFits(), calibrator, error_model=None, left_out_folds=folds, random_state=0
+        CountsFits(), calibrator, error_model=None, refits=folds, random_state=0
     )
     model.fit(X, Y)
     assert CountsFits.fits == fits
@@ -187,7 +187,7 @@ def test_calibrate_refits_only_if_asked():
     rows = {"X_train": X_TRAIN, "y_train": Y_TRAIN}
     model = ConformalRegressor(fitted, Curious()).calibrate(X_CAL, Y_CAL, **rows)
     assert CountsFits.fits == 1 and model.left_out_ is None
-    model.set_params(left_out_folds=4).calibrate(X_CAL, Y_CAL, **rows)
+    model.set_params(refits=4).calibrate(X_CAL, Y_CAL, **rows)
     assert CountsFits.fits == 5 and model.left_out_.source == "4 folds"
     forest = RandomForestRegressor(20, random_state=0).fit(X_TRAIN, Y_TRAIN)
     model = ConformalRegressor(forest, Curious()).calibrate(X_CAL, Y_CAL, **rows)

@@ -72,7 +72,7 @@ def added(monkeypatch):
 def test_a_family_answers_for_its_models(family, added):
     added(family)
     model = Halves().fit(X[:200], Y[:200], factor=1.5)
-    regressor = ConformalRegressor(model, error_model=None, left_out_folds=4, random_state=0)
+    regressor = ConformalRegressor(model, error_model=None, refits=4, random_state=0)
     regressor.calibrate(X[200:300], Y[200:300], X_train=X[:200], y_train=Y[:200])
     assert "deviation in each half" in regressor.embedding_.space.name
     y_pred, Z = regressor.embedding_.predict_and_transform(X[300:])

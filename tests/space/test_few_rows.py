@@ -145,7 +145,7 @@ def test_intervals_of_single_rows_are_those_among_many(name, folds, kind):
     rows = kind(X) if kind is np.asarray else kind(X, columns=list("abcde"))
     model = model_of(name).fit(rows[:200], Y[:200])
     known = {} if folds is None else {"X_train": rows[:200], "y_train": Y[:200]}
-    fitted = ConformalRegressor(model, left_out_folds=folds, random_state=0)
+    fitted = ConformalRegressor(model, refits=folds, random_state=0)
     fitted.calibrate(rows[200:350], Y[200:350], **known)
     many = fitted.predict_interval(rows)
     for i in range(350, 356):

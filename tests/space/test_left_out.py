@@ -150,9 +150,9 @@ def test_nothing_can_be_left_out_by_a_function_or_without_refits():
 @pytest.mark.parametrize("folds", [1, -3, 2.5, True, "3"])
 @pytest.mark.parametrize("model", [RandomForestRegressor(3), Ridge()], ids=repr)
 def test_bad_number_of_folds(folds, model):
-    method = ConformalRegressor(model, left_out_folds=folds)
+    method = ConformalRegressor(model, refits=folds)
     for call in (method.fit, method.calibrate):
-        with pytest.raises(CalliperError, match=r"left_out_folds must be None, 0 .*; got"):
+        with pytest.raises(CalliperError, match=r"refits must be None, 0 .*; got"):
             call(X, Y)
 
 
@@ -178,7 +178,7 @@ def test_a_refit_that_fails_is_pointed_out():
 def test_frozen_models_are_never_trained_again(wrap, monkeypatch):
     model = wrap(Ridge().fit(X_TRAIN, Y_TRAIN))
     monkeypatch.setattr(Ridge, "fit", None)
-    fitted = ConformalRegressor(model, left_out_folds=5, random_state=0).fit(X, Y)
+    fitted = ConformalRegressor(model, refits=5, random_state=0).fit(X, Y)
     assert fitted.left_out_ is None
     training = {"X_train": X_TRAIN, "y_train": Y_TRAIN}
     assert fitted.calibrate(X_CAL, Y_CAL, **training).left_out_ is None

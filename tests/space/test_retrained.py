@@ -96,7 +96,7 @@ def test_a_fitted_model_is_refitted_for_the_rounds_that_it_settled_on(way, train
     model.fit(X[TRAIN], Y[TRAIN], **told)
     settled = n_rounds(model)
     assert 3 < settled < 250
-    fitted = ConformalRegressor(model, left_out_folds=3, error_model=None, random_state=0)
+    fitted = ConformalRegressor(model, refits=3, error_model=None, random_state=0)
     fitted.calibrate(X[REST], Y[REST], X_train=X[TRAIN], y_train=Y[TRAIN])
     assert fitted.left_out_.source == "3 folds"
     assert [n_rounds(each) for each in trained] == [settled] * 3
@@ -138,7 +138,7 @@ def test_the_booster_is_found_inside(name, wrap, trained):
     else:
         model = TransformedTargetRegressor(model, transformer=StandardScaler())
     model.fit(X[TRAIN], Y[TRAIN], **told)
-    fitted = ConformalRegressor(model, left_out_folds=2, error_model=None, random_state=0)
+    fitted = ConformalRegressor(model, refits=2, error_model=None, random_state=0)
     fitted.calibrate(X[REST], Y[REST], X_train=X[TRAIN], y_train=Y[TRAIN])
     assert [n_rounds(each) for each in trained] == [n_rounds(model)] * 2
 
@@ -147,7 +147,7 @@ def test_the_booster_is_found_inside(name, wrap, trained):
 def test_a_model_without_early_stopping_is_trained_as_it_was(name, trained):
     n = {"iterations" if name == "catboost" else "n_estimators": 40}
     model = regressor(name, **n).fit(X[TRAIN], Y[TRAIN])
-    fitted = ConformalRegressor(model, left_out_folds=2, error_model=None, random_state=0)
+    fitted = ConformalRegressor(model, refits=2, error_model=None, random_state=0)
     fitted.calibrate(X[REST], Y[REST], X_train=X[TRAIN], y_train=Y[TRAIN])
     assert [n_rounds(each) for each in trained] == [40] * 2
     assert all(each.get_params() == model.get_params() for each in trained)
@@ -158,7 +158,7 @@ def test_other_callbacks_are_kept_and_have_forgotten(trained):
     rates = module.callback.LearningRateScheduler([0.1] * 300)
     model = regressor("xgboost", callbacks=[module.callback.EarlyStopping(rounds=5), rates])
     model.fit(X[TRAIN], Y[TRAIN], eval_set=[(X[WATCHED], Y[WATCHED])], verbose=False)
-    fitted = ConformalRegressor(model, left_out_folds=2, error_model=None, random_state=0)
+    fitted = ConformalRegressor(model, refits=2, error_model=None, random_state=0)
     fitted.calibrate(X[REST], Y[REST], X_train=X[TRAIN], y_train=Y[TRAIN])
     for each in trained:
         assert [type(callback).__name__ for callback in each.callbacks] == ["LearningRateScheduler"]
@@ -173,7 +173,7 @@ def test_categories_that_catboost_was_told_in_fit(trained):
     frame = FRAME.assign(kind=np.array(list("vwxyz"))[KINDS])
     y = Y + np.sin(9 * KINDS)
     model = regressor("catboost", iterations=20).fit(frame[TRAIN], y[TRAIN], cat_features=["kind"])
-    fitted = ConformalRegressor(model, left_out_folds=2, error_model=None, random_state=0)
+    fitted = ConformalRegressor(model, refits=2, error_model=None, random_state=0)
     fitted.calibrate(frame[REST], y[REST], X_train=frame[TRAIN], y_train=y[TRAIN])
     assert [each.get_cat_feature_indices() for each in trained] == [[3]] * 2
 
@@ -186,7 +186,7 @@ def test_categories_that_lightgbm_was_told_in_fit(kind, trained):
         rows = FRAME.assign(kind=pd.Categorical.from_codes(KINDS, list("vwxyz")))
         told = {}
     model = regressor("lightgbm", n_estimators=20).fit(rows[TRAIN], y[TRAIN], **told)
-    fitted = ConformalRegressor(model, left_out_folds=2, error_model=None, random_state=0)
+    fitted = ConformalRegressor(model, refits=2, error_model=None, random_state=0)
     fitted.calibrate(rows[REST], y[REST], X_train=rows[TRAIN], y_train=y[TRAIN])
     assert [each.booster_.params["categorical_column"] for each in trained] == [[3]] * 2
 

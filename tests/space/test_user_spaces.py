@@ -96,7 +96,7 @@ def test_text_columns_are_inputs_where_there_are_training_rows():
     with pytest.raises(CalliperError, match="nearness needs numbers"):
         ConformalRegressor(model, embed="inputs", learning_part=None).calibrate(table, Y)
     for embed in ("auto", "inputs", "prediction", clone(encoder)):
-        model = ConformalRegressor(pipeline, embed=embed, left_out_folds=2).fit(table, Y)
+        model = ConformalRegressor(pipeline, embed=embed, refits=2).fit(table, Y)
         assert np.isfinite(model.predict_interval(table).width).all()
 
 

@@ -492,7 +492,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         rows, if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a
         column name or a function of the rows, are for :class:`Grouped`.
         """
-        weights, groups = same_rows(Z, "Z", weights=weights, groups=groups)
+        if weights is not None or groups is not None:
+            weights, groups = same_rows(Z, "Z", weights=weights, groups=groups)
         asked = {"confidence": confidence, "weights": weights, "groups": groups}
         return valid.like_coverage(self.radii(Z, valid.check_levels(coverage), **asked), coverage)
 

@@ -280,7 +280,8 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
         return None
     if isinstance(space, PredictionAndSpread):
         return None if space.unit is None else space
-    if isinstance(space, InputsAndPrediction | Prediction):
+    one_input = isinstance(space, InputsAndPrediction) and space.outputs is None
+    if isinstance(space, InputsAndPrediction | Prediction) and not one_input:
         opened = _opened(embedding.model)
         return PredictionAndSpread(opened=opened, doubt=ModelFamily(opened.core), unit=unit)
     return None

@@ -179,7 +179,7 @@ class Training:
                 f"Left-out errors are not known: training {type(model).__name__} again, on "
                 f"{n - 1} of {n} parts of the training rows, failed ({type(error).__name__}: "
                 f"{error}). Nearness is judged without them; more folds leave more rows to train "
-                f"on, left_out_folds=0 asks for none.",
+                f"on, refits=0 asks for none.",
                 EmbeddingWarning,
             )
             return None
@@ -250,7 +250,7 @@ def train_apart(
             f"fit needs an estimator that can be trained; got a {type(front.estimator).__name__}. "
             f"If it already predicts, use calibrate(X, y) with data it has not seen."
         )
-    check_folds(front.left_out_folds)
+    check_folds(front.refits)
     if len(y) < 2:
         raise CalliperError(
             f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
@@ -273,7 +273,7 @@ def train_apart(
     training = Training(
         X=_safe_indexing(X, train),
         y=y[train],
-        n_refits=N_REFITS if front.left_out_folds is None else front.left_out_folds,
+        n_refits=N_REFITS if front.refits is None else front.refits,
         random_state=front.random_state,
         shuffle=shuffle,
         gap=gap,

@@ -223,7 +223,7 @@ def told(X: Any, y: Any, first: int) -> Any:
     )
     Z = with_errors(X, errors)
     seen = OnColumns(forest(), list(X.columns)).fit(Z[train], y[train])
-    made = ConformalRegressor(seen, shuffle=False, gap=DAY, left_out_folds=5, random_state=0)
+    made = ConformalRegressor(seen, shuffle=False, gap=DAY, refits=5, random_state=0)
     made.calibrate(Z[cal], y[cal], X_train=Z[train], y_train=y[train])
     return of_calliper(made, Z, y, first, DAY)
 

@@ -130,7 +130,7 @@ def page() -> str:
         f"many); at most 1,000 test rows. Interval scores are over those of plain split on the "
         f"same draw: smaller is better. *{DEFAULT}* is `ConformalRegressor(model).calibrate(X, y)` "
         f"with `learning_part=None`; *training rows* hands over `X_train, y_train` too; "
-        f"*left-out errors* sets `left_out_folds=5` besides (a forest has errors out of bag and is "
+        f"*left-out errors* sets `refits=5` besides (a forest has errors out of bag and is "
         f"not refitted), "
         f"which is what `fit` does by itself; *no units*, *no bias*, *neither* switch parts of "
         f"`ErrorModel` off. Spaces and constants were chosen on draws of {', '.join(NINE)}, those "
