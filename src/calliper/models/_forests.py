@@ -28,6 +28,7 @@ from calliper._trees import PlainTrees, n_nodes
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.models._asking import (
+    PREDICTING,
     ModelFamily,
     leaf_values_deviation,
     learnt,
@@ -167,9 +168,10 @@ class Members(ModelFamily):
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
         """Whether the root of each of some trees holds the mean of these targets in its bag."""
-        trees = [learnt(member, "tree_") for member in core.estimators_[:N_BAGS]]
-        if len(trees) < N_BAGS or any(tree is None for tree in trees) or not np.ptp(y):
+        members = core.estimators_[:N_BAGS]
+        if len(members) < N_BAGS or not _all_trees(members) or not np.ptp(y):
             return False
+        trees = [member.tree_ for member in members]
         if trees[0].n_node_samples[0] > len(y):
             return False  # drawing the bags again takes time
         samples = _samples(core, len(y)) or []
@@ -262,14 +264,22 @@ def root_deviation(tree: Any) -> float:
     return float(np.sqrt(tree.impurity[0]))
 
 
-def _are_trees(members: Sequence[Any]) -> bool:
-    """Whether all of them predict the one number in the leaf."""
+def _all_trees(members: Sequence[Any]) -> bool:
+    """Whether all of them are trees that predict what is in the leaf."""
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
+    if any(name in vars(member) for member in members for name in PREDICTING):
+        return False
+    of_each_class = {type(member): member for member in members}.values()
     return all(
-        predicts_as(member, ExtraTreeRegressor, DecisionTreeRegressor)
-        and member.tree_.n_outputs == member.tree_.value.shape[-1] == 1
-        for member in members
+        predicts_as(each, ExtraTreeRegressor, DecisionTreeRegressor) for each in of_each_class
+    )
+
+
+def _are_trees(members: Sequence[Any]) -> bool:
+    """Whether all of them predict the one number in the leaf."""
+    return _all_trees(members) and all(
+        member.tree_.n_outputs == member.tree_.value.shape[-1] == 1 for member in members
     )
 
 

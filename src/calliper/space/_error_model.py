@@ -62,7 +62,7 @@ REACH, FOREST_REACH = 0.9, 0.95
 BOOSTED_SHARE, FOREST_SHARE, ENOUGH = 0.35, 0.5, 500
 #: Parts o that are tried; the others have theirs of the rest. One counts 1/e of another if its
 #: interval score is so much more.
-OWN_SHARES, PATIENCE = np.array([0.0, 0.25, 0.5, 0.75, 0.95]), 0.04
+OWN_SHARES, SOFTNESS = np.array([0.0, 0.25, 0.5, 0.75, 0.95]), 0.04
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
 #: Where a shift is learnt, errors are clipped at so many times the one that a tenth exceed, and the
@@ -327,7 +327,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         forest = FOREST_SHARE * min(1.0, self.n_errors_ / ENOUGH)
         tried = np.array([((1 - own) * BOOSTED_SHARE, (1 - own) * forest, own) for own in owns])
         scores = np.array([_scores(beyond, _mixed(parts, voices)).mean() for parts in tried])
-        likely = np.exp((1 - scores / (scores.min() or 1.0)) / PATIENCE)
+        likely = np.exp((1 - scores / (scores.min() or 1.0)) / SOFTNESS)
         return np.asarray(likely @ tried / likely.sum())
 
     def _folds(self, n: int) -> IntArray:
