@@ -2,7 +2,7 @@
 A first interval, with a forest
 ===============================
 
-How far off may a prediction be? Take a forest that predicts how diabetes progresses within a
+How far off could a prediction be? Take a forest that predicts how diabetes progresses within a
 year.
 """
 
@@ -20,7 +20,7 @@ X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, test_size=0.4, ran
 forest = RandomForestRegressor(random_state=0).fit(X_train, y_train)
 
 # %%
-# Hand the forest and the calibration rows to calliper, and ask for intervals that contain nine of
+# Pass the forest and the calibration rows to calliper, and ask for intervals that contain nine of
 # ten new targets.
 
 from calliper import ConformalRegressor
@@ -31,9 +31,9 @@ inside = intervals.contains(y_new)
 print(f"{inside.sum()} of {len(inside)} new patients are inside their interval")
 
 # %%
-# Each line is one patient, the most certain on the left. Dots are what happened: blue where the
-# interval holds it, orange where it does not. Lines grow longer to the right, since the forest errs
-# more on some patients than on others, and calliper has noticed.
+# Each line is one patient, from the narrowest interval on the left to the widest. Dots are the true
+# values: blue inside the interval, orange outside. The forest's errors are larger for some patients
+# than for others, and the intervals reflect that.
 
 import numpy as np
 from matplotlib import pyplot
@@ -46,7 +46,7 @@ ax.scatter(place, model.predict(X_new)[order], marker="_", color="#444444", labe
 truth = y_new.to_numpy()[order]
 ax.scatter(place[hit], truth[hit], s=16, color="#0072B2", zorder=3, label="target, inside")
 ax.scatter(place[~hit], truth[~hit], s=30, color="#D55E00", zorder=3, label="target, outside")
-ax.set(xlabel="new patients, by width of their interval", ylabel="progression of diabetes")
+ax.set(xlabel="new patients, ordered by interval width", ylabel="progression of diabetes")
 ax.set_title("90 % intervals for patients the forest has not seen", loc="left", weight="bold")
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False, ncols=3, loc="upper left")
@@ -54,11 +54,11 @@ ax.set_ylim(top=420)
 pyplot.show()
 
 # %%
-# What is promised? The object says it in words.
+# What is guaranteed? The object can describe it.
 
 print(model.guarantee(0.9).describe())
 
 # %%
-# In a notebook, intervals and promises show themselves.
+# In a notebook, intervals and guarantees are displayed as small plots and cards.
 
 intervals

@@ -2,13 +2,13 @@
 Where is XGBoost unsure?
 ========================
 
-A booster predicts what houses cost, by place and number of rooms. Its intervals can be drawn on a
-map: they say where a price is known to 50,000 and where only to 250,000.
+A booster predicts house prices from location and number of rooms. Its intervals can be drawn on a
+map: they show where a price is known to 50,000 and where only to 250,000.
 """
 
 # %%
-# A region with two cities, made up for this page. In the cities prices are higher, and neighbours
-# differ more. Train XGBoost on some houses, calibrate on others, and predict the rest.
+# A region with two cities, simulated for this page. In the cities prices are higher and vary more
+# between neighbours. Train XGBoost on some houses, calibrate on others, and predict the rest.
 
 import numpy as np
 from sklearn.model_selection import train_test_split
@@ -37,11 +37,11 @@ intervals = model.predict_interval(X_new, coverage=0.9, bounds=(0, None))
 print(f"inside: {intervals.contains(y_new).mean():.1%} of {len(y_new)} houses")
 
 # %%
-# Calibrating took no further training of the booster. One part of the calibration rows was used to
-# learn where it errs, the others to calibrate. With the training rows in ``calibrate`` and
-# ``ConformalRegressor(booster, refits=5)`` all of them calibrate: :doc:`/your-model`.
+# The booster was not retrained. Part of the calibration rows was used to learn where its errors are
+# large, the others to calibrate. If you pass the training rows to ``calibrate`` and use
+# ``ConformalRegressor(booster, refits=5)``, all of them calibrate: see :doc:`/your-model`.
 #
-# ``bounds=(0, None)`` says that no house costs less than nothing.
+# ``bounds=(0, None)`` says that prices are not negative.
 
 from matplotlib import pyplot
 
@@ -51,10 +51,10 @@ figure.colorbar(dots, label="width of the 90 % interval (thousands)", shrink=0.8
 for name, (x, y_place, _) in CITIES.items():
     ax.text(x, y_place, name, ha="center", bbox={"facecolor": "white", "edgecolor": "none"})
 ax.set(xlabel="east (km)", ylabel="north (km)", aspect=1)
-ax.set_title("How far off may the price be, here?", loc="left", weight="bold")
+ax.set_title("How far off could the price be?", loc="left", weight="bold")
 ax.spines[["top", "right"]].set_visible(False)
 pyplot.show()
 
 # %%
-# In the country intervals are short: prices hardly differ between neighbours. In the cities they
-# do, by hundreds of thousands, and the booster cannot know why.
+# In the country, prices hardly differ between neighbours and intervals are narrow. In the cities
+# they differ by hundreds of thousands, for reasons the booster cannot see.

@@ -2,9 +2,9 @@
 Do widths follow the error?
 ===========================
 
-The usual interval is as wide for every input. Here is what that means, on data that can be looked
-at: a photograph. A model predicts how bright a pixel is from eight pixels around it. That is easy
-in the sky and hard at the edge of a roof.
+The usual interval has the same width for every input. A photograph shows what that means. A model
+predicts how bright a pixel is from eight pixels around it. That is easy in the sky and hard at the
+edge of a roof.
 """
 
 # %%
@@ -35,7 +35,7 @@ one_width = constant.predict_interval(X, coverage=0.9)
 own_width = adaptive.predict_interval(X, coverage=0.9)
 
 # %%
-# Both hold nine of ten pixels. Only one of them knows where the temple is.
+# Both cover nine of ten pixels. Only one of them is wide at the temple and narrow in the sky.
 
 from matplotlib import pyplot
 
@@ -59,7 +59,8 @@ for ax, title, values, style in [
 pyplot.show()
 
 # %%
-# In numbers: how many pixels are inside, where the model errs little and where it errs much?
+# In numbers: how many pixels are inside, where the model's errors are small and where they are
+# large?
 
 sky = np.zeros(shape, dtype=bool)
 sky[:30] = True

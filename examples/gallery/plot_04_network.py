@@ -1,14 +1,14 @@
 """
-A network that knows what it cannot read
-========================================
+Which images is a network unsure about?
+=======================================
 
-A network looks at an image of a digit and says which number it is. Which images is it unsure
-about? Ask in the space where the network itself compares images: its last hidden layer.
+A network predicts the number shown in an image of a digit. To see which images it is unsure about,
+compare images in the network's own feature space: its last hidden layer.
 """
 
 # %%
-# Train a small network to predict the number as a number, so that taking a 9 for an 8 is a small
-# error and for a 0 a large one.
+# Train a small regression network on the digits, so that mistaking a 9 for an 8 is a small error
+# and mistaking it for a 0 is a large one.
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -23,8 +23,8 @@ net = MLPRegressor(hidden_layer_sizes=(64, 16), max_iter=1000, random_state=0)
 net = net.fit(X_train, y_train)
 
 # %%
-# Write down what the last hidden layer computes, and pass it as ``embed``. calliper then judges in
-# this space which calibration images are like a new one.
+# Write a function that returns the last hidden layer, and pass it as ``embed``. calliper then uses
+# this space to find the calibration images that are most similar to a new one.
 
 from calliper import ConformalRegressor
 
@@ -42,7 +42,7 @@ intervals = conformal.predict_interval(X_new, coverage=0.9, bounds=(0, 9))
 print(f"inside: {intervals.contains(y_new).mean():.1%}")
 
 # %%
-# The images with the shortest and with the longest intervals:
+# The images with the narrowest and the widest intervals:
 
 from matplotlib import pyplot
 
@@ -60,5 +60,5 @@ figure.suptitle(
 pyplot.show()
 
 # %%
-# With a PyTorch module there is nothing to write down: ``ConformalRegressor(module)`` finds the
-# last hidden layer, and ``embed=Layer(module, "name")`` takes another.
+# A PyTorch module needs no such function: ``ConformalRegressor(module)`` finds the last hidden
+# layer, and ``embed=Layer(module, "name")`` chooses another.

@@ -2,13 +2,13 @@
 Does it cover where it matters?
 ===============================
 
-Nine of ten targets are inside. That is an average, and an average can hide much: are hard rows
-covered as often as easy ones? Look before you rely on it.
+Nine of ten targets are inside. That is an average, and an average can hide a lot: are hard rows
+covered as often as easy ones? Check before you rely on it.
 """
 
 # %%
-# A booster predicts how bright a pixel of a photograph is from eight pixels around it. Rows are
-# hard where these eight differ: at the edge of a petal, and not in the blurred background.
+# A booster predicts the brightness of a pixel in a photograph from eight pixels around it. Rows are
+# hard where these eight differ, at the edge of a petal, and easy in the blurred background.
 
 import numpy as np
 from sklearn.datasets import load_sample_image
@@ -33,8 +33,8 @@ plain = ConformalRegressor(booster, Split()).calibrate(X[cal], y[cal])
 adaptive = ConformalRegressor(booster).calibrate(X[cal], y[cal])
 
 # %%
-# Cut the new pixels into tenths by how much their neighbours differ, and count in each tenth how
-# many targets are inside. ``CoverageDisplay`` does both.
+# Divide the new pixels into tenths by how much their neighbours differ, and count how many targets
+# are inside in each tenth. ``CoverageDisplay`` does both.
 
 from matplotlib import pyplot
 
@@ -54,8 +54,8 @@ axes[1].set_ylabel("")
 pyplot.show()
 
 # %%
-# Both cover 90 % in all. The plain method covers all easy pixels, and pays for it with the hard
-# ones: at edges it misses more than half. The widths that follow the error are much closer to the
-# line, though not on it: 90 % is promised on average, and not for each tenth.
+# Both cover 90 % overall. The plain method covers all easy pixels at the expense of the hard ones:
+# at edges it misses more than half. Adaptive widths come much closer to the line, though not onto
+# it: 90 % is guaranteed on average, not for each tenth.
 #
-# Bars are what chance explains. About two of three touch the line if coverage is even.
+# Error bars show what chance explains. If coverage is even, about two of three touch the line.

@@ -2,13 +2,13 @@
 Which method suits my data?
 ===========================
 
-There are many methods, and which is best depends on the data. Ask for a verdict on rows of your
-own before you choose.
+There are many methods, and which is best depends on the data. Compare them on your own rows before
+you choose.
 """
 
 # %%
-# Take predictions of a model on rows that it has not seen, some to calibrate and some to judge.
-# Here a booster predicts how bright a pixel of a photograph is from eight pixels around it.
+# Take a model's predictions on held-out rows, some for calibration and some for testing. Here a
+# booster predicts the brightness of a pixel in a photograph from eight pixels around it.
 
 import numpy as np
 from sklearn.datasets import load_sample_image
@@ -40,7 +40,8 @@ print(found.verdict.headline)
 
 # %%
 # The *interval score* rates intervals by one number: their width, plus a penalty for each target
-# that lies outside, larger the further away. Divided by that of one width, below 1 is better.
+# that lies outside, larger the further away. Scores are relative to constant width: below 1 is
+# better.
 
 from matplotlib import pyplot
 
@@ -60,13 +61,12 @@ for place, record in enumerate(records[::-1]):
         fontsize=9,
     )
 ax.set_yticks(range(len(records)), [record.method for record in records[::-1]])
-ax.set(xlabel="interval score over that of one width (less is better)", ylim=(-0.5, 3.6))
+ax.set(xlabel="interval score relative to constant width (smaller is better)", ylim=(-0.5, 3.6))
 ax.set_title("Pixels: how good are 90 % intervals?", loc="left", weight="bold")
 ax.spines[["top", "right", "left"]].set_visible(False)
 pyplot.show()
 
 # %%
-# Bars are standard errors. If two of them overlap, do not read much into who is ahead. For a page
-# with all figures, that works offline and can be sent to others, write
-# ``calliper.lab.report.render_page(found)`` to a file, or use ``calliper compare`` from the command
-# line.
+# Bars are standard errors. If two of them overlap, the difference means little. For a page with all
+# figures that works offline and can be shared, write ``calliper.lab.report.render_page(found)`` to
+# a file, or use ``calliper compare`` from the command line.

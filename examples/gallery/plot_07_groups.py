@@ -2,12 +2,12 @@
 Does it hold in each group?
 ===========================
 
-Nine of ten targets are inside. In each group, too? Where coverage must hold in each group, say
-which groups.
+Nine of ten targets are inside overall. Is that true in each group? If coverage must hold in each
+group, name the groups.
 """
 
 # %%
-# House prices in four kinds of places, made up for this page. Prices vary more by the sea.
+# House prices in four kinds of places, simulated for this page. Prices vary more by the sea.
 
 import numpy as np
 import pandas as pd
@@ -27,8 +27,8 @@ booster = HistGradientBoostingRegressor(categorical_features="from_dtype", rando
 booster = booster.fit(X_train, y_train)
 
 # %%
-# Calibrate once for all, and once with ``groups="place"``: each place then has a calibration of its
-# own, and 90 % is promised in each.
+# Calibrate once for all places together, and once with ``groups="place"``: each place is then
+# calibrated on its own, and 90 % is guaranteed in each.
 
 from calliper import ConformalRegressor, Split
 
@@ -55,8 +55,8 @@ axes[1].set_ylabel("")
 pyplot.show()
 
 # %%
-# Both use one width for a calibration, to show the effect of groups alone. With the default method
-# widths follow the error, and regions differ less to begin with; ``groups=`` goes with it as well.
+# Both use constant width, to show the effect of groups alone. With the default method widths adapt,
+# so places differ less to begin with; ``groups=`` works with it as well.
 #
-# A group needs calibration rows: nine at least for 90 %. With fewer, its intervals are infinite,
-# and a warning says so.
+# Each group needs enough calibration rows: at least nine for 90 %. With fewer, its intervals are
+# infinite, and a warning says so.

@@ -1,15 +1,15 @@
 """
-New inputs from elsewhere
-=========================
+When the inputs shift
+=====================
 
-A model was calibrated on pixels from everywhere in a photograph. Now it is asked about edges
-mostly. Targets *given the inputs* follow the same law; only the mix of inputs has changed. This is
-called a covariate shift, and weights repair it.
+A model was calibrated on pixels from all over a photograph. New pixels are mostly at edges.
+Targets *given the inputs* have the same distribution; only the mix of inputs has changed. This is
+called covariate shift, and weights correct for it.
 """
 
 # %%
-# A booster predicts how bright a pixel is from eight pixels around it. New pixels are drawn by how
-# much these eight differ, the more the likelier.
+# A booster predicts the brightness of a pixel from eight pixels around it. The more these eight
+# differ, the more likely a pixel is to be drawn as a new one.
 
 import numpy as np
 from sklearn.datasets import load_sample_image
@@ -30,8 +30,8 @@ new = rng.choice(pool, size=3000, p=chance / chance.sum(), replace=False)
 X_train, X_cal, X_new, y_cal, y_new = X[train], X[cal], X[new], y[cal], y[new]
 
 # %%
-# A weight says how many times as often an input like this comes among new rows. It need not be
-# known: ``LikelihoodRatio`` learns it from training rows and new rows, without any new targets.
+# A weight says how many times as often an input occurs among new rows. You need not know it:
+# ``LikelihoodRatio`` learns it from training rows and new rows, without any new targets.
 
 from calliper import ConformalRegressor, Split
 from calliper.shift import LikelihoodRatio
@@ -41,7 +41,7 @@ as_usual = ConformalRegressor(booster, Split()).calibrate(X_cal, y_cal)
 weighted = ConformalRegressor(booster, Split()).calibrate(X_cal, y_cal, weights=ratio)
 
 # %%
-# What is covered, at each level that one may ask for?
+# What is the coverage at each level?
 
 from matplotlib import pyplot
 
@@ -56,12 +56,12 @@ for name, model, look in [
     intervals = model.predict_interval(X_new, levels)
     CalibrationCurveDisplay.from_intervals(y_new, intervals).plot(ax, name=name, **look)
 ax.set(xlim=(0.45, 1), ylim=(0.1, 1))
-ax.set_title("Pixels at edges: asked for and covered", loc="left", weight="bold", pad=26)
+ax.set_title("Pixels at edges: requested and actual coverage", loc="left", weight="bold", pad=26)
 pyplot.show()
 
 # %%
-# Without weights the intervals are too short, since edges are harder to predict. With
-# weights they come close to what was asked for; what is left is that weights were learnt, not
-# known. Ask how much there is left to calibrate with:
+# Without weights the intervals are too narrow, because edges are harder to predict. With weights,
+# coverage comes close to the requested level; the remaining gap is there because the weights are
+# estimated. The report shows how many calibration rows effectively remain:
 
 print(weighted.shift_report(X_new).describe())

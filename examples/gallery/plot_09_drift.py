@@ -1,14 +1,14 @@
 """
-When the world changes
-======================
+When the data drift
+===================
 
 A model of bicycle hires is trained once and never again, while more and more people hire bicycles.
-Its intervals are right at first. What happens to them later?
+Its intervals are correct at first. What happens later?
 """
 
 # %%
-# Hours in order of time, made up for this page: there are rush hours, and demand grows. Train on
-# the first weeks, calibrate on the weeks after, and follow the rest, every sixth hour.
+# Hourly rows in time order, simulated for this page, with rush hours and growing demand. Train on
+# the first weeks, calibrate on the next ones, and predict every sixth hour of the rest.
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -26,9 +26,9 @@ train, cal, later = slice(0, 1300), slice(1300, 1800), slice(1800, None, 6)
 booster = HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(X[train], y[train])
 
 # %%
-# Three ways to go on. *Calibrated once*: nothing is done. *Level follows*: a ``Controller`` asks
-# for a higher level after each miss and for a slightly lower one after each hit. *New labels join*:
-# the newest 500 hours take the place of the oldest, too.
+# There are three options. *Calibrated once*: nothing is done. *Level follows*: a ``Controller``
+# raises the level after each miss and lowers it slightly after each hit. *New labels join*: in
+# addition, the latest 500 hours are used to calibrate.
 
 from calliper import ConformalRegressor, Split
 from calliper.online import Controller
@@ -67,6 +67,5 @@ for (name, missed), color in zip(outside.items(), ("#8C8C8C", "#E69F00", "#0072B
 pyplot.show()
 
 # %%
-# Calibrated once, intervals hold fewer and fewer of the targets. The other two come back to nine of
-# ten, whatever happens: this is proved for the long run, with no assumption on the data. Nothing is
-# promised for a single step.
+# If calibrated once, intervals cover fewer and fewer targets. The other two return to nine of ten.
+# This is proved for the long run, for any data; there is no guarantee for a single step.

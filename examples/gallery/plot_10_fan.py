@@ -2,13 +2,13 @@
 A day of bicycle hires, as a fan
 ================================
 
-An interval answers one question. A *distribution* answers all: what is the median, how likely are
-more than 500 hires at eight in the morning, what is exceeded once in twenty days?
+An interval answers one question. A *distribution* answers many: what is the median, how likely are
+more than 500 hires at eight in the morning, which value is exceeded once in twenty days?
 """
 
 # %%
-# Hourly hires, made up for this page: each day has a weather of its own. Hold out whole days, so
-# that they are new.
+# Hourly hires, simulated for this page, with different weather each day. Hold out whole days, so
+# that these days are new to the model.
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
@@ -27,8 +27,8 @@ train, cal, new = part < 100, (part >= 100) & (part < 240), part >= 300
 forest = RandomForestRegressor(30, min_samples_leaf=3, random_state=0).fit(X[train], y[train])
 
 # %%
-# Days are new, not single hours: hours of one day are alike, and calibration hours must be as far
-# from training as new hours will be.
+# Hold out days, not single hours: hours of one day are alike, and calibration hours must differ
+# from training hours as much as new hours will.
 
 from calliper import ConformalRegressor
 
@@ -36,7 +36,7 @@ cal = np.random.default_rng(0).permutation(np.flatnonzero(cal))  # their order m
 model = ConformalRegressor(forest).calibrate(X[cal], y[cal], X_train=X[train], y_train=y[train])
 
 # %%
-# Ask for the hours of one new working day. The shades are intervals at three levels.
+# Predict the hours of one new working day. The shades are intervals at three levels.
 
 from matplotlib import pyplot
 
@@ -52,7 +52,7 @@ display.ax_.set(
 pyplot.show()
 
 # %%
-# Other questions to the same object:
+# The same object answers other questions:
 
 eight = int(np.flatnonzero(hour[rows] == 8)[0])
 print(f"more than 500 at eight: {distribution.exceedance(500.0)[eight]:.0%}")

@@ -2,13 +2,13 @@
 Two targets at once
 ===================
 
-Intervals for two targets, each with 90 %, hold *both* less often than that. If both matter
-together, ask for a box.
+Two 90 % intervals, one for each target, contain *both* targets less often than that. If both
+matter together, ask for a box.
 """
 
 # %%
-# From the average look of cell nuclei in a sample, predict the radius and the texture of the worst
-# of them.
+# From the average appearance of cell nuclei in a sample, predict the radius and texture of the
+# worst ones.
 
 import pandas as pd
 from sklearn.datasets import load_breast_cancer
@@ -23,8 +23,8 @@ X_cal, X_new, Y_cal, Y_new = train_test_split(X_rest, Y_rest, train_size=200, ra
 forest = RandomForestRegressor(random_state=0).fit(X_train, Y_train)
 
 # %%
-# ``joint=True``, the default, makes boxes that hold both targets with 90 %. ``joint=False`` makes
-# an interval for each.
+# ``joint=True``, the default, makes boxes that contain both targets with probability 90 %.
+# ``joint=False`` makes an interval for each.
 
 from calliper import MultiTargetRegressor
 
@@ -43,7 +43,7 @@ shares = pd.Series(
 print(shares.round(3))
 
 # %%
-# Boxes of every eighth sample, and where the targets were:
+# Boxes for every eighth sample, and the true targets:
 
 from matplotlib import pyplot
 from matplotlib.patches import Rectangle
@@ -64,4 +64,4 @@ ax.autoscale_view()
 pyplot.show()
 
 # %%
-# Blue: both targets in their box. Boxes are larger to the right, where samples are more unusual.
+# Blue: both targets inside the box. Boxes are larger on the right, where samples are more unusual.

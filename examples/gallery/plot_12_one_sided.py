@@ -1,10 +1,10 @@
 """
-How bad can it become, at most?
-===============================
+A one-sided bound
+=================
 
-Who plans care for a patient does not ask between which values the illness will lie. They ask for a
-bound: it will hardly become worse than this. A one-sided bound is all that is needed, and it is
-closer to the prediction than the upper end of an interval.
+To plan care for a patient, you do not need an interval. You need an upper bound: how bad could it
+get? A one-sided bound is enough, and it is closer to the prediction than the upper end of an
+interval.
 """
 
 # %%
@@ -20,8 +20,7 @@ X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, test_size=0.4, ran
 forest = RandomForestRegressor(random_state=0).fit(X_train, y_train)
 
 # %%
-# ``SignedError("upper")`` calls only those errors large where the target lies *above* the
-# prediction.
+# ``SignedError("upper")`` counts only errors where the target lies *above* the prediction.
 
 import numpy as np
 
@@ -32,7 +31,7 @@ at_most = bound.predict_interval(X_new, coverage=0.95).upper
 print(f"{np.mean(y_new <= at_most):.1%} stay below the bound")
 
 # %%
-# ``SignedError("lower")`` bounds from below. A :class:`~calliper.distribution.Distribution` has
+# ``SignedError("lower")`` gives a lower bound. A :class:`~calliper.distribution.Distribution` has
 # both: ``predict_distribution(X).quantile(0.95)``, and ``quantile(0.05, side="lower")``.
 
 from matplotlib import pyplot
@@ -41,11 +40,11 @@ order = np.argsort(at_most)
 place, worse = np.arange(len(order)), (y_new > at_most)[order]
 figure, ax = pyplot.subplots(figsize=(8, 4.4), layout="constrained")
 ax.fill_between(place, 0, at_most[order], color="#0072B2", alpha=0.12, linewidth=0)
-ax.plot(place, at_most[order], color="#0072B2", label="95 % bound: at most so much")
-ax.scatter(place[~worse], y_new[order][~worse], s=12, color="#444444", label="what happened")
+ax.plot(place, at_most[order], color="#0072B2", label="95 % upper bound")
+ax.scatter(place[~worse], y_new[order][~worse], s=12, color="#444444", label="target")
 ax.scatter(place[worse], y_new[order][worse], s=30, color="#D55E00", label="above the bound")
-ax.set(xlabel="new patients, by their bound", ylabel="progression of diabetes", ylim=(0, 460))
-ax.set_title("A bound that 95 % keep to", loc="left", weight="bold")
+ax.set(xlabel="new patients, ordered by bound", ylabel="progression of diabetes", ylim=(0, 460))
+ax.set_title("An upper bound for 95 % of patients", loc="left", weight="bold")
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False, loc="upper left", ncols=3)
 pyplot.show()

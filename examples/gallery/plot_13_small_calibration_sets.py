@@ -2,14 +2,14 @@
 How many calibration rows do I need?
 ====================================
 
-"At least 90 %" is an average over calibration sets. You have one of them. How far from 90 % may
-coverage be with yours?
+"At least 90 %" is an average over calibration sets. You have only one. How far from 90 % could its
+coverage be?
 """
 
 # %%
-# Take the errors of one model on many rows: how bright a pixel of a photograph is, told from the
-# pixels around it. Draw 50 of them to calibrate and judge on all others,
-# again and again; then the same with 1,000.
+# Take the errors of one model on many rows: it predicts the brightness of a pixel from the pixels
+# around it. Repeatedly draw 50 of them for calibration and test on all others; then do the same
+# with 1,000.
 
 import numpy as np
 from sklearn.datasets import load_sample_image
@@ -42,8 +42,8 @@ def coverages(n, draws=800, n_test=2000):
 
 
 # %%
-# The law is known before any data are seen. It depends on the number of calibration rows, and on
-# nothing else: not on the model, nor on the data.
+# The distribution of coverage is known before any data are seen. It depends only on the number of
+# calibration rows, not on the model or the data.
 
 from matplotlib import pyplot
 
@@ -58,8 +58,8 @@ axes[0].set_xlim(0.74, 1)
 pyplot.show()
 
 # %%
-# With 50 rows, coverage is mostly between 83 and 96 %; with 1,000, between 88 and 92 %. Take some
-# hundreds if you can. If you must be sure with *your* rows, ask for a confidence, as in
+# With 50 rows, coverage is mostly between 83 and 96 %; with 1,000, between 88 and 92 %. Use a few
+# hundred if you can. If coverage must hold with *your* rows, ask for a confidence, as in
 # :doc:`plot_14_confidence`.
 #
 # ``calliper`` computes all this for you:

@@ -1,14 +1,14 @@
 """
-Sure with these very rows
-=========================
+Coverage with your own calibration set
+======================================
 
-With a calibration set that happens to be lucky, coverage is below 90 %. If that may happen in one
-of twenty projects at most, ask for a confidence of 95 %.
+If the calibration errors happen to be small, coverage falls below 90 %. If that may happen in at
+most one of twenty projects, ask for a confidence of 95 %.
 """
 
 # %%
-# Patients with diabetes again; here the model is a plain linear one. Every project draws its own
-# calibration patients.
+# Diabetes patients again, this time with a linear model. Every project draws its own calibration
+# patients.
 
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -32,7 +32,7 @@ for _ in range(250):
         found[name].append(intervals.contains(y[new]).mean())
 
 # %%
-# Each dot is a project: the share of its new patients who are inside.
+# Each dot is a project: the share of its new patients inside their intervals.
 
 from matplotlib import pyplot
 
@@ -59,7 +59,7 @@ pyplot.show()
 
 # %%
 # With ``coverage=0.9`` the *average* project covers 90 %, and many cover less. With a confidence,
-# few do. (New patients are 242 here, so some projects fall below by the draw of these alone.) The
-# price is length: another, larger calibration error is taken.
+# few do. (With only 242 new patients, some projects fall below by chance alone.) The price is wider
+# intervals: a larger calibration error is used.
 
 print(model.guarantee(0.9, confidence=0.95).describe())

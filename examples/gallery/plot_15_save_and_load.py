@@ -1,13 +1,13 @@
 """
-Calibrate here, ask elsewhere
-=============================
+Save and load
+=============
 
-Calibrate once, keep the result in a file, and load it beside the model where predictions are
+Calibrate once, save the result to a file, and load it with the model wherever predictions are
 needed.
 """
 
 # %%
-# As always: a model, and rows that it has not seen.
+# As always, start with a model and held-out rows.
 
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
@@ -22,8 +22,8 @@ forest = RandomForestRegressor(random_state=0).fit(X_train, y_train)
 model = ConformalRegressor(forest).calibrate(X_cal, y_cal, X_train=X_train, y_train=y_train)
 
 # %%
-# ``save`` writes what was calibrated: numbers and names. Nothing in the file is a program, so
-# opening it runs nothing. The model is not in it; keep the model as you always do.
+# ``save`` writes the calibration as numbers and names. The file contains no code, so opening it
+# runs nothing. The model is not in it; save it in the usual way.
 
 import tempfile
 from pathlib import Path
@@ -35,11 +35,11 @@ calliper.save(model, path)
 print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 header = calliper.files.inspect(path).header
 print(header["method"], "with", header["n_calibration"], "calibration rows")
-print("near is judged by", header["space"])
+print("distances are measured in", header["space"])
 
 # %%
-# ``load`` takes the file and the model, and refuses a model that is not the one it was calibrated
-# with. It answers as before, to the last bit, at any level: levels are not fixed when saving.
+# ``load`` takes the file and the model, and raises an error if the model is not the one that was
+# calibrated. Intervals are the same as before, to the last bit, and you can still choose any level.
 
 import numpy as np
 
@@ -55,7 +55,7 @@ for patient, ax in enumerate(axes):
     ax.fill_between(100 * levels, after.lower[patient], after.upper[patient], color="#9cc9e3")
     ax.axhline(y_new[patient], color="#D55E00", linestyle=(0, (4, 2)))
     ax.set_title(f"patient {patient + 1}", loc="left", fontsize=10)
-    ax.set_xlabel("coverage asked for (%)")
+    ax.set_xlabel("requested coverage (%)")
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("progression of diabetes")
 axes[0].annotate("target", (4, y_new[0] + 5), color="#D55E00", fontsize=9)

@@ -1,13 +1,13 @@
 """
-Beside MAPIE
-============
+Compared with MAPIE
+===================
 
 The same booster and the same calibration rows, in both libraries: what is the same, and what
 differs?
 """
 
 # %%
-# A booster predicts how bright a pixel of a photograph is from eight pixels around it.
+# A booster predicts the brightness of a pixel in a photograph from eight pixels around it.
 
 import numpy as np
 from sklearn.datasets import load_sample_image
@@ -25,7 +25,7 @@ X_cal, X_new, y_cal, y_new = X[cal], X[new], y[cal], y[new]
 booster = HistGradientBoostingRegressor(random_state=0).fit(X[train], y[train])
 
 # %%
-# MAPIE: the level is given at the beginning, and the rows to calibrate on next.
+# MAPIE: choose the level first, then pass the calibration rows.
 
 from mapie.regression import SplitConformalRegressor
 
@@ -34,7 +34,7 @@ mapie.conformalize(X_cal, y_cal)
 _, ends = mapie.predict_interval(X_new)
 
 # %%
-# calliper: the rows to calibrate on, and then any level.
+# calliper: pass the calibration rows, then choose any level.
 
 from calliper import ConformalRegressor, Intervals, Split
 
@@ -42,15 +42,15 @@ model = ConformalRegressor(booster).calibrate(X_cal, y_cal)
 ours = model.predict_interval(X_new, coverage=0.9)
 
 # %%
-# With ``Split()`` both say the same, since both are then the same method.
+# With ``Split()`` both give the same intervals, because the method is then the same.
 
 theirs = Intervals(ends[:, 0, 0], ends[:, 1, 0], 0.9)
 same = ConformalRegressor(booster, Split()).calibrate(X_cal, y_cal).predict_interval(X_new, 0.9)
 print("largest difference:", np.abs(same.upper - theirs.upper).max().round(9))
 
 # %%
-# By default calliper's widths follow the error. Cut the pixels into tenths by how much their
-# neighbours differ: where is coverage?
+# By default calliper's widths adapt to the error. Divide the pixels into tenths by how much their
+# neighbours differ: what is the coverage in each?
 
 from matplotlib import pyplot
 
@@ -73,6 +73,6 @@ axes[1].set_ylabel("")
 pyplot.show()
 
 # %%
-# The *score* is the width plus a penalty for targets outside; less is better. A photograph shows
-# the difference at its largest, since pixels are so unlike one another; :doc:`/evidence` has
-# nine tables. :doc:`/from-mapie` has the other calls.
+# The *score* is the width plus a penalty for targets outside; smaller is better. The difference is
+# especially large on a photograph, because its pixels vary so much; :doc:`/evidence` has results on
+# public datasets. :doc:`/from-mapie` has the other calls.

@@ -1,13 +1,13 @@
 """
-Beside crepes
-=============
+Compared with crepes
+====================
 
-crepes adapts widths by a *difficulty* that you choose. calliper asks the model. The same forest
-and the same rows for both.
+crepes adapts widths by a *difficulty* that you choose. calliper derives it from the model. Both
+use the same forest and the same rows.
 """
 
 # %%
-# A forest looks at an image of a digit and predicts the number that it shows.
+# A forest predicts the number shown in an image of a digit.
 
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestRegressor
@@ -40,8 +40,8 @@ model = ConformalRegressor(forest).calibrate(X_cal, y_cal, X_train=X_train, y_tr
 ours = model.predict_interval(X_new, coverage=0.9)
 
 # %%
-# Each dot is a image. To the right of the line calliper's interval is the shorter one. Large
-# dots are images that lie outside.
+# Each dot is an image. To the right of the line calliper's interval is narrower. Large dots are
+# images whose target lies outside.
 
 from matplotlib import pyplot
 
@@ -77,7 +77,6 @@ ax.legend(frameon=False, loc="upper left")
 pyplot.show()
 
 # %%
-# The *score* is the width plus a penalty for targets outside; less is better. Here both are about
-# as good: the spread of the trees tells much. One set of data and one draw prove nothing;
-# :doc:`/evidence` has nine tables. :doc:`/from-crepes` has the other calls side by
-# side.
+# The *score* is the width plus a penalty for targets outside; smaller is better. Here both are
+# about equally good, because the spread of the trees is informative. One dataset and one draw prove
+# little; :doc:`/evidence` has more. :doc:`/from-crepes` has the other calls side by side.

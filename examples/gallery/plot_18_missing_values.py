@@ -1,13 +1,13 @@
 """
-Do intervals notice what is missing?
-====================================
+Do intervals react to missing values?
+=====================================
 
-Some values are missing. Pass rows as the model takes them, gaps included. Intervals should be wider
-where something that matters is not there.
+Some values are missing. Pass rows in the form the model accepts, gaps included. Intervals should
+be wider where important values are missing.
 """
 
 # %%
-# Images of digits, and the number that each shows. Of every fourth image the lower half is lost.
+# Images of digits, and the number that each shows. Every fourth image has lost its lower half.
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -22,9 +22,9 @@ X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=700, random
 X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, train_size=500, random_state=0)
 
 # %%
-# This booster takes gaps as they are, and so does calliper around it. With a model that does not,
-# put an imputer before it in a pipeline, and pass the pipeline. Categories are the same: a model
-# that takes them gets them, for another one an encoder goes into the pipeline.
+# This booster handles gaps itself, so calliper needs no extra step. For a model that does not, put
+# an imputer in front of it in a pipeline, and pass the pipeline. The same goes for categories: if
+# the model cannot handle them, add an encoder to the pipeline.
 
 from calliper import ConformalRegressor
 
@@ -39,7 +39,8 @@ for_all = ConformalRegressor(booster).calibrate(X_cal, y_cal)
 for_each = ConformalRegressor(booster).calibrate(X_cal, y_cal, groups=is_torn)
 
 # %%
-# The first one was told nothing about gaps, the second one to cover torn images and whole ones.
+# The first calibration ignores the gaps; the second guarantees coverage for torn images and for
+# whole ones.
 
 from matplotlib import pyplot
 
@@ -62,6 +63,6 @@ for ax, title, model in [
 pyplot.show()
 
 # %%
-# Intervals of torn images are wider even if no one speaks of gaps: the booster is less sure of
-# them, which shows in how far its last trees still move the prediction. It is not enough, though;
-# torn images are covered less often. Where that matters, name the groups.
+# Intervals of torn images are wider even without groups: the booster is less sure about them, and
+# its last trees still move the prediction a lot. That is not enough, though: torn images have lower
+# coverage. If that matters, use groups.

@@ -3,12 +3,12 @@ When the model is biased
 ========================
 
 A straight line through the hours of a day cannot follow rush hour. Its predictions are *biased*:
-too low at eight, too high at four in the morning. Intervals around biased predictions are long.
-calliper can learn the bias from training rows, and move the intervals to where the targets are.
+too low at eight, too high at four in the morning. Intervals around biased predictions are wide.
+calliper can learn the bias from training rows, and shift the intervals to where the targets are.
 """
 
 # %%
-# Ridge regression of bicycle hires on working days, made up for this page:
+# Ridge regression of bicycle hires on working days, simulated for this page:
 
 import numpy as np
 from sklearn.linear_model import Ridge
@@ -28,9 +28,9 @@ X_cal, X_new, y_cal, y_new = train_test_split(
 ridge = make_pipeline(StandardScaler(), Ridge()).fit(X_train, y_train)
 
 # %%
-# ``refits=5`` trains the model five more times, each time without a fifth of the training
-# rows. Errors on rows that were left out have a sign, and an ``ErrorModel`` learns from them where
-# the model is too low or too high. ``error_model=None`` leaves that out.
+# ``refits=5`` trains the model five more times, each time without a fifth of the training rows.
+# From the signed errors on the rows left out, an ``ErrorModel`` learns where the model is too low
+# or too high. ``error_model=None`` turns that off.
 
 from calliper import ConformalRegressor
 
@@ -62,9 +62,9 @@ axes[0].set_ylabel("bicycles hired in the hour")
 pyplot.show()
 
 # %%
-# The promise is the same for both, since training rows alone decide where intervals move.
-# ``predict`` still returns what ridge says. If many predictions lie outside their interval, take it
-# as advice: there is a pattern that a better model would find.
+# The guarantee is the same for both, because only training rows decide where intervals move.
+# ``predict`` still returns the ridge prediction. If many predictions lie outside their intervals, a
+# better model would probably find a pattern that this one misses.
 
 outside = ~moved.predict_interval(X_new).contains(moved.predict(X_new))
 print(f"{outside.mean():.0%} of the predictions lie outside their own interval")

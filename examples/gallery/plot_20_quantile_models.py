@@ -1,9 +1,9 @@
 """
-A model of quantiles, put right
-===============================
+Calibrating a quantile model
+============================
 
-Some models predict a low and a high quantile. What lies between is often called an interval, and
-often holds fewer targets than it says. Calibrate it.
+Some models predict a low and a high quantile. The range between them is often used as an interval,
+and often contains fewer targets than it should. Calibration fixes that.
 """
 
 # %%
@@ -31,8 +31,8 @@ for seed in range(12):
     calibrated.append(intervals.contains(y[new]).mean())
 
 # %%
-# Twelve draws of patients. Each line is one draw: what the quantiles hold as they are, and what
-# they hold after calibration.
+# Twelve draws of patients. Each line is one draw: the share of targets between the raw quantiles,
+# and the share after calibration.
 
 from matplotlib import pyplot
 
