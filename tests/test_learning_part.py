@@ -232,3 +232,22 @@ def test_equal_calls_give_equal_intervals():
     assert repr(first.calibrator_.locality_) == repr(second.calibrator_.locality_)
     ends = (np.asarray(each.predict_interval(X[600:], 0.9)) for each in (first, second))
     np.testing.assert_array_equal(*ends)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"groups": ["a", None, *["b"] * 498]},
+            r"1 of 500 are missing, the first \(None\) at posi",
+        ),
+        ({"weights": [1.0, np.nan, *[1.0] * 498]}, "position 1"),
+        ({"weights": [*[1.0] * 11, -1.0, *[1.0] * 488]}, r"1 of 500 are not, .* position 11\."),
+    ],
+)
+def test_groups_and_weights_are_refused_by_the_numbers_of_the_rows_given(given, message):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(500, 2)), rng.normal(size=500)
+    model = LinearRegression().fit(rng.uniform(size=(50, 2)), rng.normal(size=50))
+    with pytest.raises(ValueError, match=message):
+        ConformalRegressor(model).calibrate(X, y, **given)

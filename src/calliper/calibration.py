@@ -43,8 +43,9 @@ from calliper.exceptions import (
 )
 from calliper.models import family_of, open_model, predictions
 from calliper.quantile import effective_size
-from calliper.rows import Rows, same_rows
+from calliper.rows import Rows, rows_of_groups, same_rows
 from calliper.scores import AbsoluteError, DistributionError, Score, as_score
+from calliper.shift import check_weights
 from calliper.space import (
     RAW,
     UNTOUCHED,
@@ -101,6 +102,10 @@ def calibrate_model(
             per_row = replace(per_row, groups=given_method.asked(per_row.groups))
             method = as_calibrator(given_method.calibrator)
     given = per_row.known(X)
+    if "groups" in given:  # refused here, where rows still have their own numbers
+        rows_of_groups(given["groups"])
+    if "weights" in given:
+        check_weights(given["weights"], some=False)
     space, score, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given
     )

@@ -432,7 +432,7 @@ class QuantileError(Score):
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """Distance of y outside the quantiles: (n,), or (n, 2) as (lower, upper)."""
         tails = self._tails(y, y_pred)
-        _warn_if_crossed(np.asarray(y_pred))
+        warn_if_crossed(np.asarray(y_pred))
         return tails if self.n_tails == 2 else np.asarray(tails.max(axis=-1))
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -556,7 +556,7 @@ class DistributionError(Score):
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The size of z(y), shape (n,)."""
-        _warn_if_crossed(np.asarray(y_pred)[..., np.argsort(self._checked()[0])])
+        warn_if_crossed(np.asarray(y_pred)[..., np.argsort(self._checked()[0])])
         size = self.magnitude(y, y_pred)
         n = int(np.count_nonzero(size >= AS_GOOD_AS_INFINITE))
         if n:
@@ -712,13 +712,13 @@ class _Side:
         )
 
 
-def _warn_if_crossed(y_pred: FloatArray) -> None:
+def warn_if_crossed(y_pred: FloatArray) -> None:
     """One warning that counts the rows whose quantiles are out of order."""
     gaps = np.diff(y_pred, axis=-1).min(axis=-1)
     n_crossed = int(np.count_nonzero(gaps < 0))
     if n_crossed:
         warn(
-            f"Predicted quantiles cross at {n_crossed} of {gaps.size} calibration points, by up to "
+            f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows, by up to "
             f"{-gaps.min():.3g}: they are put in order, which keeps the guarantee. Crossing is a "
             f"sign of quantile models that overfit; regularise them or train on more rows.",
             QuantileCrossingWarning,

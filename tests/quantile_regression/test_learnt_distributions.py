@@ -14,7 +14,11 @@ from calliper import (
     load,
     save,
 )
-from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
+from calliper.exceptions import (
+    QuantileCrossingWarning,
+    SmallCalibrationWarning,
+    ZeroScaleWarning,
+)
 from calliper.scores import ScaledError
 
 P = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -184,3 +188,8 @@ def test_coverage_over_draws():
         model.calibrate(rows[:79], y[:79])  # 19 rows are kept
         inside.append(model.predict_interval(rows[79:], 0.9).contains(y[79:]).mean())
     assert np.mean(inside) > 0.9 - 3 * np.sqrt(0.9 * 0.1 / n_draws)
+
+
+def test_crossing_quantiles_are_said_where_rows_teach():
+    with pytest.warns(QuantileCrossingWarning, match=r"cross at \d+ of 300 rows"):
+        front(lambda rows: atoms(rows)[:, ::-1]).calibrate(X[CAL], Y[CAL])

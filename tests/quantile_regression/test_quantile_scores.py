@@ -100,7 +100,7 @@ def test_quantiles_that_cross_are_put_in_order():
         np.array([[1.0, 0.0], [1, 1], [1, 0.5]]),
         np.array([[0.0, 1], [1, 1], [0.5, 1]]),
     )
-    with pytest.warns(QuantileCrossingWarning, match=r"at 2 of 3 calibration points, by up to 1:"):
+    with pytest.warns(QuantileCrossingWarning, match=r"at 2 of 3 rows, by up to 1:"):
         found = score.measure(y, crossed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -111,7 +111,7 @@ def test_quantiles_that_cross_are_put_in_order():
             np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(score.centre(crossed), score.centre(ordered))
     beyond = np.array([[0.0, 2.0, 1.0], [0.0, 1.0, 1.0], [2.0, 1.0, 4.0]])  # on one side alone
-    with pytest.warns(QuantileCrossingWarning, match=r"at 2 of 3 calibration points, by up to 1:"):
+    with pytest.warns(QuantileCrossingWarning, match=r"at 2 of 3 rows, by up to 1:"):
         QuantileError("median").measure(y, beyond)
     model = ConformalRegressor(lambda X: np.tile([1.0, -1.0], (len(X), 1)), Split())
     model.set_params(score_function=score)

@@ -69,7 +69,7 @@ def commands(context: click.Context) -> None:
 
     \b
     Watch intervals in production; exit code 1 is an alarm:
-      calliper monitor --labels log.csv --target y --calibrated model.calliper
+      calliper monitor --labels log.csv --target y --tolerated 0.12
     """  # noqa: D301
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -25,10 +25,14 @@ from calliper.monitoring import CoverageMonitor
 @click.option("--lower", metavar="COLUMN", default="lower", help="Lower ends.")
 @click.option("--upper", metavar="COLUMN", default="upper", help="Upper ends.")
 @click.option("--time", metavar="COLUMN", help="Column shown for the rows that are named.")
-@options.coverage("The level of the intervals.")
-@click.option("--calibrated", metavar="FILE", help="A file made by 'calliper calibrate'.")
+@options.coverage("The level of the intervals in the log.")
+@click.option(
+    "--calibrated",
+    metavar="FILE",
+    help="Or: a file of 'calliper calibrate', of a method with a law, such as split.",
+)
 @click.option("--n-calibration", type=int, help="Or: calibration points of a method with a law.")
-@click.option("--tolerated", type=float, help="Or: the share of misses that you accept.")
+@click.option("--tolerated", type=float, help="The share of misses that you accept.")
 @click.option(
     "--online", is_flag=True, help="Or: each label joined the calibration points at once."
 )
@@ -50,8 +54,8 @@ def monitor(context: click.Context, /, labels: str, figure: str | None, **how: A
     """Check whether a log of intervals and targets is as promised. Exit code 1 is an alarm.
 
     \b
-    calliper monitor --labels log.csv --target y --calibrated model.calliper
     calliper monitor --labels log.parquet --target y --tolerated 0.12 --time day
+    calliper monitor --labels log.csv --target y --calibrated split.calliper --coverage 0.9
 
     0 means that all is well so far, 1 an alarm, 2 an error. Look at a log as often as you like: if
     nothing is wrong, an alarm EVER goes off with probability at most --false-alarms.

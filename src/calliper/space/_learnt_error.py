@@ -30,7 +30,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
-from calliper.scores import DistributionError, ScaledError
+from calliper.scores import DistributionError, ScaledError, warn_if_crossed
 from calliper.space._embedding import SPACES, Embedding, PredictionAndSpread
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
@@ -230,6 +230,8 @@ def _fitted_space(
         adds=base is not None or (chosen and of_quantiles),
         adjusts=model.adjusts,
     )
+    if of_quantiles:
+        warn_if_crossed(unseen.y_pred)
     y_pred, own, Z = space.read(unseen.y_pred, unseen.Z)
     errors = unseen.targets - y_pred
     if len(errors) < FEWEST_ERRORS or not errors.any():
