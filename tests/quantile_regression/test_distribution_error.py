@@ -123,7 +123,7 @@ def test_columns_may_come_in_any_order_and_quantiles_that_cross_are_sorted():
         expected = DistributionError([0.1, 0.5, 0.9]).measure(y, q)
         other = DistributionError([0.9, 0.1, 0.5]).measure(y, q[:, [2, 0, 1]])
     np.testing.assert_array_equal(other, expected)
-    with pytest.warns(QuantileCrossingWarning, match="at 2 of 2 calibration points"):
+    with pytest.warns(QuantileCrossingWarning, match="at 2 of 2 rows"):
         crossed = DistributionError([0.1, 0.5, 0.9]).measure(y, q[:, [1, 0, 2]])
     np.testing.assert_array_equal(crossed, expected)
 
