@@ -5,7 +5,10 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
+from sklearn.linear_model import LinearRegression
 
+import calliper
+from calliper import CalliperError, ConformalRegressor
 from calliper._row_checks import SharedRows, sketch_rows
 from calliper._row_checks import find_shared as find_shared_rows
 
@@ -118,3 +121,18 @@ def test_columns_of_frames_go_by_name_and_small_sets_are_noticed():
     assert find_shared(frame, y, frame[["c", "a", "b"]], y).all_shared
     found = find_shared(X[:50], y[:50], X[45:], y[45:])
     assert found.certain and found.n_shared == 5
+
+
+def test_training_rows_that_calibrate_was_given_are_known_again_by_extend(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), rng.normal(size=300)
+    model = LinearRegression().fit(X[:100], y[:100])
+    made = ConformalRegressor(model).calibrate(
+        X[100:200], y[100:200], X_train=X[:100], y_train=y[:100]
+    )
+    calliper.save(made, tmp_path / "made.calliper")
+    for each in (made, calliper.load(tmp_path / "made.calliper", model)):
+        with pytest.raises(CalliperError, match="training"):
+            each.extend(X[:100], y[:100])
+        each.extend(X[200:], y[200:])
+        assert each.guarantee().proved >= 0.9

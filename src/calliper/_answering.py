@@ -56,7 +56,7 @@ IN_ORDER = (
 
 @dataclass(frozen=True, eq=False)
 class TrainedHere:
-    """A model that ``fit`` trained: a copy of which estimator, and a sketch of its rows."""
+    """A model, a sketch of its training rows, and the estimator that ``fit`` trained, or None."""
 
     estimator: Any
     model: Any
@@ -80,7 +80,7 @@ class Calibration:
     probe : a few calibration rows as plain values, or None
     chosen : parameters of the regressor that the calibration followed, by name
     has_training : whether training rows were given
-    trained : the model that ``fit`` trained, or None
+    trained : the model that ``fit`` trained, or whose training rows were given, or None
     n_taught : calibration rows that were used to learn how the model errs, and do not calibrate
     on_all : plain split on all rows, for levels that need more of them; None if not needed
     slack : added to every radius, since rounding changes predictions between batches; None if the
@@ -169,7 +169,8 @@ class Calibration:
     @property
     def unchecked(self) -> bool:
         """Whether the rows that the model was trained on are unknown."""
-        if self.trained is not None and self.trained.model is self.model:
+        trained = self.trained
+        if trained is not None and trained.model is self.model and trained.estimator is not None:
             return is_frozen(self.model)  # it was trained elsewhere, on whatever rows
         return not self.has_training
 

@@ -356,7 +356,7 @@ def extended(
     """The same with further rows, as if calibrated on all of them."""
     trained, seen = made.trained, None
     enough = len(y) >= 5  # to tell copies from chance
-    if enough and trained is not None and trained.model is made.space.model:
+    if enough and trained is not None and trained.model is made.model:
         seen = refuse_seen(trained.rows, X, y)
     n = made.n_calibration + len(y)
     n = n if window is None else min(n, valid.at_least(window, 1, "window"))
@@ -437,7 +437,7 @@ def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
 
 def given_model(
     front: Any, trained: TrainedHere | None, X: Any, y: FloatArray, X_train: Any, y_train: Any
-) -> tuple[Any, Training, str | None]:
+) -> tuple[Any, Training, TrainedHere | None, str | None]:
     """The estimator, or what ``fit`` trained of it; its training rows, as far as they are known.
 
     Last, why nothing is promised on the calibration rows X. Refuses a model that is not fitted, and
@@ -445,10 +445,13 @@ def given_model(
     """
     training = _given_training(front, X_train, y_train)
     model, why = front.estimator, None
-    if trained is not None and trained.estimator is model:
+    here = trained is not None and trained.estimator is model
+    if trained is not None and here:
         model, why = trained.model, refuse_seen(trained.rows, X, y)
     if training.X is not None:
-        why = why or refuse_seen(sketch_rows(training.X, training.y), X, y)
+        rows = sketch_rows(training.X, training.y)
+        why = why or refuse_seen(rows, X, y)
+        trained = trained if here else TrainedHere(None, model, rows)
     _refuse_unfitted(model, X)
     opened = open_model(model)
     if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
@@ -456,7 +459,7 @@ def given_model(
             f"The model was trained on these calibration rows: its trees hold the means of their "
             f"targets. {SEEN_IN_TRAINING}"
         )
-    return model, training, why
+    return model, training, trained, why
 
 
 def _refuse_unfitted(model: Any, X: Any) -> None:

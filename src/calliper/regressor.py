@@ -134,7 +134,9 @@ class FrontDoor(CalibratedRegressor):
         trained, times = None if before is None else before.trained, (X, y)
         again = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, again=again)
-        model, training, why = calibration.given_model(self, trained, X, y, X_train, y_train)
+        model, training, trained, why = calibration.given_model(
+            self, trained, X, y, X_train, y_train
+        )
         if isinstance(weights, AgeingWeights):
             why = why or weights.explain()
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
