@@ -167,6 +167,17 @@ def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
     assert "always covers" in model.guarantee(0.999).describe()
 
 
+@pytest.mark.filterwarnings("ignore:Coverage 0.997 needs more")
+def test_the_highest_level_of_the_kept_rows_goes_with_one_of_all_rows():
+    model = calibrated()  # 200 rows serve levels up to 200/201
+    both = model.predict_interval(NEW, [0.994, 0.997])
+    for place, level in enumerate((0.994, 0.997)):
+        one = model.predict_interval(NEW, level)
+        np.testing.assert_array_equal(both.lower[:, place], one.lower)
+        np.testing.assert_array_equal(both.upper[:, place], one.upper)
+    assert (np.diff(both.lower) <= 0).all() and (np.diff(both.upper) >= 0).all()
+
+
 @pytest.mark.filterwarnings("ignore:Coverage 0.99[78], 0.998 needs more")
 def test_ends_from_all_rows_have_the_slack_too():
     model = calibrated()
