@@ -19,6 +19,7 @@ from calliper import (
 from calliper.exceptions import SmallCalibrationWarning, UnusedWarning, ZeroScaleWarning
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
+from calliper.online import coverage_needed
 from calliper.space import deal
 
 RNG = np.random.default_rng(0)
@@ -176,6 +177,8 @@ def test_the_highest_level_of_the_kept_rows_goes_with_one_of_all_rows():
         np.testing.assert_array_equal(both.lower[:, place], one.lower)
         np.testing.assert_array_equal(both.upper[:, place], one.upper)
     assert (np.diff(both.lower) <= 0).all() and (np.diff(both.upper) >= 0).all()
+    needed = coverage_needed(model, NEW[:2], MODEL.predict(NEW[:2]) + np.array([0, 1e6]))
+    assert needed[1] == 500 / 501  # a target beyond all thresholds, of kept rows and of all
 
 
 @pytest.mark.filterwarnings("ignore:Coverage 0.99[78], 0.998 needs more")
