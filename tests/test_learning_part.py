@@ -19,6 +19,7 @@ from calliper import (
 from calliper.exceptions import SmallCalibrationWarning, UnusedWarning, ZeroScaleWarning
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
+from calliper.online import coverage_needed
 from calliper.space import deal
 
 RNG = np.random.default_rng(0)
@@ -165,6 +166,19 @@ def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
     assert promise.proved == model.guaranteed_coverage(0.997) == conformal_coverage(0.997, 500) < 1
     assert "as wide as those of plain split on all 500 rows" in promise.describe()
     assert "always covers" in model.guarantee(0.999).describe()
+
+
+@pytest.mark.filterwarnings("ignore:Coverage 0.997 needs more")
+def test_the_highest_level_of_the_kept_rows_goes_with_one_of_all_rows():
+    model = calibrated()  # 200 rows serve levels up to 200/201
+    both = model.predict_interval(NEW, [0.994, 0.997])
+    for place, level in enumerate((0.994, 0.997)):
+        one = model.predict_interval(NEW, level)
+        np.testing.assert_array_equal(both.lower[:, place], one.lower)
+        np.testing.assert_array_equal(both.upper[:, place], one.upper)
+    assert (np.diff(both.lower) <= 0).all() and (np.diff(both.upper) >= 0).all()
+    needed = coverage_needed(model, NEW[:2], MODEL.predict(NEW[:2]) + np.array([0, 1e6]))
+    assert needed[1] == 500 / 501  # a target beyond all thresholds, of kept rows and of all
 
 
 @pytest.mark.filterwarnings("ignore:Coverage 0.99[78], 0.998 needs more")

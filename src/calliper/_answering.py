@@ -257,7 +257,7 @@ class Calibration:
         if confidence is not None:
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         per_tail = [self._of_tail(level) for level in levels]
-        distinct = tuple(dict.fromkeys(per_tail))
+        distinct = tuple(sorted({*per_tail}))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
         tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
@@ -271,7 +271,7 @@ class Calibration:
         if self.on_all is None or conformal_rank(level, n) <= n:
             return level
         n_all = self.on_all.n_calibration
-        return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
+        return n / (n + 1) if conformal_rank(level, n_all) <= n_all else level
 
     def _answering(self, level: float) -> "Calibration":
         """Which calibration gives the guarantee at this level: plain split on all, or this one."""

@@ -120,7 +120,8 @@ def calibrate_model(
     slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
-        kept = np.append(kept, np.arange(at_hand, len(y)))  # those at hand are the first of them
+        # Those at hand are the first of them.
+        kept = order = np.append(kept, np.arange(at_hand, len(y)))
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         columns = [valid.check_vector(each, "y") for each in np.reshape(y, (len(y), -1)).T]

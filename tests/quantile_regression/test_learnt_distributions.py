@@ -90,6 +90,12 @@ def test_means_and_ends_are_those_of_the_distribution():
     assert np.isfinite(huge).all()
 
 
+def test_means_are_the_same_whatever_rows_come_with_them():
+    q, score = np.sort(RNG.normal(size=(200, len(P))), axis=1), DistributionError(P)
+    alone = np.concatenate([score.mean_and_ends(q[[row]]) for row in range(len(q))], axis=1)
+    np.testing.assert_array_equal(score.mean_and_ends(q), alone)
+
+
 @pytest.mark.parametrize("n", [99, 100, 250, 299, 300])
 def test_a_part_teaches_from_100_rows_on(n):
     made = front().calibrate(X[:n], Y[:n]).calibration_

@@ -24,7 +24,7 @@ from calliper import (
     evaluate,
 )
 from calliper.calibrators import ConditionalCalibration
-from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
+from calliper.exceptions import RowOrderWarning, ShiftWarning, SmallCalibrationWarning
 from calliper.lab.evaluation import Problem
 from calliper.scale import ShardedRescaled, _dask, connect
 from cases.lazy_rows import COLUMNS, model, places, rows, slow_model, targets
@@ -246,6 +246,13 @@ class TestCalibration:
         lazy, whole = asked.calibrate(da.concatenate([X, X + 1]), da.concatenate([y, y])), 600
         assert lazy.calibration_.n_taught == 150
         assert lazy.calibrators_[0].n_calibration_ == whole - 150
+
+    def test_a_trend_beyond_the_rows_that_teach_is_seen(self):
+        X, y = da.from_array(CAL.to_numpy()), da.from_array(Y.to_numpy())
+        asked = ConformalRegressor(model, learning_part=0.5, random_state=0)
+        with pytest.warns(RowOrderWarning, match="error depends"):
+            lazy = asked.calibrate(da.concatenate([X, X + 1]), da.concatenate([y, y + 100]))
+        assert lazy.calibration_.row_trend is not None
 
     def test_frames_of_other_divisions(self, calibrated):
         X, y = dd.from_pandas(CAL, npartitions=4), dd.from_pandas(Y, npartitions=7)

@@ -127,3 +127,8 @@ def test_a_forest_of_a_file_must_have_leaves_and_bounds():
     for name, value in wrong.items():
         with pytest.raises(CalliperError, match="a forest of errors has"):
             ErrorForest.again(state | {name: value})
+    leaf = np.flatnonzero(np.isneginf(state["thresholds"]))[-1]
+    after = state["after"].copy()
+    after[leaf, 1] = 0  # rows would go on from it
+    with pytest.raises(CalliperError, match="a forest of errors has leaves"):
+        ErrorForest.again(state | {"after": after})

@@ -168,9 +168,11 @@ class ErrorForest(Keeps):
         """The forest, if it has trees whose leaves have shares."""
         made = cls(**state)
         leaves = np.isneginf(made.thresholds)
+        ends = np.flatnonzero(leaves)
         if not made.roots.size or not made.bounds.size or np.isnan(made.thresholds).any():
             raise CalliperError("a forest of errors has no trees, no bounds, or no thresholds.")
-        if not leaves.any() or made.after[leaves, 0].max() >= len(made.shares):
+        shares, itself = made.after[ends].T
+        if not len(ends) or shares.max() >= len(made.shares) or not np.array_equal(itself, ends):
             raise CalliperError("a forest of errors has leaves that it says nothing of.")
         nodes = made.roots
         for _ in range(FOREST_DEPTH):
