@@ -82,7 +82,7 @@ def _columns(calibration: FileCalibration) -> list[str]:
     for part, name in (("group", columns.group), ("weight", columns.weight)):
         text += "" if name is None else f"; {part} {name!r}"
     gaps = "filled with medians of training rows" if len(calibration.filling.medians) else "refused"
-    learnt = [] if calibration.ratio is None else ["weights of a shift, learnt by their features"]
+    learnt = [] if calibration.ratio is None else ["weights for a shift, learnt from the features"]
     return [f"columns: {text}", *learnt, f"gaps among features: {gaps}"]
 
 
@@ -108,7 +108,7 @@ def _print_bars(title: str, values: FloatArray) -> None:
 def _draw(file: str, calibration: FileCalibration | None, figure: str) -> None:
     if calibration is None or calibration.sketch is None:
         raise CalliperError(
-            f"{file}: was saved in Python, so that --figure has no rows to draw; omit it."
+            f"{file}: was saved in Python and holds no rows for --figure to draw; omit it."
         )
     from calliper.lab.report import draw_calibration
 

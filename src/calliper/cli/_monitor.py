@@ -27,10 +27,10 @@ from calliper.monitoring import CoverageMonitor
 @click.option("--time", metavar="COLUMN", help="Column shown for the rows that are named.")
 @options.coverage("The level of the intervals.")
 @click.option("--calibrated", metavar="FILE", help="A file made by 'calliper calibrate'.")
-@click.option("--n-calibration", type=int, help="Or: calibration points of a method with a law.")
+@click.option("--n-calibration", type=int, help="Or: number of calibration points, e.g. of split.")
 @click.option("--tolerated", type=float, help="Or: the share of misses that you accept.")
 @click.option(
-    "--online", is_flag=True, help="Or: each label joined the calibration points at once."
+    "--online", is_flag=True, help="Or: each label was added to the calibration points at once."
 )
 @click.option(
     "--side",

@@ -89,7 +89,7 @@ class BoostedTrees(Keeps):
         """The trees, if there are as many as models have."""
         made = cls(**state)
         if made.counts.sum() != len(made.steps):
-            raise CalliperError("boosted models do not have the trees that they name.")
+            raise CalliperError("boosted models do not have the number of trees that they declare.")
         return made
 
     @classmethod
@@ -171,7 +171,7 @@ class ErrorForest(Keeps):
         if not made.roots.size or not made.bounds.size or np.isnan(made.thresholds).any():
             raise CalliperError("a forest of errors has no trees, no bounds, or no thresholds.")
         if not leaves.any() or made.after[leaves, 0].max() >= len(made.shares):
-            raise CalliperError("a forest of errors has leaves that it says nothing of.")
+            raise CalliperError("a forest of errors has leaves without values.")
         nodes = made.roots
         for _ in range(FOREST_DEPTH):
             nodes = np.unique(made.after[nodes[~leaves[nodes]]])
