@@ -110,7 +110,7 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def limit(self) -> float:
-        """1/``false_alarms``: how much evidence sets off the alarm."""
+        """1/``false_alarms``: how much evidence raises the alarm."""
         return 1 / check_level(self.false_alarms, "false_alarms")
 
     @property
@@ -224,14 +224,14 @@ class CoverageMonitor(_Monitor):
         is predicted, and no window drops any.
     side : {"more", "fewer", "both"}, default "more"
         What to look for: more misses than promised, or fewer, which means intervals that are too
-        wide. "fewer" needs continuous scores: with ties intervals are wider by nature.
+        wide. "fewer" needs continuous scores: ties make intervals wider.
     ties : bool, default False
         Whether scores may be equal, as for whole numbers. The law is then a bound, and alarms come
         later.
     tails : int, default 1
         2 for ``Split`` with ``SignedError``, a width for each side.
     false_alarms : float, default 0.05
-        Upper bound on the probability that a stream as promised ever sets off the alarm.
+        Upper bound on the probability that a stream as promised ever raises the alarm.
 
     Examples
     --------
@@ -262,8 +262,8 @@ class CoverageMonitor(_Monitor):
         ----------
         model : calibrated object or calibrator
         coverage : the level of its intervals
-        how : other parameters, by name. A method without a law of coverage, as the default has
-            none, needs ``tolerated`` or ``online``
+        how : other parameters, by name. A method without a law of coverage, such as the
+            default, needs ``tolerated`` or ``online``
         """
         if how.get("tolerated") is not None:
             return cls(coverage, **how)
@@ -409,7 +409,7 @@ class ExchangeabilityMonitor(_Monitor):
     Parameters
     ----------
     false_alarms : float, default 0.05
-        Upper bound on the probability that an exchangeable stream ever sets off the alarm.
+        Upper bound on the probability that an exchangeable stream ever raises the alarm.
     random_state : int, optional
         Seeds the draws that break ties and fill the steps between ranks.
 

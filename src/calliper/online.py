@@ -83,7 +83,7 @@ CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The levels so far and what came of them.
+    """The levels so far and their outcomes.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class History:
 
 @dataclass(eq=False, repr=False)
 class Controller(BaseEstimator):  # type: ignore[misc]
-    """Gives the level for the next prediction, and adapts it to what came of the last.
+    """Gives the level for the next prediction, and adapts it to the last outcome.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         The share of targets that should be inside in the long run.
     rate : float or sequence of floats, default 0.01
         How far the level moves after a step. A large rate follows drift closely, but the level
-        jumps; a small one is steady. Of several, such as ``RATES``, those that did best lately
+        jumps; a small one is steady. Of several, such as ``RATES``, the recently best ones
         count most; ``update`` then needs ``needed``, too.
     decay : float, default 0
-        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. From 0.5 to
-        below 1 the level settles if nothing drifts, such as 0.6 with a larger rate.
+        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. Between
+        0.5 and 1, such as 0.6 with a larger rate, the level settles if nothing drifts.
     start : float, optional
         The first level; ``coverage`` by default.
     horizon : int, default 500
@@ -349,8 +349,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         step : int or (m,) of int, optional
             The step that the label belongs to, or the steps in order of arrival, if numbered.
         needed : float or (m,), optional
-            The coverage up to which intervals do not contain the target, from
-            :func:`coverage_needed`: several rates are compared by it. One rate does not need it.
+            The coverage above which the interval contains the target, from
+            :func:`coverage_needed`. It is used to compare several rates.
         """
         self._begin()
         if step is None and not self._asked:
@@ -486,7 +486,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 def coverage_needed(
     model: Any, X: Any, y: Any, *, groups: Any = None, weights: Any = None
 ) -> FloatArray:
-    """For each row, the coverage up to which intervals do not contain its target, (m,).
+    """For each row, the coverage above which its interval contains the target, (m,).
 
     An interval contains y if its level is above this: 1 minus the conformal p-value of y, by the
     points of the row's own group and the row's own weight.

@@ -237,8 +237,8 @@ class ConformalRegressor(FrontDoor):
         bagging, how far the last stages move it for gradient boosting, standard deviation where
         the model states one, the penultimate layer of a network; for others standardised inputs
         and prediction (without training rows the prediction alone, for a linear model what each
-        input adds). Where left-out errors are known, the expected error is one coordinate more,
-        in place of the inputs. Categories, text, dates and sparse columns are turned into numbers
+        input adds). Where left-out errors are known, the expected error is a coordinate instead
+        of the inputs. Categories, text, dates and sparse columns are turned into numbers
         by training rows. The spread of an ensemble class of your own is used only if the mean of
         its members predicts training rows as the ensemble does.
 
@@ -276,8 +276,8 @@ class ConformalRegressor(FrontDoor):
         ``"auto"``, for calibrators that use left-out errors, splits 300 rows or more: at least 200
         rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a model of
         distributions 40 % are learnt from if there are 100 to 300 rows. Each group is split by
-        itself. A level for which all rows suffice, but not those that calibrate, is answered by
-        plain split on all rows, with a warning.
+        itself. A level that only all rows together can support uses plain split on all rows,
+        with a warning.
     refits : int, optional
         Refits for out-of-fold errors on training rows, for calibrators that use them; a model
         with bags has out-of-bag errors instead. By default :meth:`fit` refits 5 times and

@@ -152,7 +152,7 @@ class CompareRequest(options.Request):
 @options.seed_and_quiet
 @options.takes(CompareRequest)
 def compare(request: CompareRequest) -> None:
-    """Compare methods on a test set: does it cover, does it adapt, which one to use.
+    """Compare methods on a test set: which ones cover, which adapt, which one to use.
 
     \b
     calliper compare --calibration cal.csv --test test.csv --target y --prediction y_pred \\
@@ -160,8 +160,8 @@ def compare(request: CompareRequest) -> None:
 
     Writes one HTML page that works offline: the verdict in words, what is promised, figures to
     explore (choose level and method, hover over points), a table, warnings that matter and all
-    it takes to repeat it. Every method is calibrated on the same rows and judged on the others;
-    one that fails is shown as failed. With one file:
+    that is needed to repeat it. Every method is calibrated on the same rows and judged on the
+    others; one that fails is shown as failed. With one file:
 
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b

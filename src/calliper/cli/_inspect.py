@@ -26,14 +26,14 @@ _TITLES = ("calibration errors", "half-widths at 0.9")
 )
 @click.option("--json", "as_json", is_flag=True, help="The header of the file as JSON.")
 def inspect(file: str, figure: str | None, as_json: bool) -> None:
-    """Say what a saved calibration is, what it promises and how it was made.
+    """Show what a saved calibration is, what it guarantees and how it was made.
 
     \b
     calliper inspect model.calliper
     calliper inspect model.calliper --figure model.png
 
     Files that were saved in Python are described as well. Nothing in a file runs when it is
-    opened; one that was altered or cut off is refused.
+    opened; an altered or truncated file is refused.
     """  # noqa: D301
     if figure is not None:
         out.check_figure_name(figure)

@@ -24,7 +24,7 @@ from calliper.monitoring import CoverageMonitor
 @options.target()
 @click.option("--lower", metavar="COLUMN", default="lower", help="Lower ends.")
 @click.option("--upper", metavar="COLUMN", default="upper", help="Upper ends.")
-@click.option("--time", metavar="COLUMN", help="Column shown for the rows that are named.")
+@click.option("--time", metavar="COLUMN", help="Column that names rows in the output.")
 @options.coverage("The level of the intervals.")
 @click.option("--calibrated", metavar="FILE", help="A file made by 'calliper calibrate'.")
 @click.option("--n-calibration", type=int, help="Or: number of calibration points, e.g. of split.")

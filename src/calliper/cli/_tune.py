@@ -165,8 +165,8 @@ def tune(request: TuneRequest) -> None:
 
     Prints how good each length scale is (with --kernel tuned-knn, each number of neighbours), and
     the 10 nearest neighbours, the default of --method jackknife, for comparison. The scale
-    of a calibration point is chosen on all others, so that the proof for --method jackknife, which
-    the file holds, still holds. (The rule of --method full needs no tuning.)
+    of a calibration point is chosen on all others, so the guarantee of --method jackknife, which
+    the file uses, still holds. (The rule of --method full needs no tuning.)
 
     \b
     Criteria; smaller is better:

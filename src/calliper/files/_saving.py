@@ -72,12 +72,12 @@ def save(calibrated: Any, path: Any) -> None:
     ----------
     calibrated : fitted ``ConformalRegressor`` (``MultiTargetRegressor``, ``JackknifePlus``, …) or
         calibrator
-    path : where to write; the file appears whole or not at all
+    path : where to write; the file is written completely or not at all
 
     Returns
     -------
     None
-        The file is there.
+        The file is written.
 
     Notes
     -----
@@ -116,7 +116,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     path : the file
     model : the fitted model that was calibrated; a list of all of them for methods that refit.
         None for a calibrator alone
-    embed : the fitted transformer, function or ``Layer`` that is the space, if it was one of yours:
+    embed : the fitted transformer, function or ``Layer`` that was passed as ``embed``, if any:
         ``embedding_.transformer`` of what was saved
     bring : dict, optional
         Other objects of yours that the file does not hold, by the name of the parameter:
@@ -218,7 +218,7 @@ class Kept:
 
 
 def inspect(path: Any) -> Kept:
-    """What a file says about itself; no object is made of it.
+    """Read what a file says about itself, without loading the object.
 
     Parameters
     ----------

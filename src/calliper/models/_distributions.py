@@ -131,7 +131,7 @@ class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         ``objective`` equal to ``"quantile"`` (``GradientBoostingRegressor``, LightGBM),
         ``quantile_alpha`` with ``objective="reg:quantileerror"`` (XGBoost), or
         ``loss_function="Quantile"`` (CatBoost); inside a pipeline too. A dict of models by
-        probability, and any model that answers with several quantiles, is taken as it is.
+        probability, and any model that returns several quantiles, is used as it is.
     probabilities : (K,) numbers between 0 and 1, default (0.05, 0.95)
         Of the columns, in their order: the ends and, for ``QuantileError("median")``, 0.5 between.
 

@@ -128,7 +128,7 @@ class CVPlus(RefittedRegressor):
     cv : int or splitter of scikit-learn, default 10
         Number of folds, at most the number of rows; equal to it, this is the Jackknife+. Or a
         splitter that leaves each row out once, such as ``GroupKFold(5)``: nothing is then proved
-        unless it is ``KFold`` or ``LeaveOneOut``, since others may look at the rows.
+        unless it is ``KFold`` or ``LeaveOneOut``, since others may depend on the rows.
     minmax : bool, default False
         Wider intervals with a stronger guarantee, about (1 − α) F/(F + 1).
     score_function : score, optional
@@ -187,7 +187,7 @@ class CVPlus(RefittedRegressor):
             Rows of one group are left out together; a splitter in ``cv`` is given them as
             its ``groups``. Nothing is proved for new groups, as ``SplitGroupsWarning`` says.
         **fit_params
-            Passed to ``fit`` of each model, a value for each row (``sample_weight``) with the row.
+            Passed to ``fit`` of each model; values per row (``sample_weight``) follow their rows.
         """
         (groups,) = same_rows(X, "X", split_groups=split_groups)
         if groups is not None:
