@@ -326,7 +326,7 @@ def test_regressor_refuses_and_points_out_rows_it_was_trained_on():
         model.extend(X[:100], y[:100])
     assert model.calibrator_.n_calibration_ == 100 and model.no_guarantee_ is None
     fresh = np.random.default_rng(9).uniform(size=(50, 3))
-    with pytest.warns(SharedRowsWarning, match="The promise no longer holds"):
+    with pytest.warns(SharedRowsWarning, match="The guarantee no longer holds"):
         model.extend(np.vstack([X[:50], fresh]), np.append(y[:50], fresh[:, 0]))
     assert model.guaranteed_coverage(0.9) == 0
     with pytest.raises(ValueError, match="not calibrated yet"):

@@ -62,7 +62,7 @@ def test_some_training_rows_void_the_promise():
         model.calibrate(X_mixed, y_mixed, X_train=X_TRAIN, y_train=Y_TRAIN)
     assert model.guaranteed_coverage(0.9) == 0
     promise = model.guarantee(0.9)
-    assert promise.proved == 0 and "nothing is promised. 20 of 220" in promise.describe()
+    assert promise.proved == 0 and "no guarantee. 20 of 220" in promise.describe()
     model.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
     assert model.guaranteed_coverage(0.9) >= 0.9
 
@@ -153,7 +153,7 @@ def test_rows_in_order_of_time_are_pointed_out_by_calibrate_and_cv_plus():
     rows = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"), index=days)
     y = rows["a"].to_numpy() + rng.normal(size=400)
     model = Ridge().fit(rows[:50], y[:50])
-    with pytest.warns(RowOrderWarning, match="calibrate deals rows at random.* the older rows"):
+    with pytest.warns(RowOrderWarning, match="calibrate splits rows at random.* the older rows"):
         ConformalRegressor(model).calibrate(rows, y)
     with pytest.warns(RowOrderWarning, match=r"cv=KFold\(5\) leaves out runs"):
         CVPlus(Ridge(), cv=5).fit(rows, y)
@@ -340,7 +340,7 @@ def test_who_has_not_calibrated_is_told_to():
 def test_another_space_without_training_rows_is_pointed_out(recwarn):
     model = ConformalRegressor(RandomForestRegressor(20, random_state=0), random_state=0)
     model.fit(X, Y)
-    with pytest.warns(EmbeddingWarning, match="in another space.*, where it was .*expected error"):
+    with pytest.warns(EmbeddingWarning, match="in another space.* instead of .*expected error"):
         model.calibrate(X_CAL, Y_CAL)
     recwarn.clear()
     model.calibrate(X_CAL, Y_CAL)
@@ -386,8 +386,8 @@ def test_a_calibrated_model_shows_what_it_is():
     shown = repr(model.fit(X, Y)).splitlines()
     assert shown[0] == "ConformalRegressor(estimator=Ridge(), random_state=0)"
     assert shown[1] == "  calibrated on 150 rows by FullRescaled"
-    assert shown[2] == "  near in Space('prediction and expected error', 2 dimensions)"
-    assert shown[3].startswith("  as local as RBF(")
+    assert shown[2] == "  nearness judged in Space('prediction and expected error', 2 dimensions)"
+    assert shown[3].startswith("  locality: RBF(")
     assert shown[4] == "  left-out errors: LeftOut(450 of 450 training rows, 5 folds)"
     assert shown[5] == f"  {model.error_model_.describe()}" and "450 left-out errors" in shown[5]
     assert shown[6] == "  promised at 0.9: 0.9006"

@@ -186,7 +186,7 @@ def calibrated(rows, calibrator=None, **how):
 
 def test_methods_without_a_law_are_refused_unless_something_else_is_said(rows):
     model = calibrated(rows)
-    with pytest.raises(CalliperError, match="FullRescaled, as it was calibrated, have no law"):
+    with pytest.raises(CalliperError, match="FullRescaled, as it was calibrated, have no known"):
         CoverageMonitor.of(model)
     assert CoverageMonitor.of(model, online=True).update(True).evidence < 1
     assert CoverageMonitor.of(model, 0.8, tolerated=0.3).get_params()["tolerated"] == 0.3
@@ -206,29 +206,31 @@ def test_the_law_is_read_from_the_model(rows):
         Split(),
         score_function=QuantileError("asymmetric"),
     )
-    with pytest.raises(CalliperError, match="no law"):  # the tails differ in their order of rows
+    with pytest.raises(
+        CalliperError, match="no known law"
+    ):  # the tails differ in their order of rows
         CoverageMonitor.of(pair.calibrate(rows[0][100:], rows[1][100:]), 0.8)
     grouped = Grouped(Split()).fit(np.zeros((80, 1)), np.arange(80.0), groups=np.arange(80) % 2)
-    with pytest.raises(CalliperError, match="no law"):  # each group has its own
+    with pytest.raises(CalliperError, match="no known law"):  # each group has its own
         CoverageMonitor.of(grouped, 0.8)
     weighted = Split().fit(np.zeros((50, 1)), np.arange(50.0), weights=np.linspace(1, 2, 50))
-    with pytest.raises(CalliperError, match="no law"):
+    with pytest.raises(CalliperError, match="no known law"):
         CoverageMonitor.of(weighted)
 
 
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({}, "compared with one thing"),
-        ({"n_calibration": 500, "tolerated": 0.1}, "compared with one thing"),
+        ({}, "one rate to compare misses with"),
+        ({"n_calibration": 500, "tolerated": 0.1}, "one rate to compare misses with"),
         ({"tolerated": 0.0}, "tolerated"),
         ({"tolerated": 1.0}, "tolerated"),
         ({"tolerated": float("nan")}, "tolerated"),
         ({"coverage": 1.2, "tolerated": 0.1}, "coverage"),
         ({"tolerated": 0.1, "false_alarms": 0}, "false_alarms"),
         ({"tolerated": 0.1, "side": "less"}, "side must be"),
-        ({"online": True, "side": "both"}, "needs a miss rate that is reached"),
-        ({"n_calibration": 500, "ties": True, "side": "fewer"}, "needs a miss rate"),
+        ({"online": True, "side": "both"}, "needs an exact miss rate"),
+        ({"n_calibration": 500, "ties": True, "side": "fewer"}, "needs an exact miss rate"),
         ({"n_calibration": 5}, "5 calibration points cannot support"),
         ({"n_calibration": 2.5}, "n_calibration"),
     ],
@@ -276,7 +278,7 @@ def test_labels_name_their_steps_in_any_order_and_each_counts_once():
 def test_parameters_stay():
     monitor = CoverageMonitor(tolerated=0.1).update(True)
     monitor.tolerated = 0.5
-    with pytest.raises(CalliperError, match="are bounded for those that stay"):
+    with pytest.raises(CalliperError, match="holds for fixed parameters only"):
         monitor.update(True)
 
 

@@ -98,7 +98,7 @@ def forest():
     [
         (boosted(), None, None, "change nothing else.*refits=5 finds them by 5"),
         (boosted().predict, None, None, "change nothing else.*refits=5"),
-        (forest(), None, None, "rows that it was trained on, in that order; else refits="),
+        (forest(), None, None, "rows that it was trained on, in that order; otherwise refits="),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
         (MODEL, Split(), 5, "Split uses no left-out errors"),
         (boosted(), None, 2, None),
@@ -215,7 +215,7 @@ def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
 def test_a_confidence_wants_a_coverage_beside_it(kind):
     made = calibrated(kind)
     for ask in (lambda **how: made.predict_interval(X[:2], **how), made.guarantee):
-        with pytest.raises(CalliperError, match=r"say coverage=0\.95 alone"):
+        with pytest.raises(CalliperError, match=r"pass coverage=0\.95 alone"):
             ask(confidence=0.95)
         ask(coverage=0.9, confidence=0.95)
 

@@ -191,7 +191,7 @@ def test_promises_are_drawn_where_there_is_one():
         .guarantee(0.9)
     )
     page = parsed(void._repr_html_())
-    assert not drawn(page, "svg") and "nothing is promised" in "".join(page.itertext())
+    assert not drawn(page, "svg") and "no guarantee" in "".join(page.itertext())
 
 
 def test_cells_and_estimates_are_tables():

@@ -208,18 +208,18 @@ def test_labels_of_steps_that_are_not_waiting_are_refused_and_change_nothing():
     control.update(intervals.contains(y[:3])[1], step=5)
     before = control.ask(8)
     for told, words in [
-        ({"step": 4}, "step 4, which was never asked for; 4 were, from 3 to 8"),
+        ({"step": 4}, "step 4, which was never requested; 4 were, from 3 to 8"),
         ({"step": 5}, r"step 5 has its label already \(\d+% inside\): each counts once"),
         ({"step": [3, 3], "inside": [True, True]}, "step 3 has its label already"),
         ({"step": [3, 6]}, "2 steps were named, and inside has 1"),
         ({"step": 3.0}, "step must be an integer"),
         ({"step": "noon"}, "step must be an integer"),
-        ({}, "before a level was asked for.* 3 named steps wait for labels: say which"),
+        ({}, "before a level was requested.* 3 named steps wait for labels: name one"),
     ]:
         with pytest.raises(CalliperError, match=words):
             control.update(**{"inside": True, **told})
     for step in (8, 7, [9, 9], [10, 9]):
-        with pytest.raises(CalliperError, match="steps must rise, as a clock does"):
+        with pytest.raises(CalliperError, match="steps must increase with time"):
             control.ask(step)
     with pytest.raises(CalliperError, match="step names 2 steps, and there are 3 rows"):
         control.predict_interval(model, X[:3], step=[11, 12])
@@ -401,7 +401,7 @@ def test_steps_of_a_file_rise():
     state = control.for_file()
     Controller(0.9).restore(state)
     state["names"][:, 0] = 3
-    with pytest.raises(CalliperError, match="do not rise"):
+    with pytest.raises(CalliperError, match="do not increase"):
         Controller(0.9).restore(state)
 
 
@@ -493,7 +493,7 @@ def test_rows_asked_for_together_are_one_step():
 
 def test_history_bound_and_words():
     control = Controller(0.9, rate=0.1)
-    assert control.bound == pytest.approx(0.9) and "nothing came yet" in control.describe()
+    assert control.bound == pytest.approx(0.9) and "no label has come yet" in control.describe()
     assert np.isnan(control.history.coverage)
     for hit in [True] * 19 + [False]:
         control.level, control.update(hit)
@@ -505,10 +505,10 @@ def test_history_bound_and_words():
 
 def test_update_before_a_level_was_asked_for_is_refused():
     control = Controller()
-    with pytest.raises(CalliperError, match="before a level was asked for: call predict_interval"):
+    with pytest.raises(CalliperError, match="before a level was requested: call predict_interval"):
         control.update(True)
     control.level, control.update(True)
-    with pytest.raises(CalliperError, match="before a level was asked for"):
+    with pytest.raises(CalliperError, match="before a level was requested"):
         control.update(True)
 
 
@@ -534,7 +534,7 @@ def test_bad_parameters_are_refused(parameters, words):
     ("told", "words"),
     [
         ({}, "needs inside"),
-        ({"needed": 0.5}, "needed comes beside it, not in its place"),
+        ({"needed": 0.5}, "pass needed in addition, not instead"),
         ({"inside": True, "needed": [0.5, 0.5]}, "needed"),
         ({"inside": 0.7}, "True or False for each row"),
         ({"inside": []}, "True or False for each row"),

@@ -269,7 +269,7 @@ def test_promises_say_whether_they_are_joint(data):
         with pytest.warns(SharedRowsWarning):
             model.calibrate(X, y)
         assert model.guaranteed_coverage(0.9) == 0
-        assert "nothing is promised" in model.guarantee().describe()
+        assert "no guarantee" in model.guarantee().describe()
         with pytest.warns(SplitGroupsWarning):
             model.fit(X, y, split_groups=np.arange(300) // 10)
         assert "groups" in model.guarantee().describe()

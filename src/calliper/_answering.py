@@ -34,23 +34,23 @@ NOT_ALONE = (
 )
 OTHERWISE = (
     "Rounding makes the model predict some rows slightly differently alone and in a batch. So "
-    "{:.1g}, twice the largest difference seen, is added to each radius; the promise assumes "
+    "{:.1g}, twice the largest difference seen, is added to each radius; the guarantee assumes "
     "that no difference is larger."
 )
 #: What is said where some calibration rows were used to learn.
 TAUGHT = (
     "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
-    "and the promise rests on the {:,} that calibrate."
+    "and the guarantee rests on the {:,} calibration rows."
 )
 #: What is said of a level that needs more rows than the others.
 FROM_ALL = (
-    "This level needs more than the {:,} rows that calibrate, so that intervals are as wide as "
-    "those of plain split on all {:,} rows."
+    "This level needs more than the {:,} calibration rows, so intervals are as wide as those of "
+    "plain split on all {:,} rows."
 )
 #: What is known of the assumption that the order of rows does not matter.
 IN_ORDER = (
-    "Checked when calibrating: errors depend on the row number. If rows are in order of time, they "
-    "are not exchangeable with later ones, and nothing is promised for these."
+    "Checked when calibrating: errors depend on the row number. If rows are in order of time, "
+    "they are not exchangeable with later rows, and the guarantee does not cover those."
 )
 
 
@@ -199,8 +199,8 @@ class Calibration:
         unless = "" if self.row_trend is None else ", unless rows are in order of time"
         lines = [
             f"calibrated on {self.n_calibration:,} rows by {promise.method}{others}",
-            f"near in {self.space}" if method.judges_nearness else "",
-            "" if locality is None else f"as local as {locality.describe()}",
+            f"nearness judged in {self.space}" if method.judges_nearness else "",
+            "" if locality is None else f"locality: {locality.describe()}",
             "" if self.left_out is None or taught else f"left-out errors: {self.left_out}",
             self.around,
             f"promised at 0.9: {floored(promise.proved)}{why}{unless}",
@@ -307,8 +307,8 @@ class Calibration:
         upper[:, higher] = np.maximum(upper[:, higher], high)
         warn(
             f"Coverage {', '.join(map(str, asked))} needs more than the {self.n_calibration:,} "
-            f"rows that calibrate: intervals have the width of plain split on all "
-            f"{self.on_all.n_calibration:,} rows there, without what was learnt from "
+            "calibration rows: intervals at this level are as wide as those of plain split on "
+            f"all {self.on_all.n_calibration:,} rows, and ignore what was learnt from "
             f"{self.n_taught:,} of them. learning_part=None calibrates on all rows.",
             SmallCalibrationWarning,
         )
@@ -378,7 +378,7 @@ class Calibration:
             has_law=isinstance(self.score, SignedError) and promise.method == Split.__name__,
             tails=tails,
             around=self.around,
-            note=None if self.no_guarantee is None else f"nothing is promised. {self.no_guarantee}",
+            note=None if self.no_guarantee is None else f"no guarantee. {self.no_guarantee}",
             confidence=confidence,
         )
 

@@ -53,7 +53,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     score_ = Made("score", "How an error is measured.")
     left_out_ = Made("left_out", "Left-out rows, or None.")
     error_model_ = Made("error_model", "Of errors, or None.")
-    no_guarantee_ = Made("no_guarantee", "Why nothing is promised, or None.")
+    no_guarantee_ = Made("no_guarantee", "Why there is no guarantee, or None.")
 
     keeps: ClassVar[Mapping[str, Field]] = {**Calibration.keeps, **COLUMN_FIELDS}
 

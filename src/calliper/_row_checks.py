@@ -101,7 +101,7 @@ class SharedRows:
         text = f"{count} {self.n_rows:,} {rows} rows are also {known} rows ({same})"
         if self.by_chance < 0.5:
             return f"{text}."
-        text += f"; about {min(self.by_chance, self.n_shared):,.0f} may be twins by chance"
+        text += f"; about {min(self.by_chance, self.n_shared):,.0f} may coincide by chance"
         return f"{text}, but not all." if self.certain else f"{text}."
 
 
@@ -278,7 +278,7 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     except ValueError:  # rows of different lengths
         rows = np.array([repr(row) for row in X], dtype=object)
     if not rows.ndim:
-        raise TypeError(f"X must be rows; got a {type(X).__name__}.")
+        raise TypeError(f"X must be a table of rows; got a {type(X).__name__}.")
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] > _WIDE and rows.dtype.kind in "biuf":
         rows = _narrowed(np.nan_to_num(rows.astype(np.float64), nan=_GAP))
@@ -322,10 +322,10 @@ class RowTrend(Keeps):
         return (
             f"The {what} depends on the row number among the {rows} rows: its mean is "
             f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
-            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order of "
-            f"time, later rows may err differently again, and coverage may be lower than promised:"
-            f" train on the older rows and calibrate on the latest ones (shuffle=False where "
-            f"calliper splits). If they are sorted by something else, nothing is wrong."
+            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
+            "of time, errors may change again on later rows, and coverage may be lower than "
+            "promised: train on the older rows and calibrate on the latest ones (shuffle=False "
+            "where calliper splits). If they are sorted by something else, nothing is wrong."
         )
 
 
@@ -419,7 +419,7 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
         raise CalliperError(why)
     if not found.certain:
         return None
-    warn(f"The promise no longer holds. {why}", SharedRowsWarning)
+    warn(f"The guarantee no longer holds. {why}", SharedRowsWarning)
     return why
 
 
@@ -483,6 +483,6 @@ def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
         return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
     if "cells" in column:
         if column["type"] not in PANDAS:
-            raise DamagedFileError(f"{column['type']!r:.40} is not a type of columns.")
+            raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
         return pd.Series(column["cells"], dtype=column["type"])
     return pd.Series(column["values"])

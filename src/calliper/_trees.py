@@ -97,16 +97,16 @@ class PlainTrees(Keeps):
         made = cls(**state)
         own = np.arange(len(made.left))
         if not 0 < made.sizes.sum() == len(own):
-            raise CalliperError("nodes of trees are not as many as they say.")
+            raise CalliperError("trees do not have the number of nodes that they declare.")
         tree = np.repeat(np.arange(len(made.sizes)), made.sizes)
         inner = made.left != LEAF
         if (inner != (made.right != LEAF)).any():
-            raise CalliperError("a node of a tree is neither a leaf nor has it children.")
+            raise CalliperError("a tree node is not a leaf and lacks a child.")
         for side in (made.left[inner], made.right[inner]):
             if (side <= own[inner]).any() or (tree[side] != tree[inner]).any():
-                raise CalliperError("a node of a tree has no place among the others.")
+                raise CalliperError("a tree node points outside its tree.")
         if (made.feature >= max(made.n_features, 1)).any():
-            raise CalliperError(f"a tree asks for a feature that is none of {made.n_features}.")
+            raise CalliperError(f"a tree splits on a feature beyond the {made.n_features} known.")
         return made
 
     @cached_property
@@ -125,7 +125,7 @@ class PlainTrees(Keeps):
         """(trees, m) the node where each row ends."""
         if rows.shape[1] < self.n_features:
             raise CalliperError(
-                f"trees ask for {self.n_features} columns; the rows have {rows.shape[1]}."
+                f"trees need {self.n_features} columns; the rows have {rows.shape[1]}."
             )
         at_once = max(1, AT_ONCE // len(self.sizes))
         if len(rows) <= at_once:

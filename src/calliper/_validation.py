@@ -227,8 +227,8 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
             f"confidence={confidence!r} needs coverage= as well: coverage is the share of targets "
-            f"inside, confidence the share of calibration sets for which that holds. For intervals "
-            f"that hold {confidence!r} of targets, say coverage={confidence!r} alone."
+            "inside, confidence the share of calibration sets for which that holds. To contain "
+            f"{confidence!r} of targets, pass coverage={confidence!r} alone."
         )
 
 
@@ -242,9 +242,9 @@ def refuse_collection(what: Any, name: str) -> None:
     """Refuse a collection before anything fetches all its rows into this process."""
     if handler_of_collection(what) is not None:
         raise TypeError(
-            f"{name} is a Dask {type(what).__name__}, whose rows would all have to come into this "
-            f"process. calibrate, predict, predict_interval and predict_distribution take it; "
-            f"elsewhere pass {name}.compute(), or a sample of it."
+            f"{name} is a Dask {type(what).__name__}, and all its rows would have to be loaded "
+            "into this process. calibrate, predict, predict_interval and predict_distribution "
+            f"take it; elsewhere pass {name}.compute(), or a sample of it."
         )
 
 
@@ -441,7 +441,7 @@ def _refuse_huge(features: Any, name: str) -> Any:
         largest = max(features.max(initial=0.0), -features.min(initial=0.0))
     if largest > LARGEST_FEATURE:
         raise CalliperError(
-            f"{name} holds values as large as {largest:.3g}; distances are numbers only up to "
+            f"{name} holds values as large as {largest:.3g}; distances are finite only up to "
             f"{LARGEST_FEATURE:g}. Rescale that feature or leave it out."
         )
     return features
@@ -491,7 +491,7 @@ def refuse_huge_scores(scores: FloatArray, name: str) -> None:
     largest = max(scores.max(initial=0.0), -scores.min(initial=0.0))
     if largest > LARGEST_SCORE:
         raise CalliperError(
-            f"{name} must be at most {LARGEST_SCORE:g} in size, so that sums of them are numbers; "
+            f"{name} must be at most {LARGEST_SCORE:g} in size, so that their sums are finite; "
             f"got {largest:.3g}. Divide targets and predictions by a constant first."
         )
 

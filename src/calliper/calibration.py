@@ -295,8 +295,8 @@ def _checked_error_model(given: Any, score: Score, *, learns: bool) -> ErrorMode
         raise TypeError(f"error_model must be 'auto', None or an ErrorModel; got {given!r}.")
     if given.adjusts and not learnable:
         raise CalliperError(
-            f"an ErrorModel gives each side its own unit of the absolute error; the score "
-            f"function is {score!r}. Leave out one of them."
+            "an ErrorModel rescales the absolute error on each side; the score function is "
+            f"{score!r}. Leave out one of them."
         )
     return given
 
@@ -421,8 +421,8 @@ def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
         raise CalliperError("y_train was given without X_train: pass both.")
     if y_train is None and folds:
         warn(
-            f"refits={folds} needs training rows, which calibrate was not given: nothing "
-            f"is trained again. Pass X_train and y_train, or leave refits out.",
+            f"refits={folds} needs training rows, and calibrate got none: the model is not "
+            "refitted. Pass X_train and y_train, or leave refits out.",
             UnusedWarning,
         )
     return Training(
@@ -491,9 +491,9 @@ def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
     same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
     if same and before.space.space.name != now.space.space.name:
         warn(
-            f"Without X_train nearness is now judged in another space: {now.space}, where it was "
-            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, to "
-            f"keep it.",
+            f"Without X_train nearness is now judged in another space: {now.space} instead of "
+            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, "
+            "to keep it.",
             EmbeddingWarning,
         )
 
@@ -547,8 +547,8 @@ def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: 
         more = f"the model {why}" if why else "refits=5 finds them by 5 refits"
         if knows_left_out(made.space.space):
             more = (
-                f"a bootstrapped model has them if X_train and y_train are the rows that it was "
-                f"trained on, in that order; else {more}"
+                "a bootstrapped model has them if X_train and y_train are the rows that it was "
+                f"trained on, in that order; otherwise {more}"
             )
         unused = (
             f"X_train and y_train are {only_checked}, and change nothing else. Widths are learnt "
@@ -567,8 +567,8 @@ def warn_of_groups(held_out: Any) -> str:
         f"they are not exchangeable with rows of new groups, for which coverage may be lower."
     )
     warn(
-        f"Nothing is promised with split_groups=. {why} For a promise in each known group, pass "
-        f"groups= and leave split_groups out.",
+        f"There is no guarantee with split_groups=. {why} For a guarantee in each known group, "
+        "pass groups= and leave split_groups out.",
         SplitGroupsWarning,
     )
     return why

@@ -198,7 +198,7 @@ class Distribution:
         return self._of_curve(_deviation)
 
     def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Between what Π(y, τ) lies, whatever τ; ``y`` as in :meth:`cdf`."""
+        """The range of Π(y, τ) over all τ; ``y`` as in :meth:`cdf`."""
         below, not_above = self._counts(y, bounded=True)
         own = _beside(self._own, below)
         most = _beside(self._total, below) + own
@@ -344,7 +344,7 @@ class Distribution:
         given = _targets(y)
         columns = np.atleast_2d(given[:, None] if given.ndim == 1 else given)
         if len(columns) not in (1, len(self)):
-            raise CalliperError(f"y has {len(columns)} rows, and there are {len(self)}.")
+            raise CalliperError(f"y has {len(columns)} rows, the distribution has {len(self)}.")
         target = np.broadcast_to(columns, (len(self), columns.shape[1]))
 
         def count(rows: slice) -> FloatArray:

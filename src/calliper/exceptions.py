@@ -31,7 +31,7 @@ class CalliperError(ValueError):
 
 
 class CannotSaveError(CalliperError):
-    """An object of the user's, such as a lambda, that a file of plain data cannot hold."""
+    """An object, such as a lambda, that cannot be stored in a file of plain data."""
 
 
 class MissingFileError(CalliperError, FileNotFoundError):
@@ -39,11 +39,11 @@ class MissingFileError(CalliperError, FileNotFoundError):
 
 
 class DamagedFileError(CalliperError):
-    """A file that was altered or cut off, or is not a calliper file at all."""
+    """A file that was altered or truncated, or is not a calliper file."""
 
 
 class NewerFormatError(CalliperError):
-    """A file of a later version, whose format this version does not know."""
+    """A file in a newer format than this version can read."""
 
 
 class OtherModelError(CalliperError):
@@ -54,7 +54,7 @@ class SmallCalibrationWarning(UserWarning):
     """Too few calibration points.
 
     Raised when the level needs more points than there are (the only valid radius is then
-    infinite) or when a kernel asks for more neighbours than exist (all are used).
+    infinite) or when a kernel needs more neighbours than there are (all are used).
     """
 
 
@@ -63,7 +63,7 @@ class ZeroScaleWarning(UserWarning):
 
 
 class UnscaledFeaturesWarning(UserWarning):
-    """Nearness is judged on raw inputs of very different spreads, so that one of them decides."""
+    """Nearness is judged on raw inputs of very different spreads, so the widest dominates."""
 
 
 class UnbalancedBoxWarning(UserWarning):
@@ -87,7 +87,7 @@ class RowOrderWarning(UserWarning):
 
 
 class SplitGroupsWarning(UserWarning):
-    """Rows of one group were held out together, so nothing is promised for rows of new groups."""
+    """Rows of one group were held out together, so there is no guarantee for new groups."""
 
 
 class UnusedWarning(UserWarning):
@@ -103,7 +103,7 @@ class QuantileCrossingWarning(UserWarning):
 
 
 class InEveryBootstrapWarning(UserWarning):
-    """Some rows are in every bootstrap, so that no model left them out."""
+    """Some rows are in every bootstrap, so no model left them out."""
 
 
 class SparseBinsWarning(UserWarning):

@@ -403,7 +403,7 @@ class Boxes:
         shown = [*zip(self.names, self.intervals, strict=True)][:N_TARGETS_SHOWN]
         parts = (card(f"target {name}", each._widths(), each._picture()) for name, each in shown)
         rest = len(self.names) - len(shown)
-        return card(repr(self), [f"and {rest} targets more"] if rest else [], *parts)
+        return card(repr(self), [f"and {rest} more targets"] if rest else [], *parts)
 
 
 def check_targets(y: Any, name: str, names: tuple[Any, ...]) -> FloatArray:

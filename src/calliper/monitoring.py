@@ -77,8 +77,8 @@ JUMP = 0.01
 
 HOW = (
     "pass tolerated=, the share of misses that you accept; or online=True, if each label joins a "
-    "conformal method by extend at once, with no window; or n_calibration= of one with a law of "
-    "coverage, such as Split"
+    "conformal method by extend at once, with no window; or n_calibration=, for a method whose "
+    "coverage has a known law, such as Split"
 )
 
 
@@ -110,7 +110,7 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def limit(self) -> float:
-        """1/``false_alarms``: how much evidence sets off the alarm."""
+        """1/``false_alarms``: how much evidence raises the alarm."""
         return 1 / check_level(self.false_alarms, "false_alarms")
 
     @property
@@ -159,13 +159,13 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         if self._alarm_at is None:
             said = f"No alarm after {n:,} labels: {self._words()}."
             return (
-                f"{said} Evidence is {self.evidence:.3g} and sets off the alarm at "
-                f"{self.limit:.4g}, which it ever reaches {sure} if nothing is wrong."
+                f"{said} Evidence is {self.evidence:.3g}; the alarm is raised at {self.limit:.4g}, "
+                f"which ever happens {sure} if nothing is wrong."
             )
         began = f"probably since label {self._since:,} (counted from 0)"
         began = f"probably since step {self.since}" if self._named else began
         said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, {began}: {self._words()}."
-        return f"{said} If nothing is wrong, such an alarm is ever raised {sure}."
+        return f"{said} If nothing is wrong, an alarm is ever raised {sure}."
 
     def to_json(self) -> str:
         """Parameters and all labels as text; :meth:`from_json` goes on from there."""
@@ -200,9 +200,9 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
             self._given = given
         elif given != self._given:
             raise CalliperError(
-                f"parameters were {self._given} when the monitor began and are {given} now: its "
-                "false alarms are bounded for those that stay. Set them back, or start a new "
-                "monitor."
+                f"parameters were {self._given} when the monitor began and are {given} now: the "
+                "bound on false alarms holds for fixed parameters only. Set them back, or start a "
+                "new monitor."
             )
 
 
@@ -224,14 +224,14 @@ class CoverageMonitor(_Monitor):
         is predicted, and no window drops any.
     side : {"more", "fewer", "both"}, default "more"
         What to look for: more misses than promised, or fewer, which means intervals that are too
-        wide. "fewer" needs continuous scores: with ties intervals are wider by nature.
+        wide. "fewer" needs continuous scores: ties make intervals wider.
     ties : bool, default False
         Whether scores may be equal, as for whole numbers. The law is then a bound, and alarms come
         later.
     tails : int, default 1
         2 for ``Split`` with ``SignedError``, a width for each side.
     false_alarms : float, default 0.05
-        Upper bound on the probability that a stream as promised ever sets off the alarm.
+        Upper bound on the probability that a stream as promised ever raises the alarm.
 
     Examples
     --------
@@ -262,8 +262,8 @@ class CoverageMonitor(_Monitor):
         ----------
         model : calibrated object or calibrator
         coverage : the level of its intervals
-        how : other parameters, by name. A method without a law of coverage, as the default has
-            none, needs ``tolerated`` or ``online``
+        how : other parameters, by name. A method without a law of coverage, such as the
+            default, needs ``tolerated`` or ``online``
         """
         if how.get("tolerated") is not None:
             return cls(coverage, **how)
@@ -276,9 +276,9 @@ class CoverageMonitor(_Monitor):
             how = {"tails": promise.tails, **how}
         if not known or not lawful:
             raise CalliperError(
-                f"misses of {promise.method}, as it was calibrated, have no law that is known "
-                f"(proved at level {coverage:g}: {promise.proved:.4g}), and comparing them with "
-                f"the level would alarm on honest streams: {HOW}."
+                f"misses of {promise.method}, as it was calibrated, have no known law (proved at "
+                f"level {coverage:g}: {promise.proved:.4g}), and comparing them with the level "
+                f"would raise false alarms: {HOW}."
             )
         return cls(coverage, n, **how)
 
@@ -291,11 +291,11 @@ class CoverageMonitor(_Monitor):
         check_option(self.side, ("more", "fewer", "both"), "side")
         ways = [self.n_calibration is not None, self.tolerated is not None, bool(self.online)]
         if sum(ways) != 1:
-            raise CalliperError(f"misses are compared with one thing: {HOW}.")
+            raise CalliperError(f"give one rate to compare misses with: {HOW}.")
         if self.side != "more" and (self.online or self.ties):
             raise CalliperError(
-                f"side={self.side!r} needs a miss rate that is reached and not only a bound on it: "
-                f"continuous scores of a method with a law, or tolerated=."
+                f"side={self.side!r} needs an exact miss rate, not only a bound on it: continuous "
+                "scores of a method with a law, or tolerated=."
             )
         self._urn: tuple[int, int] | None = None  # misses, and all
         self._promised = float(miss)
@@ -308,7 +308,7 @@ class CoverageMonitor(_Monitor):
             if not 0 < k <= n:
                 raise CalliperError(
                     f"{n} calibration points cannot support coverage {self.coverage:g}: the "
-                    f"interval is infinite, and there is nothing to watch."
+                    "interval is infinite, so there is nothing to monitor."
                 )
             self._urn, self._promised = (k, n + 1), k / (n + 1)
             if self.ties:
@@ -409,7 +409,7 @@ class ExchangeabilityMonitor(_Monitor):
     Parameters
     ----------
     false_alarms : float, default 0.05
-        Upper bound on the probability that an exchangeable stream ever sets off the alarm.
+        Upper bound on the probability that an exchangeable stream ever raises the alarm.
     random_state : int, optional
         Seeds the draws that break ties and fill the steps between ranks.
 
@@ -443,7 +443,7 @@ class ExchangeabilityMonitor(_Monitor):
         """Begin with the scores of calibration rows, (N,)."""
         first = check_vector(scores, "scores")
         if not len(first):
-            raise CalliperError("scores of calibration rows were expected, and there are none.")
+            raise CalliperError("expected scores of calibration rows; got none.")
         seed = self.random_state
         seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
         self._seed = at_least(seed, 0, "random_state")
@@ -464,7 +464,7 @@ class ExchangeabilityMonitor(_Monitor):
         self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
 
     def update(self, scores: Any, *, step: Any = None) -> Self:
-        """Scores of new rows, a number or (m,), as they arrive; ``step`` says of which steps."""
+        """Add scores of new rows, a number or (m,), as they arrive; ``step`` names their steps."""
         self._ready()
         new = check_vector(np.atleast_1d(scores), "scores")
         if not len(new):

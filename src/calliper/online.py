@@ -83,7 +83,7 @@ CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The levels so far and what came of them.
+    """The levels so far and their outcomes.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class History:
 
 @dataclass(eq=False, repr=False)
 class Controller(BaseEstimator):  # type: ignore[misc]
-    """Gives the level for the next prediction, and adapts it to what came of the last.
+    """Gives the level for the next prediction, and adapts it to the last outcome.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         The share of targets that should be inside in the long run.
     rate : float or sequence of floats, default 0.01
         How far the level moves after a step. A large rate follows drift closely, but the level
-        jumps; a small one is steady. Of several, such as ``RATES``, those that did best lately
+        jumps; a small one is steady. Of several, such as ``RATES``, the recently best ones
         count most; ``update`` then needs ``needed``, too.
     decay : float, default 0
-        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. From 0.5 to
-        below 1 the level settles if nothing drifts, such as 0.6 with a larger rate.
+        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. Between
+        0.5 and 1, such as 0.6 with a larger rate, the level settles if nothing drifts.
     start : float, optional
         The first level; ``coverage`` by default.
     horizon : int, default 500
@@ -180,8 +180,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 name = next(name for name in given if given[name] != self._given[name])
                 raise CalliperError(
                     f"{name} was {self._given[name]!r} when the controller began and is "
-                    f"{given[name]!r} now, but its bound holds for parameters that stay. Set it "
-                    f"back, or go on with a new Controller."
+                    f"{given[name]!r} now, but its bound holds for fixed parameters only. Set it "
+                    "back, or start a new Controller."
                 )
             return
         rates = np.array([_check_rate(rate) for rate in given["rate"]])
@@ -233,7 +233,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         if not in_time or (level < 0).any() or ((outside >= 0) != known).any():
             raise CalliperError("a label came before its step, or after the last, or is missing.")
         if (np.diff(names) <= 0).any():
-            raise CalliperError("steps do not rise.")
+            raise CalliperError("steps do not increase.")
         self._levels, self._weights = state["levels"], state["weights"]
         self._excess, self._asked = state["excess"], state["asked"]
         steps = zip(level.tolist(), outside.tolist(), until.tolist(), strict=True)
@@ -246,7 +246,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     @property
     def level(self) -> float:
-        """The coverage to ask for next; 1 means an infinite interval, 0 the prediction alone."""
+        """The coverage to request next; 1 means an infinite interval, 0 the prediction alone."""
         self._begin()
         self._asked = True
         return self._level()
@@ -283,8 +283,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         for before, name in pairwise([*self._last(), *names]):
             if name <= before:
                 raise CalliperError(
-                    f"steps must rise, as a clock does: {name} comes after {before}. Ask in order "
-                    f"of time and once for each step; labels may come in any order."
+                    f"steps must increase with time: {name} comes after {before}. Request "
+                    "intervals in order of time, once per step; labels may come in any order."
                 )
         level = self._level()
         self._steps |= dict.fromkeys(names, (level, -1.0, 0))
@@ -349,26 +349,26 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         step : int or (m,) of int, optional
             The step that the label belongs to, or the steps in order of arrival, if numbered.
         needed : float or (m,), optional
-            The coverage up to which intervals do not contain the target, from
-            :func:`coverage_needed`: several rates are compared by it. One rate does not need it.
+            The coverage above which the interval contains the target, from
+            :func:`coverage_needed`. It is used to compare several rates.
         """
         self._begin()
         if step is None and not self._asked:
-            waiting = f" {len(self._steps) - self._n_labels} named steps wait for labels: say which"
+            waiting = f" {len(self._steps) - self._n_labels} named steps wait for labels: name one"
             raise CalliperError(
-                "update was called before a level was asked for: call predict_interval(model, X) "
-                "or read level, and then update once with what came of it."
+                "update was called before a level was requested: call predict_interval(model, X) "
+                "or read level first, then update once with the outcome."
                 + (f"{waiting}, update(inside, step=...)." if self._steps else "")
             )
         if inside is None:
             raise CalliperError(
                 "update needs inside, whether each target lay in its interval, as "
-                "intervals.contains(y) says it; needed comes beside it, not in its place."
+                "intervals.contains(y) returns; pass needed in addition, not instead."
             )
         if needed is None and len(self._rates) > 1:
             raise CalliperError(
-                f"{len(self._rates)} rates are followed, and inside does not say what their levels "
-                f"would have done: update(inside, needed=coverage_needed(model, X, y)) does."
+                f"{len(self._rates)} rates are followed, and inside is known for one level only: "
+                "call update(inside, needed=coverage_needed(model, X, y))."
             )
         if step is None:
             names, levels = [sum(self._last(), 1) if self._steps else 0], [self._level()]
@@ -389,7 +389,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         places = [slice(None)] if together else [slice(row, row + 1) for row in range(len(held))]
         if any(level == 1 and not held[at].all() for level, at in zip(levels, places, strict=True)):
             raise CalliperError(
-                "a target is said to be outside an interval of level 1, which is infinite: call "
+                "a target is marked as outside an interval of level 1, which is infinite: call "
                 "predict_interval(model, X) of the controller, without bounds that targets can "
                 "leave."
             )
@@ -407,15 +407,15 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 asked = [*self._steps]
                 ends = f"{len(asked)} were, from {asked[0]} to {asked[-1]}" if asked else "none was"
                 raise CalliperError(
-                    f"a label came for step {name}, which was never asked for; {ends}. Name the "
-                    f"step when you ask: predict_interval(model, X, step=...)."
+                    f"a label came for step {name}, which was never requested; {ends}. Name the "
+                    "step in the request: predict_interval(model, X, step=...)."
                 )
             outside = self._steps[name][1]
             if outside >= 0 or name in names[:number]:
                 before = f"{1 - outside:.0%} inside" if outside >= 0 else "in the same call"
                 raise CalliperError(
                     f"step {name} has its label already ({before}): each counts once. Leave the "
-                    f"second one out; what was told cannot be taken back."
+                    "second one out; an update cannot be undone."
                 )
         return [self._steps[name][0] for name in names]
 
@@ -434,13 +434,13 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def describe(self) -> str:
         """Coverage so far and what is proved of it, in words."""
         bound, n = self.bound, self._n_labels
-        came = f"{self.history.coverage:.2%} were inside" if n else "nothing came yet"
+        came = f"{self.history.coverage:.2%} were inside" if n else "no label has come yet"
         missing = len(self._steps) - n
-        late = f" {missing:,} more steps have no label, and count for nothing." if missing else ""
+        late = f" {missing:,} more steps have no label and do not count." if missing else ""
         return (
-            f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. By "
-            f"proof this share is at most {bound:.2%} off, whatever the targets are and however "
-            f"they change (where the interval is one point, they count as outside).{late}"
+            f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. This share "
+            f"is proved to be at most {bound:.2%} off, whatever the targets are and however they "
+            f"change (targets of an interval of one point count as outside).{late}"
         )
 
     def _level(self) -> float:
@@ -486,7 +486,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 def coverage_needed(
     model: Any, X: Any, y: Any, *, groups: Any = None, weights: Any = None
 ) -> FloatArray:
-    """For each row, the coverage up to which intervals do not contain its target, (m,).
+    """For each row, the coverage above which its interval contains the target, (m,).
 
     An interval contains y if its level is above this: 1 minus the conformal p-value of y, by the
     points of the row's own group and the row's own weight.

@@ -52,7 +52,7 @@ class FrontDoor(CalibratedRegressor):
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, split_groups: Any = None, **fit_params: Any
     ) -> Self:
-        """Hold out some rows, train a copy of the estimator on the others, calibrate on them.
+        """Train a copy of the estimator on part of the rows and calibrate on the others.
 
         Parameters
         ----------
@@ -115,17 +115,17 @@ class FrontDoor(CalibratedRegressor):
             network also a dict of arrays or tensors, or a ``DataLoader`` that does not shuffle,
             whose batches are (inputs, targets), without ``y``.
         y : (n,) targets
-        X_train, y_train : rows that the model *was* trained on, or others apart from X, optional
+        X_train, y_train : rows that the model *was* trained on, or others not in X, optional
             They standardise the inputs, and are for calibrators that learn from training errors or
             targets, such as ``MADSplit``; ``UnusedWarning`` says if they change nothing. If all
             calibration rows are among them, that is refused; if some are, ``SharedRowsWarning``
-            says that nothing is promised.
+            says that there is no guarantee.
         groups : (n,), column name or function of the rows, optional
             The guarantee then holds in each group, by a calibrator for each. A column name or a
             function is remembered; labels must be given to :meth:`predict_interval`, too.
         weights : (n,), column name or function of the rows, optional
-            How many times as often such inputs occur among new rows, up to a constant, for example
-            a fitted :class:`calliper.shift.LikelihoodRatio`. The guarantee is then for new rows.
+            How much more often a row's inputs occur among new rows, up to a constant: for example a
+            fitted :class:`calliper.shift.LikelihoodRatio`. The guarantee is then for new rows.
             ``calliper.shift.Recency(half_life)`` gives older rows less weight.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
@@ -142,7 +142,7 @@ class FrontDoor(CalibratedRegressor):
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
         self._keep(replace(made, no_guarantee=why), trained)
         if made.n_taught:
-            warn_of_times(*times, self.shuffle, "calibrate deals", DEALT_IN_TIME)
+            warn_of_times(*times, self.shuffle, "calibrate splits", DEALT_IN_TIME)
         calibration.warn_after_calibrate(before, made, training, self)
         return self
 
@@ -214,7 +214,7 @@ class FrontDoor(CalibratedRegressor):
 
 @dataclass(eq=False, repr=False)
 class ConformalRegressor(FrontDoor):
-    """Prediction intervals around any regression model, as wide as the model errs *there*.
+    """Prediction intervals around any regression model, wider where its errors are larger.
 
     Parameters
     ----------
@@ -239,8 +239,8 @@ class ConformalRegressor(FrontDoor):
         bagging, how far the last stages move it for gradient boosting, standard deviation where
         the model states one, the penultimate layer of a network; for others standardised inputs
         and prediction (without training rows the prediction alone, for a linear model what each
-        input adds). Where left-out errors are known, the expected error is one coordinate more,
-        in place of the inputs. Categories, text, dates and sparse columns are turned into numbers
+        input adds). Where left-out errors are known, the expected error is a coordinate instead
+        of the inputs. Categories, text, dates and sparse columns are turned into numbers
         by training rows. The spread of an ensemble class of your own is used only if the mean of
         its members predicts training rows as the ensemble does.
 
@@ -261,7 +261,7 @@ class ConformalRegressor(FrontDoor):
         that the order does not matter.
     gap : int, default 0
         With ``shuffle=False``, the number of rows that are left out between training and held-out
-        rows, beside the blocks that refits leave out, and between the rows that are learnt from
+        rows, around the blocks that refits leave out, and between the rows that are learnt from
         and those that calibrate: for rows that overlap in time, such as targets of the next 24
         hours.
     error_model : "auto", ErrorModel or None, default "auto"
@@ -278,8 +278,8 @@ class ConformalRegressor(FrontDoor):
         ``"auto"``, for calibrators that use left-out errors, splits 300 rows or more: at least 200
         rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a model of
         distributions 40 % are learnt from if there are 100 to 300 rows. Each group is split by
-        itself. A level for which all rows suffice, but not those that calibrate, is answered by
-        plain split on all rows, with a warning.
+        itself. A level that only all rows together can support uses plain split on all rows,
+        with a warning.
     refits : int, optional
         Refits for out-of-fold errors on training rows, for calibrators that use them; a model
         with bags has out-of-bag errors instead. By default :meth:`fit` refits 5 times and
@@ -302,7 +302,7 @@ class ConformalRegressor(FrontDoor):
     embedding_ : the fitted map to the space where nearness is judged; its repr says which
     left_out_ : training rows with out-of-fold or out-of-bag predictions, or None
     error_model_ : the fitted model of errors, or None
-    no_guarantee_ : why nothing is promised, in words, or None
+    no_guarantee_ : why there is no guarantee, in words, or None
     score_ : how an error is measured
 
     Examples

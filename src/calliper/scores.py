@@ -135,7 +135,7 @@ class Measures(Protocol):
 
 
 class ForeignScore(Score):
-    """A score of another library, of which nothing is known but what every score has.
+    """A score of another library, known only by what every score has.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ class SignedError(Score):
 
 
 class ScaledError(Score):
-    """How far y lies from a centre, below and above it in units of their own.
+    """How far y lies from a centre, in separate units below and above it.
 
     Predictions are the centre and the two positive units of each row, (n, 3) as (centre, down,
     up): s = (centre − y)/down below the centre and (y − centre)/up above, and the interval is
@@ -382,8 +382,8 @@ class QuantileError(Score):
     """How far y lies outside the predicted quantiles, negative inside: with ``Split``, CQR.
 
     Predictions are the lower and the upper quantile of each row, shape (n, 2); with
-    ``variant="median"`` the median stands between them, shape (n, 3). ``QuantileModel`` trains such
-    a model. Scores may be negative, so methods that rescale them refuse; use ``Split`` or another
+    ``variant="median"`` the median stands between them, shape (n, 3). ``QuantileModel`` trains
+    one. Scores may be negative, so methods that rescale them refuse; use ``Split`` or another
     calibrator that takes any real score. ``DistributionError`` is
     usually better: it serves all levels, and any method.
 

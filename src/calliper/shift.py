@@ -84,7 +84,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         if state["sums"]:
             self.classifier_ = ShiftTrees(state["sums"], state["names"])
         elif not hasattr(self.classifier_, "predict_proba"):
-            raise CalliperError("a ratio needs trees or a classifier.")
+            raise CalliperError("a density ratio needs trees or a classifier.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ratio_")

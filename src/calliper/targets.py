@@ -174,7 +174,7 @@ class MultiTargetRegressor(FrontDoor):
         if len(self.regressors_) < len(self.target_names_):
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distribution of any: use "
-                "MultiTargetRegressor(..., joint=False) for that of each target."
+                "MultiTargetRegressor(..., joint=False) for one of each target."
             )
         ranges = _ranges(bounds, len(self.target_names_))
         found = (
@@ -290,9 +290,9 @@ class MultiTargetRegressor(FrontDoor):
                 return known
             warn(
                 f"The box is not balanced: without training rows the typical errors of {k} targets "
-                f"are not known, so that all its sides have the same length, whatever the unit of "
-                f"each target. The promise holds. Pass X_train and y_train, or units=, the typical "
-                f"error of each target.",
+                "are not known, so all its sides have the same length, whatever the unit of each "
+                "target. The guarantee holds. Pass X_train and y_train, or units=, the typical "
+                "error of each target.",
                 UnbalancedBoxWarning,
             )
             return np.ones(k)
@@ -306,9 +306,9 @@ class MultiTargetRegressor(FrontDoor):
         if zero:
             raise CalliperError(
                 f"errors of target {', '.join(zero)} are all zero on {len(errors)} "
-                f"{'training' if unseen is None else 'left-out'} rows, so that a joint box has no "
-                f"unit for it. Is it constant? Leave it out. Does the model fit its training rows "
-                f"exactly? Pass refits=5, or units=, the typical error of each target."
+                f"{'training' if unseen is None else 'left-out'} rows, so a joint box has no unit "
+                "for it. Is it constant? Leave it out. Does the model fit its training rows "
+                "exactly? Pass refits=5, or units=, the typical error of each target."
             )
         return np.asarray(errors.mean(axis=0))
 

@@ -27,7 +27,7 @@ def error_of(done) -> str:
     ("options", "words"),
     [
         ("--new none.csv", "cannot read none.csv: No such file or directory; check the name"),
-        ("--new .", "--new . is many files: name a folder by --output, not out.csv"),
+        ("--new .", "--new . is several files: give --output a folder, not out.csv"),
         ("--new folder.csv --output there", "--new folder.csv: the folder holds no .csv, .tsv"),
         ("--calibration folder.csv --new new.csv", "it is a folder; name a file in it"),
         ("--new new.xlsx", "new.xlsx: workbooks are neither read nor written; save it as CSV"),
@@ -61,7 +61,7 @@ def error_of(done) -> str:
         ("--new new.csv --coverage nan", "strictly between 0 and 1"),
         ("--new new.csv --coverage high", "'high' is not a valid float"),
         ("--new new.csv --coverage 0.8,0.9", "levels: --coverage 0.8 --coverage 0.9 (see"),
-        ("--new new.csv --coverage 0.9 --coverage 0.90", "given twice"),
+        ("--new new.csv --coverage 0.9 --coverage 0.90", "names the same level twice"),
         ("--new new.csv --neighbors 0", "0 is not in the range x>=1"),
         ("--new new.csv --offset nan", "--offset must be a finite number"),
         ("--new new.csv --bounds 1 0", "LOW must be less than HIGH"),
@@ -97,7 +97,7 @@ def test_options(calliper, files, base, leftovers, options, words):
         (HEADER + '"two\nlines",1,2\n1,1_0,0\n', "line 4, column 'y_pred': '1_0' is not a number"),
         (HEADER + "1,,0\n", "line 2, column 'y_pred': the cell is empty"),
         (HEADER + ROW + "1,1,nan\n", "line 3, column 'a': 'nan' is not a finite number"),
-        (HEADER + ROW + "1,1,\n", "give --training FILE, whose medians fill such gaps, leave the"),
+        (HEADER + ROW + "1,1,\n", "give --training FILE, whose medians fill the gaps, leave the"),
         (HEADER + ROW + "1,,1\n", "the cell is empty; repair or remove the row."),
         (
             HEADER + "1,2,flat\n" * 8 + "1,2,\n1,2,house\n" + "1,2,flat\n" * 8,
@@ -112,10 +112,10 @@ def test_options(calliper, files, base, leftovers, options, words):
         (HEADER + '1,"1,588.07",0\n', "'1,588.07' has commas between thousands: write 1588.07;"),
         (HEADER + '1,"1,588",0\n', "thousands (if the comma is a decimal one, give --decimal ,)"),
         (HEADER + ROW * 3 + '1,"row, 0",0\n', "'row, 0' is not a number; repair or remove the row"),
-        (HEADER + "row, 0,1,0\n", "4 cells, but the header has 3 columns; repair the line (a cell"),
+        (HEADER + "row, 0,1,0\n", "4 cells, but the header has 3 columns; repair the line (put a"),
         (HEADER + '"1,0.5,0.25\n', "check the quotation marks"),
         ("id;y_pred;a\n1;2;3\n", "if ';' separates cells, give --delimiter ';'"),
-        ("id,y_pred,a,lower\n1,2,3,4\n", "has a column 'lower' already"),
+        ("id,y_pred,a,lower\n1,2,3,4\n", "already has a column 'lower'"),
     ],
 )
 def test_new_rows_as_csv(calliper, files, base, leftovers, text, words):
@@ -127,7 +127,7 @@ def test_new_rows_as_csv(calliper, files, base, leftovers, text, words):
 def test_letters_that_are_not_utf8(calliper, files, base):
     (files / "new.csv").write_bytes(HEADER.encode() + "é,1,2\n".encode("latin-1"))
     done = calliper(*base, "--new", "new.csv", "--features", "a", "--quiet")
-    assert "not UTF-8; save the file as UTF-8, or say what it is" in error_of(done)
+    assert "not UTF-8; save the file as UTF-8, or name its encoding" in error_of(done)
     done = calliper(*base, "--new", "new.csv", "--features", "a", "--encoding", "latin-1")
     assert done.returncode == 0
     assert (files / "out.csv").read_text("latin-1").splitlines()[1].startswith("é,1,2,")
@@ -298,7 +298,7 @@ def test_calibration_rows_that_are_training_rows(calliper, files, base, command)
     (files / "mixed.csv").write_text((files / "train.csv").read_text() + "".join(rows[:30]))
     done = calliper(*args, "mixed.csv")
     assert done.returncode == 0
-    assert "warning: The promise no longer holds. 30 of 300 rows of --calibration" in done.stderr
+    assert "warning: The guarantee no longer holds. 30 of 300 rows of --calibration" in done.stderr
     assert "with probability at least" not in done.stderr
 
 

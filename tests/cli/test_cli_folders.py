@@ -120,7 +120,7 @@ def test_a_second_run_does_what_is_not_done(calliper, folder):
     whole, before = outputs(folder / "out"), stamps(folder / "out")
     os.utime(folder / "data" / NAMES[0])  # copied, say: its contents are the same
     said = ok(calliper(*args))
-    assert "0 rows in 0 files written to out, where 4 were done before" in said
+    assert "0 rows in 0 files written to out; 4 already complete" in said
     assert stamps(folder / "out") == before
     pq.write_table(rows(40, 77), folder / "data" / NAMES[0])
     (folder / "out" / NAMES[1]).unlink()
@@ -129,7 +129,7 @@ def test_a_second_run_does_what_is_not_done(calliper, folder):
     with open(folder / "out" / "_calliper.jsonl", "a") as journal:
         journal.write('{"done": "year=2020/pa')  # killed while it wrote
     said = ok(calliper(*args))
-    assert "127 rows in 4 files written to out, where 1 were done before" in said
+    assert "127 rows in 4 files written to out; 1 already complete" in said
     now = outputs(folder / "out")
     assert [name for name in NAMES if now[name] == whole[name]] == NAMES[1:]
     assert stamps(folder / "out")[NAMES[3]] == before[NAMES[3]]
@@ -141,7 +141,7 @@ def test_a_kill_between_an_output_and_its_line_is_made_good(calliper, folder):
     ok(calliper(*args))
     journal = folder / "out" / "_calliper.jsonl"
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))
-    assert "40 rows in 1 files written to out, where 3 were" in ok(calliper(*args))
+    assert "40 rows in 1 files written to out; 3 already" in ok(calliper(*args))
 
 
 def test_outputs_of_another_calibration_are_refused_by_name(calliper, folder):
@@ -181,8 +181,8 @@ OTHER = "data/year=2021/part-3.parquet"
     [
         ("--new nothing/*.parquet", "the pattern matches no .csv, .tsv or .parquet file; check"),
         ("--new data/_temporary", "--new data/_temporary: cannot be"),
-        ("--new data --output out.csv", "many files: name a folder by --output, not out.csv"),
-        ("--new data --output -", "many files: name a folder by --output, not -"),
+        ("--new data --output out.csv", "several files: give --output a folder, not out.csv"),
+        ("--new data --output -", "several files: give --output a folder, not -"),
         ("--new data --output data/out", "--output data/out lies in the folder that is read"),
         ("--new data --output no/where", "there is no folder"),
         ("--new data --workers 0", "0 is not in the range"),
@@ -225,7 +225,7 @@ def test_options(calliper, folder, options, words):
             f"{OTHER}: column 'id' holds string, but column 'id' holds int64 in data/year=2020",
         ),
         (rows(5, 0).slice(0, 0), f"{OTHER}: there are columns but no rows"),
-        (rows(5, 0).append_column("upper", pa.array([1] * 5)), "has a column 'upper' already"),
+        (rows(5, 0).append_column("upper", pa.array([1] * 5)), "already has a column 'upper'"),
     ],
 )
 def test_files_that_are_not_alike(calliper, folder, table, words):
@@ -278,7 +278,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_answered(folder, monkeypatc
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(_workers.tables, "sum_of", late)
-    with pytest.raises(CalliperError, match=r"was changed while it was read.* 0 of 4 files"):
+    with pytest.raises(CalliperError, match=r"changed while it was being read.* 0 of 4 files"):
         interval.main(
             [*BASE[1:], "--new", "data", "--output", "out", "--quiet"], standalone_mode=False
         )

@@ -162,8 +162,8 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
         ("--encoding klingon", "--encoding 'klingon': give one that Python knows"),
         ("--encoding latin2x", "knows, such as utf-8, latin-1, utf-16, cp1252."),
         ("--new zipped.csv", "compressed by gzip; name it zipped.csv.gz, or unpack it."),
-        ("--new unmarked-le.csv", "without a byte order mark; give --encoding utf-16-le."),
-        ("--new unmarked-be.csv", "without a byte order mark; give --encoding utf-16-be."),
+        ("--new unmarked-le.csv", "without a byte order mark: give --encoding utf-16-le."),
+        ("--new unmarked-be.csv", "without a byte order mark: give --encoding utf-16-be."),
         ("--encoding hex", "give one that Python knows"),
         ("--encoding idna", "give one that Python knows"),
         ("--encoding punycode", "cannot write a table line by line"),
@@ -173,7 +173,7 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
         ("--new cal.csv.gz", "cannot read cal.csv.gz as gzip: Not a gzipped file"),
         ("--new points.csv --decimal ,", "column 'y_pred': '1.5' is not a number with a comma"),
         ("--new commas.csv", "'1,5' is not a number (if the comma is a decimal one, give"),
-        ("--new wide.parquet --encoding latin-1", "latin-1 has no letter '日': give --encoding"),
+        ("--new wide.parquet --encoding latin-1", "latin-1 cannot encode '日': give --encoding"),
     ],
 )
 def test_bad_forms(calliper, files, base, leftovers, options, words):

@@ -232,7 +232,7 @@ def test_what_is_said_on_standard_error(calliper, files, base):
     )
     assert seen == "coverage seen in 50 new rows that have 'y': 0.9 (asked for: 0.9)"
     said = calliper(*base, "--new", "new.csv", "--explain").stderr
-    assert "how local: KNN(n_neighbors=20), shrinkage 0.462, by a rule of the number of" in said
+    assert "locality: KNN(n_neighbors=20), shrinkage 0.462, by a rule of the number of" in said
     assert "Provided that" in said and "Marginal" in said
     done = calliper(*base, "--new", "new.csv", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

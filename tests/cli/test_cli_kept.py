@@ -77,7 +77,7 @@ def test_a_folder_goes_on_with_what_was_kept_from_one_step(calliper, files):
     ok(calliper("interval", *ROWS, *TRAINED, *asked))
     ok(calliper("calibrate", *ROWS, *TRAINED, "--output", "m.calliper"))
     said = ok(calliper("interval", "--calibrated", "m.calliper", *asked)).stderr
-    assert "0 rows in 0 files written to out, where 2 were done before" in said
+    assert "0 rows in 0 files written to out; 2 already complete" in said
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_what_was_decided_cannot_be_said_again(calliper, files, option):
         ),
         ("interval --calibrated m.calliper --new other.csv --output o.csv", "no column 'b'; there"),
         ("interval --calibrated m.calliper --new new.csv --output m.calliper", "must end in .csv"),
-        ("interval --calibrated p.calliper --new new.csv --output o.csv", "that knows no columns"),
-        ("inspect q.calliper", "q.calliper: says of its columns what this version cannot read"),
-        ("inspect p.calliper --figure f.png", "was saved in Python, so that --figure has no rows"),
+        ("interval --calibrated p.calliper --new new.csv --output o.csv", "without column names"),
+        ("inspect q.calliper", "q.calliper: this version cannot read its description"),
+        ("inspect p.calliper --figure f.png", "was saved in Python and holds no rows for --figure"),
         ("inspect m.calliper --figure f.bmp", "a figure's name must end in .png"),
         ("inspect none.calliper", "there is no file 'none.calliper': check the path"),
         ("inspect .", "'.' cannot be read: Is a directory"),

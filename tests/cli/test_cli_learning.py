@@ -110,7 +110,7 @@ def test_a_level_beyond_the_rows_that_calibrate_is_answered_from_all(calliper, t
     levels = ["--coverage", 0.998, "--new", "new.csv", "--output", "out.csv"]
     done = calliper("interval", *ROWS, *levels)
     assert done.returncode == 0
-    assert "needs more than the 245 rows that calibrate" in done.stderr
+    assert "needs more than the 245 calibration rows" in done.stderr
     assert "--learning-part none calibrates on all rows" in done.stderr
     made, _ = python_ends(table)
     new, out = (pd.read_csv(table / name) for name in ("new.csv", "out.csv"))

@@ -168,7 +168,7 @@ def test_without_training_rows(calliper, files, base, name):
         ("lvd --neighbors 3 --offset 1", "takes no --neighbors and no --offset: omit them."),
         ("split --kernel rbf", "--method split takes no --kernel: omit it."),
         ("full --kernel rbf --neighbors 3", "--kernel rbf has no number of neighbours: omit --n"),
-        ("jackknife --kernel graded-knn", "--kernel graded-knn does not go with --method jackkn"),
+        ("jackknife --kernel graded-knn", "--kernel graded-knn cannot be combined with --method"),
         ("minmax --statistic rms", "--statistic is for --method full only, not minmax."),
     ],
 )

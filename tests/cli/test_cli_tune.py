@@ -157,7 +157,7 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("", "--training FILE is needed, whose distances span the grid; or give the grid itself"),
+        ("", "--training FILE is needed, since distances between its rows span the grid; or"),
         ("--length-scales 1,x", "give positive numbers, as in --length-scales 0.1,0.2,0.5"),
         ("--length-scales 0,1", "give positive numbers"),
         ("--length-scales nan", "give positive numbers"),

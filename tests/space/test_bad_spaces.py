@@ -49,10 +49,10 @@ class Stranger:
             "of 100 training rows the predictions differ",
         ),
         (Stranger([Ridge().fit(X_TRAIN, 2 * Y_TRAIN), MODEL]), "give, first"),
-        (Stranger([MODEL, LinearRegression().fit(X_TRAIN, X_TRAIN)]), "asking for it failed"),
+        (Stranger([MODEL, LinearRegression().fit(X_TRAIN, X_TRAIN)]), "computing it failed"),
         (
             Stranger([MODEL, LinearRegression().fit(X_TRAIN[:, :1], Y_TRAIN)]),
-            "asking for it failed",
+            "computing it failed",
         ),
     ],
     ids=["clipped", "weighted", "strangers", "two outputs", "other inputs"],

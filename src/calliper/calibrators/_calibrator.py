@@ -105,7 +105,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     has_distribution : whether there is a predictive distribution, if ``fit`` is given signs
     through_kernel : whether features go to the kernel alone, whose engine may hold them
     promises : whether anything is known about its coverage
-    kernel : which points count as neighbours, where the method has such a parameter
+    kernel : which points count as neighbours, if the method has this parameter
     """
 
     uses: Any = Uses()
@@ -185,7 +185,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         signs : (N,), optional
             Signs of the errors, for a distribution.
         weights : (N,), optional
-            How many times as often such inputs occur among new rows, up to a constant; see
+            How much more often a row's inputs occur among new rows, up to a constant; see
             ``docs/shifted-inputs.md``.
         groups : (N,), column name or function of the rows, optional
             The group of each point, for :class:`Grouped`.

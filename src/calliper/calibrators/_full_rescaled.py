@@ -82,7 +82,7 @@ class FullRescaled(Calibrator):
     shrinkage : float between 0 and 1, optional
         m, how much of the scale is the median of all scores rather than the neighbours': 0 for
         neighbours alone, 1 for plain split conformal. Choose it without calibration data. By
-        default it is chosen with the kernel, and 0 for a kernel of your own.
+        default it is chosen with the kernel, and 0 if you pass a kernel.
     statistic : {"mean", "rms", "quantile"}, optional
         What the neighbours' scores say about the local scale: their mean (the paper), the root
         of their mean square, or their ⌈(1−α)K⌉-th smallest, which follows tails that are not a
@@ -93,8 +93,8 @@ class FullRescaled(Calibrator):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. With ``"rms"`` it is added inside the root, as a square.
     random_state : int, RandomState or None
-        Draws the bags on which left-out errors choose the locality, and what a tuned or learnt
-        kernel needs drawn; all of it from training rows alone. Points at the same distance share
+        Seeds the bags on which left-out errors choose the locality, and the draws of a tuned or
+        learnt kernel; all from training rows alone. Points at the same distance share
         a place, so nothing is drawn for a given ``KNN``. None draws by a fixed seed: equal calls
         give equal intervals.
 

@@ -133,7 +133,7 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.
     random_state : int, RandomState or None
-        Draws what a tuned kernel needs drawn: pairs of training inputs, folds. Points at the same
+        Seeds the draws of a tuned kernel: pairs of training inputs, folds. Points at the same
         distance share a place, so nothing is drawn for ``KNN``.
 
     Attributes

@@ -51,7 +51,7 @@ OF_DISTRIBUTION = 0.75
 class RCP(Calibrator):
     """Split conformal with scores rectified by a quantile regression of training errors.
 
-    Each level has a regression of its own: with few points, radii need not grow with the level.
+    Each level has its own regression: with few points, radii need not grow with the level.
 
     Parameters
     ----------

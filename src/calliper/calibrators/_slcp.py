@@ -40,7 +40,7 @@ from calliper.rows import Rows
 class SLCP(Calibrator):
     """Split conformal localised by a kernel quantile of training errors; takes any real score.
 
-    Each level has a local quantile of its own: with few points, radii need not grow with the level.
+    Each level has its own local quantile: with few points, radii need not grow with the level.
 
     Parameters
     ----------

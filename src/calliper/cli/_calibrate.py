@@ -40,7 +40,7 @@ def check_kept(output: str, inputs: list[str]) -> None:
 @options.calibration_file()
 @options.known_columns()
 @click.option(
-    "--output", metavar="FILE", required=True, help=f"Where the calibration is saved: {ENDING}."
+    "--output", metavar="FILE", required=True, help=f"File to save the calibration to: {ENDING}."
 )
 @options.nearness_and_score
 @options.training_file

@@ -75,8 +75,8 @@ class CalibrationRequest(options.Request):
             raise CalliperError("--weight and --shifted-to cannot be combined: give one.")
         if self.shifted_to is not None and self.training is None:
             raise CalliperError(
-                "--shifted-to needs --training: weights are learnt by telling new rows from "
-                "training rows, since calibration rows must have no part in it."
+                "--shifted-to needs --training: weights are learnt by separating new rows from "
+                "training rows, as calibration rows must not be used for it."
             )
 
 
@@ -123,27 +123,27 @@ method_options = options.together(
         metavar="PART",
         default="auto",
         callback=options.checked(_learning_part),
-        help="Calibration rows that teach where the model errs; the others calibrate. A share, a "
+        help="Calibration rows to learn the model's errors from; the others calibrate. A share, a "
         "number, or none. auto: from 300 rows on, with the default method; other methods "
         "calibrate on all rows, as compare and tune do.",
     ),
     click.option(
         "--group",
         metavar="COLUMN",
-        help="Column of groups: the coverage holds in each, which is calibrated on its own rows.",
+        help="Column of groups: each is calibrated on its own rows, and coverage holds in each.",
     ),
     click.option(
         "--weight",
         metavar="COLUMN",
-        help="Column of weights, in both files: how many times as often such rows occur among "
-        "new rows as among calibration rows, up to a constant. For full, jackknife, split "
-        "and methods that learn from --training.",
+        help="Column of weights, in both files: how much more often a row occurs among new rows "
+        "than among calibration rows, up to a constant factor. For full, jackknife, split and "
+        "methods that learn from --training.",
     ),
     click.option(
         "--shifted-to",
         metavar="FILE",
-        help="Learn such weights from a file of rows like the new ones, often the new file itself: "
-        "a classifier tells them from those of --training.",
+        help="Learn these weights from a file of rows like the new ones, often the new file "
+        "itself: a classifier separates them from the rows of --training.",
     ),
     click.option(
         "--explain", is_flag=True, help="Explain the guarantee and its conditions in full."
@@ -197,8 +197,8 @@ def load_calibration(path: str) -> FileCalibration:
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
         raise CalliperError(
-            f"{path}: holds a {kind} that knows no columns, for calliper.load in Python; make a "
-            f"file for the command line with calliper calibrate."
+            f"{path}: holds a {kind} without column names, for calliper.load in Python; make a "
+            "file for the command line with calliper calibrate."
         )
     try:
         about = dict(calibrated.about)
@@ -207,8 +207,8 @@ def load_calibration(path: str) -> FileCalibration:
         return FileCalibration(calibrated=calibrated, **about)
     except (KeyError, TypeError) as error:
         raise CalliperError(
-            f"{path}: says of its columns what this version cannot read; run calliper calibrate "
-            f"again."
+            f"{path}: this version cannot read its description of the columns; run calliper "
+            "calibrate again."
         ) from error
 
 
@@ -278,8 +278,8 @@ def fit_rows(
         if request.kernel is None:
             raise
         raise CalliperError(
-            f"--kernel {request.kernel} does not go with --method {request.method}: give "
-            f"another --kernel, or --method full."
+            f"--kernel {request.kernel} cannot be combined with --method {request.method}: give "
+            "another --kernel, or --method full."
         ) from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
     method = asdict(request.options) | {"learning_part": request.learning_part}
@@ -348,7 +348,7 @@ def summarise(
         count += f"; {taught} other rows used to learn how the model errs"
     out.note(f"{done} ({promises[0].method}, {count})")
     if explain and isinstance(calibrator, FullRescaled):
-        out.note(f"how local: {calibrator.locality_.describe()}")
+        out.note(f"locality: {calibrator.locality_.describe()}")
     first = promises[0].describe()
     for text in dict.fromkeys(promise.describe() for promise in promises):
         promise, _, conditions = text.partition("\n")

@@ -79,8 +79,8 @@ class CompareRequest(options.Request):
             )
         if not np.isfinite(self.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
             raise CalliperError(
-                f"--score {self.score} has intervals without one end, which have no width "
-                f"to compare: give a score of both sides."
+                f"--score {self.score} gives one-sided intervals, which have no width to compare: "
+                "give a two-sided score."
             )
         check_output(self.where, self.inputs)
 
@@ -95,18 +95,18 @@ class CompareRequest(options.Request):
                 "--calibration FILE and --test FILE are needed, or --data FILE, which is split."
             )
         if "-" in self.inputs:
-            raise CalliperError("rows are read from files here, not from standard input: name one.")
+            raise CalliperError("compare reads files, not standard input: name a file.")
 
     def chosen(self) -> list[MethodOptions]:
         """The methods, each with its seed; what cannot work on these files is refused."""
         has_training = self.training is not None
         names = self.methods or (_WITH_TRAINING if has_training else _ALONE)
         if len(set(names)) < len(names):
-            raise CalliperError(f"--method is given twice with one name among {', '.join(names)}.")
+            raise CalliperError(f"--method names the same method twice: {', '.join(names)}.")
         plain = [MethodOptions(name=name, seed=self.seed) for name in names]
         kernel = self.kernel
         if kernel is not None and not any(method.takes_kernel for method in plain):
-            raise CalliperError(f"--kernel is for none of {', '.join(names)}: omit it.")
+            raise CalliperError(f"--kernel applies to none of {', '.join(names)}: omit it.")
         methods = [replace(each, kernel=kernel) if each.takes_kernel else each for each in plain]
         for method in methods:
             method.check(has_training=has_training)
@@ -152,7 +152,7 @@ class CompareRequest(options.Request):
 @options.seed_and_quiet
 @options.takes(CompareRequest)
 def compare(request: CompareRequest) -> None:
-    """Compare methods on a test set: does it cover, does it adapt, which one to use.
+    """Compare methods on a test set: which ones cover, which adapt, which one to use.
 
     \b
     calliper compare --calibration cal.csv --test test.csv --target y --prediction y_pred \\
@@ -160,8 +160,8 @@ def compare(request: CompareRequest) -> None:
 
     Writes one HTML page that works offline: the verdict in words, what is promised, figures to
     explore (choose level and method, hover over points), a table, warnings that matter and all
-    it takes to repeat it. Every method is calibrated on the same rows and judged on the others;
-    one that fails is shown as failed. With one file:
+    that is needed to repeat it. Every method is calibrated on the same rows and judged on the
+    others; one that fails is shown as failed. With one file:
 
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b

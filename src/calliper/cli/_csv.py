@@ -97,8 +97,8 @@ class CsvTable:
             if len(record) != len(self.columns):
                 raise CalliperError(
                     f"{self.name}, line {line}: {len(record)} cells, but the header has "
-                    f"{len(self.columns)} columns; repair the line (a cell that holds "
-                    f"{self.form.delimiter!r} stands in quotation marks)."
+                    f"{len(self.columns)} columns; repair the line (put a cell that contains "
+                    f"{self.form.delimiter!r} in quotation marks)."
                 )
             chunk.cells.extend([record[place] for place in places])
             chunk.lines.append(line)
@@ -162,8 +162,8 @@ class CsvTable:
         except UnicodeError as error:
             where = f"{self.name}, line {self._reader.line_num + 1} or below"
             raise CalliperError(
-                f"{where}: not {self.form.encoding.upper()}; save the file as UTF-8, or say what "
-                f"it is, as in --encoding latin-1."
+                f"{where}: not {self.form.encoding.upper()}; save the file as UTF-8, or name its "
+                "encoding, as in --encoding latin-1."
             ) from error
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise CalliperError(
@@ -264,8 +264,8 @@ class CsvWriter:
             self._handle.write(self._encoder.encode(text))
         except UnicodeEncodeError as error:
             raise CalliperError(
-                f"{self._encoding} has no letter {error.object[error.start]!r}: give --encoding "
-                f"utf-8."
+                f"{self._encoding} cannot encode {error.object[error.start]!r}: give --encoding "
+                "utf-8."
             ) from error
 
 
@@ -289,8 +289,8 @@ def other_cell(value: float, is_feature: bool, form: Form) -> str:
         return "repair or remove the row"
     fill = "give --training FILE" if form.gaps else "give --training FILE without --gaps refuse"
     return (
-        f"{fill}, whose medians fill such gaps, leave the column out of --features, or repair or "
-        f"remove the row"
+        f"{fill}, whose medians fill the gaps, leave the column out of --features, or repair or "
+        "remove the row"
     )
 
 
@@ -363,8 +363,8 @@ def _check_start(start: bytes, name: str, form: Form) -> None:
     if start.count(0) > len(start) / 4 and 0 not in "a".encode(form.encoding):
         order = "le" if start[1::2].count(0) >= start[::2].count(0) else "be"
         raise CalliperError(
-            f"{name}: not {form.encoding.upper()} but, as it seems, UTF-16 without a byte order "
-            f"mark; give --encoding utf-16-{order}."
+            f"{name}: not {form.encoding.upper()}; it looks like UTF-16 without a byte order mark: "
+            f"give --encoding utf-16-{order}."
         )
 
 

@@ -36,8 +36,8 @@ _EXPLANATION = (
     "The noise of this problem changes with x. One width for all (Split) is too wide where there "
     "is little noise and too narrow where there is much. The rescaled methods follow the noise and "
     "come closer to the oracle, which knows it: narrower on average, and a better (smaller) score.",
-    "Coverage is marginal: it is promised on average over draws of the calibration points and over "
-    "all x, not at each x. One draw, such as this, scatters by a percent or two around it.",
+    "Coverage is marginal: it is promised on average over draws of the calibration points and "
+    "over all x, not at each x. A single draw like this one varies by a percent or two around it.",
     "coverage: share of the {n_test} test points inside. width: on average. worst tenth: the share "
     "inside in the tenth of the predictions where it is lowest. score: width plus a penalty for "
     "each miss. The page has more measures.",

@@ -44,7 +44,7 @@ def check_folder(new: str, output: str) -> None:
     where = os.path.realpath(output)
     is_table = output.lower().endswith((".csv", ".tsv", ".parquet", ".gz"))
     if output == "-" or os.path.isfile(where) or (is_table and not os.path.isdir(where)):
-        raise CalliperError(f"--new {new} is many files: name a folder by --output, not {output}.")
+        raise CalliperError(f"--new {new} is several files: give --output a folder, not {output}.")
     if not os.path.isdir(os.path.dirname(where)):
         raise CalliperError(
             f"cannot write {output}: there is no folder {os.path.dirname(where)}; create it."
@@ -100,7 +100,7 @@ class DataSet:
                 if own.get(name) != first.get(name):
                     raise CalliperError(
                         f"{path}: {_has(name, own)}, but {_has(name, first)} in "
-                        f"{next(iter(self.paths.values()))}; write the files alike."
+                        f"{next(iter(self.paths.values()))}; give all files the same columns."
                     )
 
     def write(
@@ -121,7 +121,7 @@ class DataSet:
         for text in said:
             out.note(out.in_options(f"warning: {text}"))
         done = f"{tally.rows} rows in {len(tasks)} files written to {output}"
-        return tally, done + (f", where {before} were done before" if before else "")
+        return tally, done + (f"; {before} already complete" if before else "")
 
     def _task(self, name: str, folder: str) -> Task:
         path = os.path.abspath(self.paths[name])

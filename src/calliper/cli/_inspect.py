@@ -26,14 +26,14 @@ _TITLES = ("calibration errors", "half-widths at 0.9")
 )
 @click.option("--json", "as_json", is_flag=True, help="The header of the file as JSON.")
 def inspect(file: str, figure: str | None, as_json: bool) -> None:
-    """Say what a saved calibration is, what it promises and how it was made.
+    """Show what a saved calibration is, what it guarantees and how it was made.
 
     \b
     calliper inspect model.calliper
     calliper inspect model.calliper --figure model.png
 
     Files that were saved in Python are described as well. Nothing in a file runs when it is
-    opened; one that was altered or cut off is refused.
+    opened; an altered or truncated file is refused.
     """  # noqa: D301
     if figure is not None:
         out.check_figure_name(figure)
@@ -82,7 +82,7 @@ def _columns(calibration: FileCalibration) -> list[str]:
     for part, name in (("group", columns.group), ("weight", columns.weight)):
         text += "" if name is None else f"; {part} {name!r}"
     gaps = "filled with medians of training rows" if len(calibration.filling.medians) else "refused"
-    learnt = [] if calibration.ratio is None else ["weights of a shift, learnt by their features"]
+    learnt = [] if calibration.ratio is None else ["weights for a shift, learnt from the features"]
     return [f"columns: {text}", *learnt, f"gaps among features: {gaps}"]
 
 
@@ -108,7 +108,7 @@ def _print_bars(title: str, values: FloatArray) -> None:
 def _draw(file: str, calibration: FileCalibration | None, figure: str) -> None:
     if calibration is None or calibration.sketch is None:
         raise CalliperError(
-            f"{file}: was saved in Python, so that --figure has no rows to draw; omit it."
+            f"{file}: was saved in Python and holds no rows for --figure to draw; omit it."
         )
     from calliper.lab.report import draw_calibration
 

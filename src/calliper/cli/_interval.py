@@ -140,8 +140,8 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 @click.option(
     "--confidence",
     type=float,
-    help="The coverage holds with this calibration set, in this share of draws of such sets; for "
-    "split, mad-split, rcp, slcp and normalized-knn.",
+    help="Share of calibration sets for which the coverage should hold; for split, mad-split, rcp, "
+    "slcp and normalized-knn.",
 )
 @click.option(
     "--workers",

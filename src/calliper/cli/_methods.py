@@ -45,7 +45,7 @@ _END = (
     f"those of the leaf), not at each input. Training data is read from --training FILE."
 )
 _LETTERS = (
-    "N calibration points, M new ones, n training points, d features, K neighbours. To find the "
+    "N calibration points, M new ones, n training points, d features, K neighbours. Finding the "
     "neighbours of a row takes O(K log N) with few features, and O(N d) with many."
 )
 
@@ -148,7 +148,7 @@ def methods(long: bool) -> None:
     """  # noqa: D301
     terminal = console()
     _print_choice(terminal, "For calliper interval --method NAME", METHODS)
-    _print_choice(terminal, "In Python only, since they ask or refit the model", PYTHON_ONLY)
+    _print_choice(terminal, "In Python only, since they call or refit the model", PYTHON_ONLY)
     if long:
         _print_costs(terminal)
     able = [name for name, kind in METHODS.items() if kind().has_distribution]
@@ -157,7 +157,7 @@ def methods(long: bool) -> None:
     _print_text(terminal, _END)
     _print_text(
         terminal,
-        f"--group goes with all of them, --weight and --shifted-to with {', '.join(weighted)}; "
+        f"--group works with all of them, --weight and --shifted-to with {', '.join(weighted)}; "
         f"--confidence with {', '.join(lawful)}. Whole distributions, in Python, with "
         f"{', '.join(able)}.",
     )

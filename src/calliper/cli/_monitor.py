@@ -24,17 +24,17 @@ from calliper.monitoring import CoverageMonitor
 @options.target()
 @click.option("--lower", metavar="COLUMN", default="lower", help="Lower ends.")
 @click.option("--upper", metavar="COLUMN", default="upper", help="Upper ends.")
-@click.option("--time", metavar="COLUMN", help="Column shown for the rows that are named.")
+@click.option("--time", metavar="COLUMN", help="Column that names rows in the output.")
 @options.coverage("The level of the intervals in the log.")
 @click.option(
     "--calibrated",
     metavar="FILE",
-    help="Or: a file of 'calliper calibrate', of a method with a law, such as split.",
+    help="Or: a file that 'calliper calibrate' made with a method such as split.",
 )
-@click.option("--n-calibration", type=int, help="Or: calibration points of a method with a law.")
+@click.option("--n-calibration", type=int, help="Or: number of calibration points, e.g. of split.")
 @click.option("--tolerated", type=float, help="The share of misses that you accept.")
 @click.option(
-    "--online", is_flag=True, help="Or: each label joined the calibration points at once."
+    "--online", is_flag=True, help="Or: each label was added to the calibration points at once."
 )
 @click.option(
     "--side",

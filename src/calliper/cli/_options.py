@@ -148,7 +148,7 @@ nearness_and_score = together(
     click.option(
         "--features",
         metavar="A,B,...",
-        help="Columns that may tell where errors are large; the prediction alone if not given.",
+        help="Columns that may show where errors are large; the prediction alone if not given.",
     ),
     click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this."),
     click.option(
@@ -279,7 +279,7 @@ seed = click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
-    help="Seed of everything that is drawn at random.",
+    help="Seed of all random draws.",
 )
 seed_and_quiet = together(
     seed, click.option("--quiet", is_flag=True, help="Print errors and warnings only.")
@@ -289,7 +289,7 @@ seed_and_quiet = together(
 def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
     levels = sorted(values) or [0.9]
     if len(set(levels)) < len(levels):
-        raise CalliperError(f"--coverage is given twice with one value among {levels}.")
+        raise CalliperError(f"--coverage names the same level twice: {levels}.")
     return _checked(levels)
 
 

@@ -39,7 +39,7 @@ def format_of(path: str) -> str:
     if path.lower().endswith(_WORKBOOKS):
         raise CalliperError(
             f"{path}: workbooks are neither read nor written; save it as CSV in the program that "
-            f"made it, or name a .csv file, which such programs open."
+            "made it, or name a .csv file, which spreadsheet programs open."
         )
     raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
 
@@ -220,7 +220,7 @@ class Columns:
         for name in added:
             if name in table.columns:
                 raise CalliperError(
-                    f"{table.name}: has a column {name!r} already, which would be added; rename it."
+                    f"{table.name}: already has a column {name!r}, which is to be added; rename it."
                 )
 
 

@@ -64,8 +64,8 @@ class TuneRequest(CalibrationRequest):
         radial = issubclass(self.kind, TunedRBF)
         if radial and self.length_scales is None and self.training is None:
             raise CalliperError(
-                "--training FILE is needed, whose distances span the grid; or give the grid "
-                "itself, as in --length-scales 0.1,0.2,0.5."
+                "--training FILE is needed, since distances between its rows span the grid; or "
+                "give the grid itself, as in --length-scales 0.1,0.2,0.5."
             )
         for name in self._given:
             option = "--" + name.removeprefix("n_").replace("_", "-")
@@ -128,7 +128,7 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 @click.option(
     "--grid",
     type=click.Choice(["auto", "guarded", "paper"]),
-    help="Whether to keep to scales that average some ten points; auto: for mi.  [default: auto]",
+    help="guarded skips scales averaging under about ten points; auto: for mi.  [default: auto]",
 )
 @click.option("--scan", type=click.IntRange(1, 1000), help="Scales to try.  [default: 30]")
 @click.option(
@@ -165,8 +165,8 @@ def tune(request: TuneRequest) -> None:
 
     Prints how good each length scale is (with --kernel tuned-knn, each number of neighbours), and
     the 10 nearest neighbours, the default of --method jackknife, for comparison. The scale
-    of a calibration point is chosen on all others, so that the proof for --method jackknife, which
-    the file holds, still holds. (The rule of --method full needs no tuning.)
+    of a calibration point is chosen on all others, so the guarantee of --method jackknife, which
+    the file uses, still holds. (The rule of --method full needs no tuning.)
 
     \b
     Criteria; smaller is better:

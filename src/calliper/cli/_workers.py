@@ -84,7 +84,7 @@ def work(answering: Answering, task: Task, report: out.Progress = lambda part: N
     after = Stamp.of(task.new, contents=True)
     if (before.size, before.changed) != (after.size, after.changed):
         Path(task.output).unlink()
-        raise CalliperError(f"{task.new}: was changed while it was read; run this again.")
+        raise CalliperError(f"{task.new}: changed while it was being read; run the command again.")
     return Written(task, after, Stamp.of(task.output), tally)
 
 
@@ -219,7 +219,7 @@ def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
     deaths[task.new] += 1
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
     hint = " (the system does so when memory is short)" if code == -signal.SIGKILL else ""
-    what = f"a process that worked on {task.new} was ended {how}{hint}"
+    what = f"a process working on {task.new} was ended {how}{hint}"
     if deaths[task.new] == MOST_DEATHS:
         raise CalliperError(f"{what}, {MOST_DEATHS} times: try fewer --workers.")
     out.note(f"warning: {what}; the file is started again")

@@ -180,8 +180,8 @@ class Writer:
     def _declared_array(self, declared: Array, value: Any, name: str) -> Any:
         if not isinstance(value, np.ndarray):
             raise CannotSaveError(
-                f"{name} is a {type(value).__name__}: what is calibrated on a device or in shards "
-                f"is not saved. Calibrate on arrays in main memory to keep it."
+                f"{name} is a {type(value).__name__}: objects calibrated on a device or in shards "
+                "cannot be saved. Calibrate on arrays in main memory instead."
             )
         return self._array(np.asarray(value, dtype=declared.dtype))
 
@@ -260,14 +260,14 @@ class Writer:
             for how, again in ways_to_open(model).items():
                 if again.core is opened.core and len(again.targets) == len(opened.targets):
                     return {"opened": how, "of": number}
-        raise CannotSaveError("the space belongs to another model than the one of this object.")
+        raise CannotSaveError("the space belongs to a different model than this object.")
 
     def _bring(self, value: Any, name: str) -> dict[str, str]:
         """What no file can hold, by a name that is its own."""
         if name == "labels":
             raise CannotSaveError(
-                f"a group is called {value!r:.40}, a {type(value).__name__}: files keep texts, "
-                f"numbers and dates. Name groups by these."
+                f"group {value!r:.40} is a {type(value).__name__}: files store strings, numbers "
+                "and dates only. Label groups with these."
             )
         numbers = (name, *(f"{name}_{number}" for number in range(2, 1000)))
         free = next(each for each in numbers if _alike(self.brought.get(each, value), value))
@@ -342,7 +342,7 @@ class Reader:
         state = {each: keeps[each] for each in keeps if each not in params}
         if node["state"] is not None:
             if not state:
-                refuse(f"{name} has nothing to learn")
+                refuse(f"{name} has no fitted state")
             made_of(made.restore, self.fields(state, node["state"], sizes, name))
         return made
 
@@ -406,7 +406,7 @@ class Reader:
             refuse(f"{name} is an array of {array.dtype}, {array.shape}, not {declared.dtype}")
         for size, wanted in zip(array.shape, declared.shape, strict=True):
             if size != (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)):
-                refuse(f"{name} has shape {array.shape} where {declared.shape} was said")
+                refuse(f"{name} has shape {array.shape} where {declared.shape} was declared")
         if declared.finite and array.dtype.kind == "f" and not np.isfinite(array).all():
             refuse(f"{name} holds numbers that are not finite")
         if not declared.finite and np.isnan(array).any():
@@ -469,7 +469,7 @@ class Reader:
         number = _index(node["array"], self.arrays)
         self._left[number] -= 1
         if self._left[number] < 0:
-            refuse("an array is asked for more often than it may be shared")
+            refuse("an array is referenced more often than allowed")
         return self.arrays[number]
 
     def _texts(self, node: Any) -> NDArray[Any]:
@@ -506,7 +506,7 @@ class Reader:
 
     def _brought(self, node: Any) -> Any:
         if not isinstance(node["brought"], str) or node["brought"] not in self.brought:
-            refuse(f"it asks for {node['brought']!r:.40}, which its header does not list")
+            refuse(f"it needs {node['brought']!r:.40}, which its header does not list")
         return self.brought[node["brought"]]
 
     def _opened(self, node: Any) -> Any:
@@ -537,7 +537,7 @@ def _listed(node: Any) -> list[Any]:
 def _index(number: Any, table: Sequence[Any]) -> int:
     """The number, if it is one of the table's."""
     if type(number) is not int or not 0 <= number < len(table):
-        refuse(f"it asks for part {number!r:.40} of {len(table)}")
+        refuse(f"it refers to part {number!r:.40} of {len(table)}")
     return int(number)
 
 

@@ -147,7 +147,7 @@ def read(path: Any) -> Contents:
         data = {name: _bytes(archive, members[name]) for name in ORDER if name in members}
         if _hash(data).encode() != _bytes(archive, members[HASH]):
             raise DamagedFileError(
-                f"{str(place)!r} was altered: its contents do not have their hash."
+                f"{str(place)!r} was altered: its contents do not match their hash."
             )
         whole = _parsed(data[OBJECT])
         blocks = {n: _numbers(n, data[f"{n}.npy"]) for n in NUMBERS if f"{n}.npy" in data}
@@ -165,8 +165,8 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
         why = f"{type(error).__name__}: {error!s:.200}"
         if isinstance(error, zipfile.BadZipFile):
             why = (
-                "it was cut off, or is of another kind; calliper.save and calliper calibrate "
-                "write such files."
+                "it is truncated or of another kind; calliper.save and calliper calibrate write "
+                "calliper files."
             )
         elif type(error) is ValueError:
             why = f"{error!s:.200}."
@@ -222,7 +222,7 @@ def _check_format(place: Path, header: Any) -> None:
     if not isinstance(number, int) or number < 1:
         raise ValueError("it names no format")
     if number < FORMAT:
-        raise ValueError(f"format {number} was written by no released version: calibrate again")
+        raise ValueError(f"no released version wrote format {number}: calibrate again")
     if number > FORMAT:
         raise NewerFormatError(
             f"{str(place)!r} has format {number}, written by calliper {header.get('calliper')!r}; "
@@ -243,10 +243,10 @@ def _numbers(name: str, data: bytearray) -> NDArray[Any]:
     kind = np.dtype(name).newbyteorder("<")
     size = (len(data) - NPY_HEAD) // kind.itemsize
     if data[:NPY_HEAD] != _npy_head(kind, size):
-        raise ValueError(f"{name}.npy is not what it says")
+        raise ValueError(f"{name}.npy does not match its header")
     numbers = np.frombuffer(data, dtype=kind, count=size, offset=NPY_HEAD)
     if name == "bool" and (numbers.view(np.uint8) > 1).any():
-        raise ValueError("a truth value is neither true nor false")
+        raise ValueError("a boolean is neither true nor false")
     return numbers if kind.isnative else numbers.astype(name)
 
 

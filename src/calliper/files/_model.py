@@ -67,7 +67,7 @@ def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
     """Models by their numbers, from what the user gave."""
     n, k = needs["models"], needs["columns"]
     if k > MOST_TARGETS:
-        raise DamagedFileError(f"the file asks for {k} columns of a model, beyond {MOST_TARGETS}.")
+        raise DamagedFileError(f"the file needs {k} columns of a model, more than {MOST_TARGETS}.")
     if n == 0:
         if given is not None:
             raise CalliperError(f"the file holds {what} without a model: leave out model=.")
@@ -122,7 +122,7 @@ def check_same(
     blamed = {"y_pred": (model, "predicts", made_for, "model")}
     blamed["Z"] = (model, "places", made_for, "model")
     if embed is not None:
-        blamed["Z"] = ("the embed that was brought", "places", f"embed={embed}", "one")
+        blamed["Z"] = ("the embed that was passed", "places", f"embed={embed}", "one")
     try:
         found = ask(calibrated, X)
     except Exception as error:  # whatever a model may raise that meets strange columns
@@ -130,8 +130,8 @@ def check_same(
             "Z" if embed is not None and _predicts(calibrated, X) else "y_pred"
         ]
         raise OtherModelError(
-            f"{who} cannot be asked about the rows that the file remembers "
-            f"({type(error).__name__}: {error}). {_advice(what, one)}"
+            f"{who} failed on the rows stored in the file ({type(error).__name__}: {error}). "
+            f"{_advice(what, one)}"
         ) from error
     for name, before in expected.items():
         now = found.get(name)
@@ -142,8 +142,8 @@ def check_same(
                 for each in (now, before)
             ]
             raise OtherModelError(
-                f"{who} {does} the {len(before)} rows that the file remembers differently: "
-                f"{shown[0]} in place of {shown[1]} for the first of them. {_advice(what, one)}"
+                f"{who} {does} the {len(before)} rows stored in the file differently: {shown[0]} "
+                f"instead of {shown[1]} for the first. {_advice(what, one)}"
             )
 
 

@@ -66,18 +66,18 @@ N_ASKED = 5
 
 
 def save(calibrated: Any, path: Any) -> None:
-    """Write what was calibrated to one file of numbers and names; the model stays outside.
+    """Save a calibrated object to one file of plain data; the model is not part of it.
 
     Parameters
     ----------
     calibrated : fitted ``ConformalRegressor`` (``MultiTargetRegressor``, ``JackknifePlus``, …) or
         calibrator
-    path : where to write; the file appears whole or not at all
+    path : where to write; the file is written completely or not at all
 
     Returns
     -------
     None
-        The file is there.
+        The file is written.
 
     Notes
     -----
@@ -109,17 +109,17 @@ def save(calibrated: Any, path: Any) -> None:
 
 
 def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) -> Any:
-    """What :func:`save` wrote, ready to predict.
+    """Load what :func:`save` wrote, ready to predict.
 
     Parameters
     ----------
     path : the file
     model : the fitted model that was calibrated; a list of all of them for methods that refit.
         None for a calibrator alone
-    embed : the fitted transformer, function or ``Layer`` that is the space, if it was one of yours:
+    embed : the fitted transformer, function or ``Layer`` that was passed as ``embed``, if any:
         ``embedding_.transformer`` of what was saved
     bring : dict, optional
-        What else of yours belongs to it and is not in the file, by the name of the parameter:
+        Other objects of yours that the file does not hold, by the name of the parameter:
         functions, forests, regressors and classifiers. :func:`inspect` says which names are needed
 
     Returns
@@ -199,8 +199,8 @@ class Kept:
             f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
             + others,
             f"model: {model}",
-            f"near in: {head['space']}" if head["space"] else "",
-            f"as local as: {head['locality']}" if head["locality"] else "",
+            f"nearness judged in: {head['space']}" if head["space"] else "",
+            f"locality: {head['locality']}" if head["locality"] else "",
             f"score: {head['score']}" if head["score"] else "",
             f"levels asked for so far: {levels}",
             *head["guarantee"].splitlines(),
@@ -218,7 +218,7 @@ class Kept:
 
 
 def inspect(path: Any) -> Kept:
-    """What a file says about itself; no object is made of it.
+    """Read what a file says about itself, without loading the object.
 
     Parameters
     ----------
@@ -354,8 +354,8 @@ class Asked(Keeps):
         said = f"gives radius {found[0]:.6g} where it gave {self.radius[0]:.6g} when it was saved"
         if brought:
             raise OtherModelError(
-                f"{str(path)!r} {said}: bring what it was calibrated with ({', '.join(brought)}), "
-                f"fitted as it was then."
+                f"{str(path)!r} {said}: pass what it was calibrated with ({', '.join(brought)}), "
+                "fitted as it was then."
             )
         raise DamagedFileError(
             f"{str(path)!r} {said}: it was altered, or this version computes differently."
@@ -452,8 +452,8 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
         for name, said in _functions(calibrated, rows).items():
             if said != probe["functions"].get(name):
                 raise OtherModelError(
-                    f"the function of {name} says {said[:3]} of the rows that the file remembers, "
-                    f"and it said {probe['functions'].get(name)}: bring that of the calibration."
+                    f"the function for {name} gives {said[:3]} for stored rows, where it gave "
+                    f"{probe['functions'].get(name)}: pass the function used at calibration."
                 )
         if isinstance(calibrated, FrontDoor):
             known = replace(calibrated.calibration_, probe=probe["rows"])

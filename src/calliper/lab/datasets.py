@@ -36,7 +36,7 @@ _FREQUENCY = {"cycles": 2 * 2 * pi, "radians": 2.0}
 
 @dataclass(frozen=True, eq=False)
 class OneDimensional:
-    """Rows of the task, and the law that they were drawn from.
+    """Rows of the task, and the distribution they were drawn from.
 
     Attributes
     ----------

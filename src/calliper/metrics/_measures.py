@@ -25,7 +25,7 @@ Best = Literal["smaller", "larger", "level", "none"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Context:
-    """What a measure may use beside targets and intervals of the test rows.
+    """What a measure may use besides targets and intervals of the test rows.
 
     ``y_pred`` is the centre of the intervals, ``X`` the inputs (Z by default), ``groups`` the
     labels if there are any, and ``max_score`` the largest calibration score, which the paper uses

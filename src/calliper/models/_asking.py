@@ -171,7 +171,7 @@ def _check_last_step(pipeline: Pipeline) -> None:
         raise CalliperError(
             f"the pipeline must end in a regressor, but its last step, {name!r} "
             f"({type(last).__name__ if not isinstance(last, str) else last}), does not predict: "
-            f"append a regressor, or pass the pipeline as embed= and the model apart."
+            "append a regressor, or pass the pipeline as embed= and the model separately."
         )
 
 
@@ -393,7 +393,7 @@ class ModelFamily:
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
         """Prepare ``core``, an untrained copy of ``fitted``, for a part of the rows.
 
-        Returns what its ``fit`` needs beside the parameters of which the names are ``told``.
+        Returns what its ``fit`` needs besides the parameters named in ``told``.
         """
         return {}
 

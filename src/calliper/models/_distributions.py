@@ -84,8 +84,8 @@ def model_of_quantiles(model: Any, score: Any) -> tuple[Any, DistributionError] 
             return None
         if reading.own is None and isinstance(core, Sequence):
             raise CalliperError(
-                f"a list of {len(core)} models needs to know their quantiles, which not all of "
-                f"their parameters say: pass a dict, as {{0.05: low, 0.5: middle, 0.95: high}}."
+                f"the quantiles of a list of {len(core)} models must be known, and not all their "
+                f"parameters name one: pass a dict, as {{0.05: low, 0.5: middle, 0.95: high}}."
             )
         score = DistributionError(PROBABILITIES if reading.own is None else reading.own)
     asked = _probabilities(score.probabilities)
@@ -117,8 +117,8 @@ def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> Dist
 class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A model of quantiles or distributions whose ``predict`` gives quantiles, (m, K).
 
-    ``ConformalRegressor`` makes one of each model that it knows to be such. Make it yourself to
-    train one: quantile regressors, one for each probability, for ``DistributionError``, which
+    ``ConformalRegressor`` wraps every model that it knows to be one. Make it yourself to train
+    one: quantile regressors, one for each probability, for ``DistributionError``, which
     serves all levels, or a pair of them for ``QuantileError`` and ``Split``, which is conformalised
     quantile regression (CQR) at the level of the pair.
 
@@ -131,7 +131,7 @@ class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         ``objective`` equal to ``"quantile"`` (``GradientBoostingRegressor``, LightGBM),
         ``quantile_alpha`` with ``objective="reg:quantileerror"`` (XGBoost), or
         ``loss_function="Quantile"`` (CatBoost); inside a pipeline too. A dict of models by
-        probability, and any model that answers with several quantiles, is taken as it is.
+        probability, and any model that returns several quantiles, is used as it is.
     probabilities : (K,) numbers between 0 and 1, default (0.05, 0.95)
         Of the columns, in their order: the ends and, for ``QuantileError("median")``, 0.5 between.
 
@@ -359,7 +359,7 @@ def _of_distribution(distribution: Any, p: Sequence[float]) -> list[Any]:
     ppf = learnt(distribution, "ppf")
     if ppf is None:
         raise CalliperError(
-            f"a predicted distribution must tell its quantiles by ppf(p); got a "
+            "a predicted distribution must have ppf(p), its quantiles; got a "
             f"{type(distribution).__name__}: pass a function that returns (m, K) quantiles."
         )
     return [np.asarray(ppf(each), dtype=np.float64).reshape(-1) for each in p]

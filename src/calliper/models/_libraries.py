@@ -328,7 +328,7 @@ class LightGBM(Library):
 
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
-        """The columns that were categories are told again."""
+        """Passes again which columns are categories."""
         super().retrain(core, fitted, told)
         found = fitted.booster_.params.get("categorical_column")
         return {"categorical_feature": found} if found else {}

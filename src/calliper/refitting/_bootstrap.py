@@ -148,8 +148,8 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         if not judged.all():
             warn(
                 f"{np.count_nonzero(~judged)} of {len(y)} rows are in every one of the "
-                f"{len(per_model.T)} bootstraps: no model can judge them, so they count as "
-                f"infinitely wrong. Valid, but intervals may become infinite: use more bootstraps.",
+                f"{len(per_model.T)} bootstraps: no model left them out, so their errors count as "
+                "infinite. Valid, but intervals may be infinite: use more bootstraps.",
                 InEveryBootstrapWarning,
             )
         return residuals

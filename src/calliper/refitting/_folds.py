@@ -128,7 +128,7 @@ class CVPlus(RefittedRegressor):
     cv : int or splitter of scikit-learn, default 10
         Number of folds, at most the number of rows; equal to it, this is the Jackknife+. Or a
         splitter that leaves each row out once, such as ``GroupKFold(5)``: nothing is then proved
-        unless it is ``KFold`` or ``LeaveOneOut``, since others may look at the rows.
+        unless it is ``KFold`` or ``LeaveOneOut``, since others may depend on the rows.
     minmax : bool, default False
         Wider intervals with a stronger guarantee, about (1 − α) F/(F + 1).
     score_function : score, optional
@@ -184,10 +184,10 @@ class CVPlus(RefittedRegressor):
         ----------
         X, y : rows and targets
         split_groups : (n,), column name or function of the rows, optional
-            Rows of one such group are left out together; a splitter in ``cv`` is given them as
+            Rows of one group are left out together; a splitter in ``cv`` is given them as
             its ``groups``. Nothing is proved for new groups, as ``SplitGroupsWarning`` says.
         **fit_params
-            Passed to ``fit`` of each model, a value for each row (``sample_weight``) with the row.
+            Passed to ``fit`` of each model; values per row (``sample_weight``) follow their rows.
         """
         (groups,) = same_rows(X, "X", split_groups=split_groups)
         if groups is not None:
@@ -195,7 +195,7 @@ class CVPlus(RefittedRegressor):
         if isinstance(self.cv, Integral) and groups is None:
             runs = f"cv=KFold({self.cv}) leaves out runs of neighbouring rows instead."
             matters = f"cv=KFold({self.cv}, shuffle=True) says that the order does not matter."
-            warn_of_times(X, y, None, "fit deals", f"{runs} {matters}")
+            warn_of_times(X, y, None, "fit splits", f"{runs} {matters}")
         self._fit(X, y, fit_params, groups)
         if groups is not None:
             self.no_guarantee_ = warn_of_groups(groups)

@@ -89,7 +89,7 @@ class BoostedTrees(Keeps):
         """The trees, if there are as many as models have."""
         made = cls(**state)
         if made.counts.sum() != len(made.steps):
-            raise CalliperError("boosted models do not have the trees that they name.")
+            raise CalliperError("boosted models do not have the number of trees that they declare.")
         return made
 
     @classmethod
@@ -173,7 +173,7 @@ class ErrorForest(Keeps):
             raise CalliperError("a forest of errors has no trees, no bounds, or no thresholds.")
         shares, itself = made.after[ends].T
         if not len(ends) or shares.max() >= len(made.shares) or not np.array_equal(itself, ends):
-            raise CalliperError("a forest of errors has leaves that it says nothing of.")
+            raise CalliperError("a forest of errors has leaves without values.")
         nodes = made.roots
         for _ in range(FOREST_DEPTH):
             nodes = np.unique(made.after[nodes[~leaves[nodes]]])

@@ -288,7 +288,7 @@ class SpaceChoice:
             wrong = None if known else self._disagreement(opened, family)
             if wrong is not None:
                 _warn_of_space(
-                    f"{kind} seems to keep a spread, but it may not belong to its predictions, "
+                    f"{kind} seems to provide a spread, but it may not match its predictions, "
                     f"since {wrong}. Nearness is judged without it"
                 )
                 continue
@@ -363,7 +363,7 @@ class SpaceChoice:
         try:
             found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
         except (AttributeError, TypeError, ValueError, IndexError) as error:
-            return f"asking for it failed ({type(error).__name__}: {error})"
+            return f"computing it failed ({type(error).__name__}: {error})"
         if found.shape != expected.shape:
             return f"its prediction has shape {found.shape}, that of the model {expected.shape}"
         tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
@@ -441,9 +441,9 @@ def _warn_if_unscaled(features: FloatArray) -> None:
     spread = spread[spread > 0]
     if len(spread) > 1 and spread.max() > SPREAD_RATIO * spread.min():
         warn(
-            f"Nearness is judged on raw inputs whose standard deviations range from "
-            f"{spread.min():.3g} to {spread.max():.3g}: the widest decide. Pass X_train to "
-            f"calibrate (it standardises the inputs), or embed=.",
+            "Nearness is judged on raw inputs whose standard deviations range from "
+            f"{spread.min():.3g} to {spread.max():.3g}: the widest dominate. Pass X_train to "
+            "calibrate (it standardises the inputs), or embed=.",
             UnscaledFeaturesWarning,
         )
 

@@ -102,14 +102,14 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         need not be in the middle, nor even inside, of its interval; with False it always is
         inside.
     units : bool, default True
-        Whether errors below and above the centre are measured in units of their own, as large as
-        such errors are expected to be there. With neither, only the expected size is learnt.
+        Whether errors below and above the centre have units of their own: the sizes expected of
+        them there. With neither, only the expected size is learnt.
     shift_trees : increasing whole numbers, default (60, 120, 200, 300)
         Trees behind the shift: the first number, and the next where the last of them still help.
     side_trees : int, default 50
         Trees behind the unit of each side, behind the expected size, and of the forest.
     max_errors : int, default 8000
-        Where more left-out errors are known, ``ConformalRegressor`` draws so many to learn from.
+        If there are more left-out errors, ``ConformalRegressor`` draws this many to learn from.
     random_state : int, RandomState or None, default 0
         Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
 
@@ -158,9 +158,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         if self.forest_ is not None:
             asked = max(asked, self.forest_.features.max(initial=0))
         if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
-            raise CalliperError("the trees of an ErrorModel are not those that it asks.")
+            raise CalliperError("the trees of an ErrorModel do not match its columns or parts.")
         if not self.range_[0] <= self.range_[1] or self.shares_.sum() >= 1:
-            raise CalliperError("an ErrorModel has seen errors without a range, or parts beyond 1.")
+            raise CalliperError("the error range or the shares of an ErrorModel are invalid.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "trees_" in vars(self)

@@ -176,10 +176,10 @@ class Training:
         except Exception as error:  # whatever a model may raise that meets a part of its rows
             n = self.n_refits
             warn(
-                f"Left-out errors are not known: training {type(model).__name__} again, on "
-                f"{n - 1} of {n} parts of the training rows, failed ({type(error).__name__}: "
-                f"{error}). Nearness is judged without them; more folds leave more rows to train "
-                f"on, refits=0 asks for none.",
+                f"Left-out errors are not known: training {type(model).__name__} again, on {n - 1} "
+                f"of {n} parts of the training rows, failed ({type(error).__name__}: {error}). "
+                "Nearness is judged without them; more folds leave more rows to train on, "
+                "refits=0 turns refits off.",
                 EmbeddingWarning,
             )
             return None
@@ -292,7 +292,7 @@ def checked_gap(front: Any) -> int:
     if gap and front.shuffle is not False:
         raise CalliperError(
             f"gap={gap} leaves rows between parts in order of time, and shuffle is "
-            f"{front.shuffle!r}: say shuffle=False, too."
+            f"{front.shuffle!r}: pass shuffle=False, too."
         )
     return gap
 
@@ -316,8 +316,8 @@ def split_rows(
         return train, held_out
     if not shuffle:
         raise CalliperError(
-            "split_groups are held out at random, and shuffle=False asks for the last rows: leave "
-            "out one of them, or split the rows yourself and use calibrate."
+            "split_groups are held out at random, and shuffle=False holds out the last rows: "
+            "leave out one of them, or split the rows yourself and use calibrate."
         )
     split = GroupShuffleSplit(1, test_size=size, random_state=random_state)
     train, held_out = next(split.split(np.empty(n), groups=groups))
@@ -338,7 +338,7 @@ class LearningPart(Training):
             numbers=np.arange(n),
             y_pred=y_pred,
             n_training=n,
-            source="calibration rows that were set apart",
+            source="calibration rows that were set aside",
         )
 
 

@@ -151,7 +151,7 @@ def test_a_torn_last_line_is_cut_off_with_a_warning(tmp_path):
     first = run(log, store)
     whole = store.read_bytes()
     store.write_bytes(whole[:-40])
-    with pytest.warns(TornStoreWarning, match="last line is torn .* computed again"):
+    with pytest.warns(TornStoreWarning, match="last line is incomplete .* computed again"):
         second = run(log, store)
     assert count(log) == 4
     assert without_time(second) == without_time(first)

@@ -46,14 +46,14 @@ class Verdict:
     headline : the verdict in a line
     covers, adapts, why, promise : a sentence or two each
     as_good : methods that are as good within chance
-    size : how wide its intervals are, beside the model's own error
+    size : how wide its intervals are, compared with the model's own error
     caveat : the one thing to know before using it, or empty
     instead : the runner-up, and how it differs
 
     Examples
     --------
     >>> Verdict(level=0.9, headline="Too few test points to tell: 3.", covers="", promise="").adapts
-    'Cannot be told.'
+    'Cannot be determined.'
     """
 
     level: float
@@ -61,8 +61,8 @@ class Verdict:
     clear: bool = False
     headline: str
     covers: str
-    adapts: str = "Cannot be told."
-    why: str = "Cannot be told."
+    adapts: str = "Cannot be determined."
+    why: str = "Cannot be determined."
     promise: str
     as_good: tuple[str, ...] = ()
     size: str = ""

@@ -68,7 +68,7 @@ class Store:
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             os.truncate(self.path, whole)
-            self._warn(f"the last line is torn ({len(content) - whole} bytes, cut off)")
+            self._warn(f"the last line is incomplete ({len(content) - whole} bytes, cut off)")
         for number, line in enumerate(content[:whole].splitlines(), start=1):
             try:
                 trial: dict[str, Any] = json.loads(line)

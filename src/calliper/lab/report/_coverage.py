@@ -66,7 +66,7 @@ class CalibrationCurveDisplay(style.Display):
         asked = np.atleast_1d(np.asarray(read.coverage, float))
         inside = read.contains(y).reshape(len(read.lower), -1)
         if inside.shape[1] != len(asked):
-            raise CalliperError(f"intervals have {inside.shape[1]} levels, and name {len(asked)}.")
+            raise CalliperError(f"intervals have {inside.shape[1]} levels but name {len(asked)}.")
         order, n = np.argsort(asked), np.full(len(asked), len(inside))
         asked, hits = asked[order], inside.sum(axis=0)[order]
         lower, upper = metrics.binomial_bounds(hits, n)
@@ -559,6 +559,6 @@ class PITDisplay(style.Display):
         style.label(ax, "place of the target in its distribution", "share", ncols=2)
         targets = style.several(table.n, "target")
         return (
-            "Are the distributions right?",
+            "Calibration of the distributions",
             f"{targets}, {table.n_outside} of the bars outside the band",
         )
