@@ -226,7 +226,7 @@ def test_a_group_is_extended_by_points_that_fit_together():
 
 
 def test_rows_that_are_none():
-    with pytest.raises(TypeError, match="X must be rows; got a set"):
+    with pytest.raises(TypeError, match="X must be a table of rows; got a set"):
         ConformalRegressor(zero, Split()).calibrate(Z, SCORES, X_train={1.0, 2.0})
 
 
