@@ -96,7 +96,7 @@ def forest():
 @pytest.mark.parametrize(
     ("model", "method", "folds", "said"),
     [
-        (boosted(), None, None, "change nothing else.*refits=5 finds them by 5"),
+        (boosted(), None, None, "change nothing else.*refits=5 trains the model five more times"),
         (boosted().predict, None, None, "change nothing else.*refits=5"),
         (forest(), None, None, "rows that it was trained on, in that order; otherwise refits="),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
@@ -224,14 +224,14 @@ def test_one_row_of_a_frame_is_a_series():
     made = ConformalRegressor(MODEL, Split()).calibrate(*CAL)
     with pytest.raises(CalliperError, match=r"df\.iloc\[\[0\]\] for one row"):
         made.predict_interval(pd.DataFrame(X).iloc[0])
-    with pytest.raises(CalliperError, match=r"shape \(3,\) \(list\).*\[X\] for one row"):
+    with pytest.raises(CalliperError, match=r"list of shape \(3,\).*\[X\] for one row"):
         made.predict_interval(X[0].tolist())
 
 
 def test_an_unfitted_model_is_named_before_anything_else():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(NotFittedError, match=r"LinearRegression.*calibrate takes a model"):
+        with pytest.raises(NotFittedError, match=r"LinearRegression.*calibrate needs a model"):
             ConformalRegressor(LinearRegression()).calibrate(*CAL)
 
 

@@ -57,7 +57,7 @@ GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: The consequence if the model was trained on calibration rows.
 SEEN_IN_TRAINING = (
     "The model has seen them, so its errors there are smaller than on new rows. Calibrate on "
-    "rows that took no part in training."
+    "rows that were not used for training."
 )
 #: Share of a column's spread within which numbers agree.
 AGREEMENT = 1e-4

@@ -592,7 +592,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
             elif hasattr(X, "iloc"):
                 how = "df.iloc[[0]] for one row of a frame, X.to_frame() for one input"
             raise CalliperError(
-                f"X must have rows and columns; got shape {np.shape(X)} ({type(X).__name__}). "
+                f"X must have rows and columns; got a {type(X).__name__} of shape {np.shape(X)}. "
                 f"Reshape your data: {how}."
             )
     validate_data(estimator, X, skip_check_array=True, reset=False)
@@ -639,7 +639,7 @@ def row_values(given: Any, X: Any, name: str) -> Any:
         named = isinstance(given, list) and all(isinstance(each, str) for each in given)
         how = " Pass one column by its name, several by a function of the rows that joins them."
         raise CalliperError(
-            f"{name} must be one for each of the {n_rows(X)} rows; got shape {values.shape}."
+            f"{name} must have one value for each of {n_rows(X)} rows; got shape {values.shape}."
             f"{how if named else ''}"
         )
     return values
@@ -702,7 +702,11 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
     if levels.ndim != 1 or not len(levels):
         raise CalliperError(f"{name} must be one level or a list of levels; got {coverage!r}.")
     if not np.all((levels > 0) & (levels < 1)):
-        hint = " Percent? Divide by 100." if np.all((levels >= 2) & (levels < 100)) else ""
+        hint = (
+            " If it is a percentage, divide by 100."
+            if np.all((levels >= 2) & (levels < 100))
+            else ""
+        )
         came = f"{coverage!r}"
         if len(levels) > N_LISTED:
             came = f"{len(levels):,} values from {levels.min():g} to {levels.max():g}"

@@ -477,8 +477,8 @@ def _refuse_unfitted(model: Any, X: Any) -> None:
         predictions(model, valid.first_rows(X))
     except NotFittedError as error:
         raise NotFittedError(
-            f"{error} calibrate takes a model that is fitted already; fit(X, y) trains a copy of "
-            f"it on a part of the rows and calibrates on the others."
+            f"{error} calibrate needs a model that is already fitted; fit(X, y) trains a copy of "
+            f"it on some of the rows and calibrates on the rest."
         ) from error
     except Exception:  # reported better where the space is made
         return
@@ -544,7 +544,9 @@ def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: 
             f"left-out errors. Leave it out, or use FullRescaled()."
         )
     elif given and not folds and changes_nothing:
-        more = f"the model {why}" if why else "refits=5 finds them by 5 refits"
+        more = (
+            f"the model {why}" if why else "refits=5 trains the model five more times to find them"
+        )
         if knows_left_out(made.space.space):
             more = (
                 "a bootstrapped model has them if X_train and y_train are the rows that it was "

@@ -208,7 +208,7 @@ class FrontDoor(CalibratedRegressor):
             raise NotFittedError(
                 f"{first}This {type(self).__name__} is not calibrated yet: call calibrate(X, y) "
                 f"with rows that the fitted model has not seen, or fit(X, y) to train a new model "
-                f"on a part of them."
+                f"on some rows and calibrate on the rest."
             )
 
 

@@ -145,7 +145,7 @@ def test_confidence_holds_in_each_group_and_is_refused_where_there_is_no_law():
     ("groups", "message"),
     [
         (None, "needs the group of each row"),
-        (["a"] * 9, r"one for each of the 10 rows; got shape \(9,\)"),
+        (["a"] * 9, r"one value for each of 10 rows; got shape \(9,\)"),
         ([["a", "b"]] * 10, r"got shape \(10, 2\)"),
         (["a"] * 9 + [None], "at position 9. Fill"),
         ([1.0] * 4 + [np.nan] * 6, "at position 4. Fill"),

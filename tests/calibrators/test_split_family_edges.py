@@ -88,7 +88,7 @@ def test_bad_calibration_data_and_new_rows(method):
         fit(method).predict_radius(NEW[:, :1])
     with pytest.raises(ValueError, match="contains NaN"):
         fit(method).predict_radius(np.full((1, 2), np.nan))
-    with pytest.raises(CalliperError, match="Divide by 100"):
+    with pytest.raises(CalliperError, match="divide by 100"):
         fit(method).predict_radius(NEW, 90)
     if isinstance(method, (RCP, NormalizedKNN)):
         with pytest.raises(CalliperError, match="Negative values in scores"):
