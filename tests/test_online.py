@@ -515,7 +515,10 @@ def test_update_before_a_level_was_asked_for_is_refused():
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"coverage": 90}, "coverage must lie strictly between 0 and 1; got 90. Percent"),
+        (
+            {"coverage": 90},
+            "coverage must lie strictly between 0 and 1; got 90. If it is a percentage",
+        ),
         ({"rate": 0}, "a rate must be a positive number such as 0.01; got"),
         ({"rate": (0.1, -1.0)}, "a rate must be a positive number"),
         ({"rate": ()}, "at least one rate"),

@@ -56,7 +56,10 @@ def error_of(done) -> str:
         ("--new new.csv --method jackknife --statistic rms", "--statistic is for --method full"),
         ("--new new.csv --method split --neighbors 3", "takes no --neighbors"),
         ("--new new.csv --method best", "'best' is not one of 'full', 'jackknife'"),
-        ("--new new.csv --coverage 90", "strictly between 0 and 1; got [90.0]. If it is a percentage"),
+        (
+            "--new new.csv --coverage 90",
+            "strictly between 0 and 1; got [90.0]. If it is a percentage",
+        ),
         ("--new new.csv --coverage 1", "strictly between 0 and 1"),
         ("--new new.csv --coverage nan", "strictly between 0 and 1"),
         ("--new new.csv --coverage high", "'high' is not a valid float"),

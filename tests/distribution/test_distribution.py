@@ -257,7 +257,7 @@ def test_signs_are_needed_and_checked():
     [
         (lambda d: d.quantile(1.5), "p must lie strictly between 0 and 1"),
         (lambda d: d.quantile(0.5, side="left"), "side must be 'upper' or 'lower'"),
-        (lambda d: d.interval(90), "Percent"),
+        (lambda d: d.interval(90), "percentage"),
         (lambda d: d.cdf([1.0, 2.0, 3.0]), "y has 3 rows, the distribution has 2"),
         (lambda d: d.cdf(np.nan), "never NaN"),
         (lambda d: d.crps([1.0]), "y"),

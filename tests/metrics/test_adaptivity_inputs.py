@@ -122,7 +122,7 @@ def test_bad_input(measure, options, message):
         ({"n_bins": 2.0}, "n_bins must be an integer of at least 2; got 2.0"),
         ({"min_bin_size": 0}, "min_bin_size must be an integer of at least 1; got 0"),
         ({"min_bin_size": True}, "min_bin_size must be an integer of at least 1; got True"),
-        ({"coverage": 90}, "strictly between 0 and 1; got 90. Percent"),
+        ({"coverage": 90}, "strictly between 0 and 1; got 90. If it is a percentage"),
         ({"coverage": None}, "do not carry their level.*pass coverage="),
     ],
 )

@@ -96,7 +96,9 @@ def test_several_levels_are_refused_with_the_way_out():
 def test_a_level_must_come_from_somewhere_and_make_sense():
     with pytest.raises(CalliperError, match=r"do not carry their level.*pass coverage="):
         interval_score([0.0], ([0.0], [1.0]))
-    with pytest.raises(CalliperError, match=r"strictly between 0 and 1; got 95\. Percent"):
+    with pytest.raises(
+        CalliperError, match=r"strictly between 0 and 1; got 95\. If it is a percentage"
+    ):
         interval_score([0.0], ([0.0], [1.0]), coverage=95)
     with pytest.raises(CalliperError, match="coverage must be one level; got 2"):
         interval_score([0.0], ([0.0], [1.0]), coverage=[0.8, 0.9])

@@ -95,7 +95,7 @@ def test_labels_of_any_kind_and_their_words():
         ([0, 5], [True, True], {"labels": range(3)}, r"labels must name all cells; \[5\]"),
         ([0], [True], {"labels": []}, "labels must be one label for each row"),
         ([0], [True], {"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
-        ([0], [True], {"confidence": 95}, "confidence must lie.*Percent"),
+        ([0], [True], {"confidence": 95}, "confidence must lie.*percentage"),
         ([0], [True], {"confidence": [0.9, 0.95]}, "confidence must be one level"),
     ],
 )

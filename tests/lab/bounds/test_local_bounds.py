@@ -160,7 +160,7 @@ def test_many_at_once_is_one_by_one(form):
         (([0.1, -np.inf], 0.9, 0.5), "mutual_information must be.*got -inf at position 1"),
         ((None, 0.9, 0.5), "mutual_information must be.*got nan"),
         ((0.1, 0.0, 0.5), "coverage must lie strictly between 0 and 1; got 0.0"),
-        ((0.1, 95, 0.5), "coverage must lie strictly.*Percent"),
+        ((0.1, 95, 0.5), "coverage must lie strictly.*percentage"),
         ((0.1, [0.8, 0.9], 0.5), "coverage must be one level"),
         ((np.ones(3), 0.9, np.full(4, 0.5)), r"mutual_information \(3,\) and rho \(4,\).*column"),
     ],

@@ -20,7 +20,7 @@ METHODS = {"Split": Split(), "FullRescaled": FullRescaled()}
         ({"n_calibration": 2.5}, "n_calibration must be an integer of at least 1; got 2.5"),
         ({"n_splits": 0}, "n_splits must be an integer of at least 1"),
         ({"random_state": None}, "random_state must be an integer of at least 0"),
-        ({"coverage": 90}, "Percent"),
+        ({"coverage": 90}, "percentage"),
         ({"measures": {}}, "measures must map names"),
         ({"measures": {"coverage": 3}}, "must be a function of"),
         ({"measures": {"level": lambda *_: 0.0}}, "level is a field of every row"),
