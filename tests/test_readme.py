@@ -13,7 +13,7 @@ PAGES = [
     page
     for folder in (".", "docs", "docs/decisions", "studies/**", "checks/**")
     for page in sorted(ROOT.glob(f"{folder}/*.md"))
-    if "local" not in page.parts  # what make paper-quick writes
+    if "local" not in page.relative_to(ROOT).parts  # what make paper-quick writes
 ]
 
 
