@@ -27,9 +27,11 @@ import calliper
 from calliper import Intervals, metrics
 from studies.experiments import FloatArray
 from studies.experiments.nearness.methods import LEVEL, LEVELS, methods
-from studies.experiments.nearness.problems import ASIDE, MODELS, TABULAR, Draw, draw
+from studies.experiments.nearness.problems import ASIDE, MODELS, TABLES, Draw, draw
 
-SIZES = (60, 200, 500, 2000)
+SIZES = (100, 250, 500, 1000, 2000, 5000)
+#: Rows drawn of a large table: 2,000 train, 1,000 test, 5,000 calibrate.
+N_ROWS = 8000
 #: Neighbours among the test rows whose mean error says how difficult a place is.
 N_DIFFICULTY = 20
 N_DECILES = 10
@@ -47,7 +49,7 @@ def one_draw(
     todo = [(n, name) for n in SIZES for name in methods(n, model) if (n, name) not in done]
     if not todo:
         return []
-    whole = draw(problem, model, repetition)
+    whole = draw(problem, model, repetition, N_ROWS)
     y_pred = whole.model.predict(whole.test.X)
     deciles = [_deciles(y_pred), _deciles(_difficulty(whole, y_pred))]
     records = []
@@ -129,8 +131,8 @@ def _short(value: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=10)
-    parser.add_argument("--problems", nargs="*", default=[*TABULAR, *ASIDE])
+    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--problems", nargs="*", default=[*TABLES, *ASIDE])
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--jobs", type=int, default=-1)
     options = parser.parse_args()
