@@ -194,7 +194,7 @@ def write_llms(app: Any, exception: Exception | None) -> None:
         apart = ("gallery/", "reference/", "decisions/", "paper/")
         pages = sorted(page for page in app.env.found_docs if not page.startswith(apart))
         lines = [f"- [{app.env.titles[page].astext()}]({page}.html)" for page in pages]
-        about = "> Prediction intervals around any regression model, in Python."
+        about = "> Prediction intervals for any regression model, in Python."
         text = "\n".join(["# calliper", "", about, "", "## Pages", "", *lines, ""])
         Path(app.outdir, "llms.txt").write_text(text, encoding="utf-8")
 

@@ -1,6 +1,6 @@
-"""Honest, locally adaptive prediction intervals around any regression model.
+"""Adaptive prediction intervals for any regression model, with proven coverage.
 
-What a few lines need is here; everything else is in the submodules, each a topic of its own.
+The most common names are here; everything else is in the submodules, one per topic.
 """
 
 from typing import TYPE_CHECKING

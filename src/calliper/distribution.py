@@ -1,4 +1,4 @@
-"""The whole predictive distribution of every row, in closed form.
+"""The full predictive distribution of every row, in closed form.
 
 With signed errors r_i = y_i − ŷ_i and t_i the size up to which a candidate's rescaled error does
 not exceed that of calibration point i, a candidate y is beyond the point exactly when y > y_i*,
@@ -121,7 +121,7 @@ class Distribution:
 
     @valid.says_coverage
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
-        """Equal tails: (1 − coverage)/2 may lie below the interval, and as much above.
+        """Equal-tailed intervals: (1 − coverage)/2 may lie below, and as much above.
 
         It follows the skewness of errors, as that of ``predict_interval`` does not, and holds a new
         target with probability at least ``coverage``.
@@ -142,7 +142,7 @@ class Distribution:
         return np.minimum(not_above / _beside(self._total, not_above), 1.0)
 
     def sf(self, y: Any) -> FloatArray:
-        """1 − :meth:`cdf`, the share of the N points above y; a point at y itself is not.
+        """1 − :meth:`cdf`, the share of the N points above y, without points at y itself.
 
         So it is one step, 1/N, below the share at or above y where y is one of the points, as
         quantiles are, and too low by about as much: :meth:`exceedance` is not.
@@ -161,7 +161,7 @@ class Distribution:
         return 1 - (low + high) / 2
 
     def ppf(self, q: Any) -> FloatArray:
-        """The inverse of :meth:`cdf`: the least point with a share of at least q at or below it.
+        """The inverse of :meth:`cdf`: the smallest point with a share of at least q at or below it.
 
         (m,), or (m, L) for L levels from 0 to 1, in any order. It has no guarantee, and is finite
         where points are; :meth:`quantile` is the bound with a guarantee.
@@ -411,7 +411,7 @@ def _up(signed: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupedDistribution(Distribution):
-    """Predictive distributions of rows of several groups: each row has that of its group.
+    """Predictive distributions of rows in several groups: each row has that of its group.
 
     It answers as :class:`Distribution` does.
 

@@ -63,7 +63,7 @@ class ZeroScaleWarning(UserWarning):
 
 
 class UnscaledFeaturesWarning(UserWarning):
-    """Nearness is judged on raw inputs of very different spreads, so the widest dominates."""
+    """Distances are measured on raw inputs of very different spreads, so the widest dominates."""
 
 
 class UnbalancedBoxWarning(UserWarning):
@@ -71,7 +71,7 @@ class UnbalancedBoxWarning(UserWarning):
 
 
 class EmbeddingWarning(UserWarning):
-    """The space where nearness is judged is less informative than it could be, or unexpected."""
+    """The space used for distances is less informative than it could be, or unexpected."""
 
 
 class SharedRowsWarning(UserWarning):
@@ -111,7 +111,7 @@ class SparseBinsWarning(UserWarning):
 
 
 class FailedTrialsWarning(UserWarning):
-    """A method or a measure raised on some splits; ``Records.failures`` has the texts."""
+    """A method or a measure raised on some splits; ``Records.failures`` has the messages."""
 
 
 class TornStoreWarning(UserWarning):

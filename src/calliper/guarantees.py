@@ -1,4 +1,4 @@
-"""What is guaranteed over all inputs together: the proved coverage, its assumptions, its limits.
+"""Marginal guarantees: the proven coverage, its assumptions and its limits.
 
 All bounds are for a calibration set of N points and a new point that are exchangeable (for example
 independent draws from one distribution), with a model that has seen neither. They are *marginal*:
@@ -145,7 +145,7 @@ def fold_coverage(coverage: float, n: int, n_folds: int) -> float:
 
 
 def coverage_law(coverage: float, n: int) -> Any:
-    """Law of the coverage given the calibration set: Beta(Q, N+1−Q), a frozen scipy distribution.
+    """Distribution of coverage given the calibration set: Beta(Q, N+1−Q), as a SciPy object.
 
     Exact for split conformal and MADSplit if scores have no ties, stochastically larger with
     ties (Vovk 2012). No such law is known for the methods that compare a new point with the

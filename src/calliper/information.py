@@ -1,4 +1,4 @@
-"""Mutual information between features and scores, with its null law and standard error.
+"""Mutual information of features and scores, with its null distribution and standard error.
 
 If scores did not depend on the input, one radius would cover equally everywhere; mutual
 information measures the dependence in nats (paper, Theorem S.2). Near zero an estimate means
@@ -53,7 +53,7 @@ STRAGGLERS = 128
 
 @dataclass(frozen=True)
 class MutualInformation:
-    """An estimate in nats, with its null law and standard error.
+    """An estimate in nats, with its null distribution and standard error.
 
     Parameters
     ----------

@@ -247,7 +247,7 @@ class Intervals:
         return np.stack([self.lower, self.upper], axis=-1).reshape(shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Values for strict JSON, by the names of the attributes.
+        """Values for strict JSON, by attribute name.
 
         An end without a bound is the text ``"-inf"`` or ``"inf"``. Row labels that are neither
         numbers nor text, such as dates, become text.
@@ -259,7 +259,7 @@ class Intervals:
         return {**plain(given), "index": labels, "centre": plain(self.centre)}
 
     def to_json(self) -> str:
-        """:meth:`to_dict` as text; :meth:`from_json` reads it to the last bit."""
+        """:meth:`to_dict` as text; :meth:`from_json` reads it back exactly."""
         from calliper._writing import to_text
 
         return to_text(self.to_dict())
@@ -326,7 +326,7 @@ def _numbers(values: Any, level: Any = None) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """For each row a closed interval of each target; unpacks as ``lower, upper``.
+    """A closed interval for each target of each row; unpacks as ``lower, upper``.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ class History:
 
     @property
     def unlabelled(self) -> IntArray:
-        """Steps whose label has not come."""
+        """Steps whose label has not arrived."""
         return self.step[np.isnan(self.outside)]
 
 

@@ -214,7 +214,7 @@ class FrontDoor(CalibratedRegressor):
 
 @dataclass(eq=False, repr=False)
 class ConformalRegressor(FrontDoor):
-    """Prediction intervals around any regression model, wider where its errors are larger.
+    """Prediction intervals for any regression model, wider where its errors are larger.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ class ConformalRegressor(FrontDoor):
 
     @valid.handled
     def predict(self, X: Any) -> FloatArray:
-        """The model's prediction, (m,): the middle, if it predicts several quantiles."""
+        """The model's prediction, (m,); the middle one if it predicts several quantiles."""
         self._check_calibrated()
         valid.check_new_rows(self, X)
         made = self.calibration_
@@ -407,7 +407,7 @@ class ConformalRegressor(FrontDoor):
     def ranking(
         self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
     ) -> tuple[FloatArray | None, Callable[[FloatArray], Any]]:
-        """Ranks of the scores, and which targets the intervals of some levels hold, (m, L).
+        """Ranks of the scores, and whether the interval at each level contains the target, (m, L).
 
         The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
         between rows.
@@ -424,7 +424,7 @@ class ConformalRegressor(FrontDoor):
     def predict_distribution(
         self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
     ) -> Distribution:
-        """The whole predictive distribution of each row, by the same calibration.
+        """The full predictive distribution of each row, from the same calibration.
 
         See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
         and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.

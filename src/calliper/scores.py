@@ -1,4 +1,4 @@
-"""Scores: how wrong a prediction is, beside the inverse that turns a radius into an interval.
+"""Scores: how wrong a prediction is, and the inverse that turns a radius into an interval.
 
 ``measure(y, y_pred)`` and ``invert(y_pred, radius)`` belong together: y lies in
 ``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, but that ends are rounded outward by
@@ -117,7 +117,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
         raise NotImplementedError
 
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
-        """The target whose signed score this is."""
+        """The target with this signed score."""
         raise NotImplementedError
 
 
@@ -206,11 +206,11 @@ class AbsoluteError(Score):
         return around(y_pred, radius)
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The error with its sign, y − ŷ: what a distribution is made of."""
+        """The signed error, y − ŷ, from which distributions are built."""
         return y - y_pred
 
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
-        """The target whose signed error this is: ŷ + signed."""
+        """The target with this signed error: ŷ + signed."""
         return y_pred + signed
 
 
@@ -238,7 +238,7 @@ class JointError(Score):
 
     @property
     def n_outputs(self) -> int:
-        """Predictions a row: one for each target."""
+        """Number of predictions per row: one for each target."""
         return len(self._checked_units())
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -379,7 +379,7 @@ class ScaledError(Score):
 
 
 class QuantileError(Score):
-    """How far y lies outside the predicted quantiles, negative inside: with ``Split``, CQR.
+    """How far y lies outside the predicted quantiles, negative inside; CQR if used with ``Split``.
 
     Predictions are the lower and the upper quantile of each row, shape (n, 2); with
     ``variant="median"`` the median stands between them, shape (n, 3). ``QuantileModel`` trains
@@ -426,7 +426,7 @@ class QuantileError(Score):
 
     @property
     def n_outputs(self) -> int:
-        """Predictions a row: two quantiles, and the median between them for ``"median"``."""
+        """Number of predictions per row: two quantiles, and their median for ``"median"``."""
         return 3 if self._checked_variant() == "median" else 2
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -460,7 +460,7 @@ class QuantileError(Score):
         return np.where(empty, meeting, lower), np.where(empty, meeting, upper)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
-        """One number a row: the median if it is predicted, else the middle of the quantiles."""
+        """One number per row: the median if it is predicted, else the middle of the quantiles."""
         if self.n_outputs == 3:
             return np.asarray(self._ordered(y_pred)[..., 1])
         low, high, _, _ = self._quantiles(y_pred)
@@ -504,7 +504,7 @@ class QuantileError(Score):
 
 
 class DistributionError(Score):
-    """How far y lies out in a predicted distribution, in its own normal units.
+    """How far y lies from the centre of its predicted distribution, in normal units.
 
     Predictions are quantiles of each row, (n, K). With z_k = Φ⁻¹(p_k), q(z) is the piecewise linear
     curve through (z_k, q_k), and z(y) the z of least size with q(z) = y::
@@ -551,7 +551,7 @@ class DistributionError(Score):
 
     @property
     def n_outputs(self) -> int:
-        """Predictions a row: one for each probability."""
+        """Number of predictions per row: one for each probability."""
         return len(self._checked()[0])
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Covariate shift: new inputs have another distribution, targets given inputs do not.
+"""Covariate shift: new inputs have a different distribution, targets given inputs do not.
 
 Calibration inputs are drawn from P and new ones from Q. With weights w(x) ∝ dQ/dP, a new point is
 exchangeable with the calibration points *by weight*: it takes each place in the bag with
@@ -214,7 +214,7 @@ class ShiftTrees:
 
 @dataclass(frozen=True)
 class ShiftReport:
-    """How much of a calibration set remains by weight.
+    """How much of a calibration set remains effective after weighting.
 
     Attributes
     ----------
@@ -255,7 +255,7 @@ class ShiftReport:
         )
 
     def describe(self) -> str:
-        """The numbers in plain words."""
+        """The numbers in words."""
         return (
             f"By weight, {self.n_calibration:,} calibration points count for "
             f"{self.n_effective:.1f}; the largest weight of a new row is {100 * self.largest:.3g} %"

@@ -38,7 +38,7 @@ from calliper.space import Training, fit_embedding
 
 @dataclass(eq=False, repr=False)
 class MultiTargetRegressor(FrontDoor):
-    """Prediction boxes around a model of several targets, y of shape (n, k).
+    """Prediction boxes for a model with several targets, y of shape (n, k).
 
     As :class:`ConformalRegressor`, but y has a column for each target. The columns of a frame name
     the targets; where both have names, the order of columns does not matter.
@@ -186,7 +186,7 @@ class MultiTargetRegressor(FrontDoor):
     def guarantee(
         self, coverage: float = valid.USUAL_COVERAGE, confidence: float | None = None
     ) -> Guarantee:
-        """The promise, and whether it is for all targets together."""
+        """The guarantee, and whether it holds for all targets together."""
         promise, k = super().guarantee(coverage, confidence), len(self.target_names_)
         event = f"all {k} targets of a new row lie in their intervals together"
         if len(self.regressors_) > 1:

@@ -1,4 +1,4 @@
-"""Methods: one paper a file, each from features and scores to a radius at any level."""
+"""Methods, one file per paper: each turns features and scores into a radius at any level."""
 
 from typing import TYPE_CHECKING
 

@@ -125,8 +125,8 @@ class ConditionalCalibration(Calibrator):
 
     about = About(
         cli="conditional",
-        width="a linear function of the features; infinite far outside",
-        when="if coverage must hold along each feature too; by groups in Python",
+        width="a linear function of the features; infinite far outside the data",
+        when="if coverage must hold along each feature too (in Python, in each group)",
         cost="O(N d²) to fit, then about d times O(N (d + log N)) a new row and level",
         order=5,
     )

@@ -70,7 +70,7 @@ WITH_LEFT_OUT = Uses(*USES, "left_out")
 
 @dataclass(eq=False, repr=False)
 class FullRescaled(Calibrator):
-    """Adaptive intervals with the full guarantee 1 − α; the default of calliper.
+    """Adaptive intervals with the full guarantee 1 − α; the default method.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ NAMED = 5
 
 
 class Grouped(Calibrator):
-    """Any calibrator, with its guarantee in each group: a copy for each, fitted to its rows.
+    """Any calibrator, with its guarantee in each group: one copy per group, fitted to its rows.
 
     Parameters
     ----------

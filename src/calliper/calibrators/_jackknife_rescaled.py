@@ -155,9 +155,9 @@ class JackknifeRescaled(LeaveTwoOutMethod):
 
     about = About(
         cli="jackknife",
-        width="as full, by the paper's leave-two-out scales",
+        width="like full, with the paper's leave-two-out scales",
         guarantee="1−2α",
-        when="to reproduce the paper, or to tune by 'calliper tune'",
+        when="to reproduce the paper, or for 'calliper tune'",
         cost="neighbours of N + M rows among N, O(K log K) a new row",
         order=2,
         neighbors="kernel",
@@ -200,7 +200,7 @@ class JackknifeRescaled(LeaveTwoOutMethod):
 
 
 class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
-    """The paper's rescaled scores with the guarantee 1 − α, at the price of width.
+    """The paper's rescaled scores with the guarantee 1 − α, at the cost of wider intervals.
 
     Parameters
     ----------
@@ -233,8 +233,8 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
 
     about = About(
         cli="minmax",
-        width="as jackknife, a tenth or two wider",
-        when="to compare: full promises the same and is narrower",
+        width="like jackknife, but 10 to 20 % wider",
+        when="for comparison: full has the same guarantee and is narrower",
         cost="neighbours of N + M rows among N, O(K) a row",
         order=3,
         neighbors="kernel",

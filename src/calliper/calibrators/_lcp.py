@@ -109,7 +109,7 @@ class LCP(Calibrator):
 
     about = About(
         cli="lcp",
-        width="a local quantile of calibration errors, its level corrected",
+        width="a local quantile of calibration errors, at a corrected level",
         when="if the shape of errors changes and N is a few thousand at most",
         cost="O(n² (d + log n)) to tune, n ≤ 2,000; O(N² d) to fit; "
         "O(N (d + log N)) a new row and level",

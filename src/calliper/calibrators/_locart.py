@@ -105,9 +105,9 @@ class LoCart(Calibrator):
     )
     about = About(
         cli="locart",
-        width="one width in each leaf of a tree of training errors",
+        width="one width in each leaf of a tree grown on training errors",
         guarantee="1−α in each leaf",
-        when="if coverage must hold in regions, and the regions be readable",
+        when="if coverage must hold in regions that people can read",
         cost="O(n log²n · d) and O(N log N), then O(log n) a new row",
         order=9,
     )

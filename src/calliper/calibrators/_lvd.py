@@ -108,7 +108,7 @@ class LVD(Calibrator):
         cli="lvd",
         width="a local quantile in a learnt metric; often infinite",
         guarantee="none proved",
-        when="to compare with the literature",
+        when="for comparison with the literature",
         cost="O(n² + n d) a step of learning, n ≤ 2,000; O(N + d) a new row and level",
         order=13,
     )

@@ -77,7 +77,7 @@ class MADSplit(Calibrator):
     about = About(
         cli="mad-split",
         width="wide where nearby training errors were large",
-        when="if training errors resemble new ones, or calibration points are few",
+        when="if training errors resemble new ones, or there are few calibration points",
         cost="neighbours of N + M rows among n",
         order=6,
         neighbors="scale",

@@ -74,7 +74,7 @@ class NormalizedKNN(Calibrator):
 
     about = About(
         cli="normalized-knn",
-        width="wide far away from training rows",
+        width="wide far from training rows",
         when="if errors grow where training rows are sparse",
         cost="neighbours of n + N + M rows among n, O(K d) a row",
         order=10,

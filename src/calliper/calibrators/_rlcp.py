@@ -89,7 +89,7 @@ class RLCP(Calibrator):
     about = About(
         cli="rlcp",
         width="a local quantile of calibration errors around a random centre",
-        when="if coverage should hold nearly locally; widths are partly chance",
+        when="if coverage should hold almost locally; widths are partly random",
         cost="O(n² d) to tune, n ≤ N; O(N d) a new row",
         order=12,
     )

@@ -41,7 +41,7 @@ class Split(Calibrator):
     about = About(
         cli="split",
         width="the same width everywhere",
-        when="if one width is wanted, or as a baseline",
+        when="if you want one width, or as a baseline",
         cost="O(N log N + M)",
         order=4,
     )

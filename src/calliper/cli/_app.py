@@ -36,39 +36,39 @@ class Stopped(SystemExit):
 @click.version_option(__version__, prog_name="calliper", message="%(prog)s %(version)s")
 @click.pass_context
 def commands(context: click.Context) -> None:
-    """Honest, locally adaptive prediction intervals around any regression model.
+    """Adaptive prediction intervals for any regression model, with proven coverage.
 
     \b
-    Start with a picture and a table, in seconds:
+    See a figure and a table in seconds:
       calliper demo
 
     \b
-    Put intervals around predictions that are in a file, from any model in any language:
+    Put intervals around predictions in a file, from any model in any language:
       calliper interval --calibration cal.csv --new new.csv \\
           --target y --prediction y_pred --output out.csv
 
     \b
-    Calibrate once and save it, for rows that come later:
+    Calibrate once and save the result for later rows:
       calliper calibrate --calibration cal.csv --target y --prediction y_pred \\
           --output model.calliper
       calliper interval --calibrated model.calliper --new new.csv --output out.csv
 
     \b
-    See which method suits your data, as one page to read and to share:
+    Find out which method suits your data, in a one-page report:
       calliper compare --calibration cal.csv --test test.csv \\
           --target y --prediction y_pred --output report.html
 
     \b
-    See all methods, what is proved for each and when to choose it:
+    List all methods, what each guarantees and when to choose it:
       calliper methods
 
     \b
-    Choose how local they are, and see what that gains:
+    Tune how local the intervals are, and see what that gains:
       calliper tune --calibration cal.csv --training train.csv \\
           --target y --prediction y_pred --output tuned.calliper
 
     \b
-    Watch intervals in production; exit code 1 is an alarm:
+    Monitor intervals in production; exit code 1 means an alarm:
       calliper monitor --labels log.csv --target y --tolerated 0.12
     """  # noqa: D301
     if context.invoked_subcommand is None:

@@ -49,16 +49,16 @@ def check_kept(output: str, inputs: list[str]) -> None:
 @options.seed_and_quiet
 @options.takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> None:
-    """Calibrate a method and save it to a file, to put intervals around rows that come later.
+    """Calibrate a method and save it to a file, for use on later rows.
 
     \b
     calliper calibrate --calibration cal.csv --target y --prediction y_pred --features a,b \\
         --training train.csv --output model.calliper
     calliper interval --calibrated model.calliper --new new.csv --output out.csv
 
-    The intervals are, digit for digit, those of 'calliper interval' in one step. The file holds
-    the calibration points as numbers, names of columns and what was learnt from training rows. It
-    runs nothing when it is opened; 'calliper inspect' says what it is and what it promises.
+    The intervals are the same, digit for digit, as from 'calliper interval' in one step. The file
+    holds the calibration points as numbers, column names and what was learnt from training rows.
+    Opening it runs no code; 'calliper inspect' shows what it holds and what it guarantees.
     """  # noqa: D301
     request.check()
     with (

@@ -105,7 +105,7 @@ method_options = options.together(
     click.option(
         "--neighbors",
         type=click.IntRange(min=1),
-        help="Number of neighbours, for methods that use them.  [default: by the method, see "
+        help="Number of neighbours, for methods that use them.  [default: set by the method, see "
         "'calliper methods --long']",
     ),
     click.option(
@@ -123,14 +123,14 @@ method_options = options.together(
         metavar="PART",
         default="auto",
         callback=options.checked(_learning_part),
-        help="Calibration rows to learn the model's errors from; the others calibrate. A share, a "
-        "number, or none. auto: from 300 rows on, with the default method; other methods "
-        "calibrate on all rows, as compare and tune do.",
+        help="Calibration rows used to learn about the model's errors; the others are used to "
+        "calibrate. A share, a number, none or auto. With auto, the default method learns from "
+        "some rows if there are 300 or more; other methods, compare and tune calibrate on all.",
     ),
     click.option(
         "--group",
         metavar="COLUMN",
-        help="Column of groups: each is calibrated on its own rows, and coverage holds in each.",
+        help="Column of groups: each is calibrated on its own rows, so coverage holds in each.",
     ),
     click.option(
         "--weight",

@@ -115,11 +115,11 @@ class CompareRequest(options.Request):
 
 @click.command()
 @options.calibration_file(required=False)
-@click.option("--test", metavar="FILE", help="Other held-out rows, to judge the intervals on.")
+@click.option("--test", metavar="FILE", help="Other held-out rows, to evaluate the intervals.")
 @click.option(
     "--data",
     metavar="FILE",
-    help="In place of both: one file, split at random into a calibration and a test half.",
+    help="Instead of both: one file, split at random into a calibration and a test half.",
 )
 @options.known_columns()
 @options.nearness_and_score
@@ -139,14 +139,13 @@ class CompareRequest(options.Request):
 @click.option(
     "--output",
     metavar="FILE",
-    help="Where the report is written; '-' is standard output.  [default: report.html; for json: "
-    "-]",
+    help="File for the report; '-' means standard output.  [default: report.html; for json: -]",
 )
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["html", "json"]),
-    help="An HTML page, or all numbers as JSON.  [default: by the name of the report]",
+    help="An HTML page, or all numbers as JSON.  [default: by the extension of --output]",
 )
 @options.file_form
 @options.seed_and_quiet
@@ -158,10 +157,10 @@ def compare(request: CompareRequest) -> None:
     calliper compare --calibration cal.csv --test test.csv --target y --prediction y_pred \\
         --features a,b --training train.csv --group site --output report.html
 
-    Writes one HTML page that works offline: the verdict in words, what is promised, figures to
-    explore (choose level and method, hover over points), a table, warnings that matter and all
-    that is needed to repeat it. Every method is calibrated on the same rows and judged on the
-    others; one that fails is shown as failed. With one file:
+    Writes one HTML page that works offline. It contains the verdict in words, the guarantee,
+    interactive figures (choose level and method, hover over points), a table, warnings, and
+    everything needed to repeat the comparison. Every method is calibrated on the same rows and
+    evaluated on the others; a method that fails is shown as failed. With one file:
 
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b

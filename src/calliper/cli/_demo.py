@@ -49,15 +49,15 @@ _EXPLANATION = (
     "--output",
     metavar="FILE",
     default="calliper-demo.png",
-    help="The figure: .png, .pdf or .svg; a page of the same name, .html, is written next to it.",
+    help="The figure: .png, .pdf or .svg; an .html page of the same name is written next to it.",
 )
 @seed_option
 def demo(output: str, seed: int) -> None:
     """Show adaptive intervals on a problem with known noise.
 
-    Trains a small random forest, calibrates every method on the same points, prints how they
-    compare, draws three of them and writes a page to explore. Takes seconds and downloads
-    nothing.
+    Trains a small random forest, calibrates every method on the same points, prints a
+    comparison, draws three of the methods and writes an interactive page. This takes seconds
+    and downloads nothing.
 
     \b
     calliper demo --seed 1 --output demo.png

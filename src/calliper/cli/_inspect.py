@@ -22,9 +22,9 @@ _TITLES = ("calibration errors", "half-widths at 0.9")
 @click.command()
 @click.argument("file")
 @click.option(
-    "--figure", metavar="FILE", help="Calibration errors and half-widths: .png, .pdf or .svg."
+    "--figure", metavar="FILE", help="Draw calibration errors and half-widths: .png, .pdf or .svg."
 )
-@click.option("--json", "as_json", is_flag=True, help="The header of the file as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the header of the file as JSON.")
 def inspect(file: str, figure: str | None, as_json: bool) -> None:
     """Show what a saved calibration is, what it guarantees and how it was made.
 
@@ -32,8 +32,8 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
     calliper inspect model.calliper
     calliper inspect model.calliper --figure model.png
 
-    Files that were saved in Python are described as well. Nothing in a file runs when it is
-    opened; an altered or truncated file is refused.
+    Files saved in Python can be inspected too. Opening a file runs no code; a modified or
+    truncated file is rejected.
     """  # noqa: D301
     if figure is not None:
         out.check_figure_name(figure)

@@ -105,7 +105,7 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 @click.option(
     "--calibrated",
     metavar="FILE",
-    help="A file made by 'calliper calibrate', in place of --calibration and its options.",
+    help="A file made by 'calliper calibrate', instead of --calibration and its options.",
 )
 @click.option(
     "--new",
@@ -135,7 +135,7 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
     nargs=2,
     metavar="LOW HIGH",
     callback=options.checked(_bounds),
-    help="The range that the target can have; 'inf' and '-inf' leave a side open.",
+    help="The range that the target can take; 'inf' and '-inf' leave a side open.",
 )
 @click.option(
     "--confidence",
@@ -146,7 +146,7 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 @click.option(
     "--workers",
     type=click.IntRange(1, 4096),
-    help="For many files: processes that work on them.  [default: 1]",
+    help="For many files: the number of processes.  [default: 1]",
 )
 @click.option(
     "--scheduler",
@@ -168,29 +168,29 @@ def interval(request: IntervalRequest) -> None:
     calliper interval --calibration cal.csv --new new.csv --target y --prediction y_pred \\
         --features-prefix emb_ --coverage 0.8 --coverage 0.95 --output out.csv
 
-    Every row of the new file is written to the output with all its columns, then 'lower' and
-    'upper' (or 'lower_0.8', 'upper_0.8', ... for several levels). An interval without a bound
-    has the ends -inf and inf.
+    Every row of the new file is written to the output with all its columns, followed by 'lower'
+    and 'upper' (or 'lower_0.8', 'upper_0.8', ... for several levels). An unbounded interval has
+    the ends -inf and inf.
 
-    With 300 calibration rows or more, the default method learns from some of them where the model
-    errs, and calibrates on the others; see --learning-part.
+    With 300 calibration rows or more, the default method uses some of them to learn where errors
+    are large, and calibrates on the others; see --learning-part.
 
     \b
-    Methods, with the coverage that is proved if 0.9 is asked for:
+    Methods, with the proven coverage if you ask for 0.9:
       full        widens where nearby calibration errors are large        0.9
-      jackknife   the same, by the paper's leave-two-out scales           0.8
+      jackknife   the same, with the paper's leave-two-out scales         0.8
       split       the same width everywhere                               0.9
-    with the help of --training:
+    with --training:
       mad-split   widens where nearby training errors were large          0.9
       locart      a width for each leaf of a tree of training errors      0.9 in each leaf
     and conditional, minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
 
-    Files are .csv, .tsv (both also with .gz) or .parquet, and the output may be in another of
+    Files are .csv, .tsv (both also as .gz) or .parquet, and the output may be in another of
     these formats. CSV rows keep their text, Parquet columns their types. From CSV to
     Parquet, the prediction and the features become numbers and every other column stays text.
 
     \b
-    Many files, each to one of the same name; run it again to continue where it stopped:
+    Many files, each written to a file of the same name; run it again to resume:
       calliper interval --calibrated model.calliper --new 'folder/*.parquet' \\
           --output folder-with-intervals --workers 8
     """  # noqa: D301

@@ -40,9 +40,9 @@ UNUSUAL = {
 }
 
 _END = (
-    f"The default is {DEFAULT}. 1−α is the coverage asked for. All guarantees are marginal: they "
+    f"The default is {DEFAULT}. 1−α is the coverage you ask for. All guarantees are marginal: they "
     f"hold on average over draws of the calibration points and over all inputs (for locart, over "
-    f"those of the leaf), not at each input. Training data is read from --training FILE."
+    f"those in the leaf), not at each input. Training data is read from --training FILE."
 )
 _LETTERS = (
     "N calibration points, M new ones, n training points, d features, K neighbours. Finding the "
@@ -139,7 +139,7 @@ class MethodOptions:
 
 
 @click.command()
-@click.option("--long", is_flag=True, help="Also what each costs, and its class in Python.")
+@click.option("--long", is_flag=True, help="Also print the cost and the Python class of each.")
 def methods(long: bool) -> None:
     """List the methods: their guarantee, what they need, when to choose them.
 

@@ -19,22 +19,22 @@ from calliper.monitoring import CoverageMonitor
 
 @click.command()
 @click.option(
-    "--labels", metavar="FILE", required=True, help="Intervals and targets, in order of time."
+    "--labels", metavar="FILE", required=True, help="Intervals and targets, in chronological order."
 )
 @options.target()
 @click.option("--lower", metavar="COLUMN", default="lower", help="Lower ends.")
 @click.option("--upper", metavar="COLUMN", default="upper", help="Upper ends.")
-@click.option("--time", metavar="COLUMN", help="Column that names rows in the output.")
+@click.option("--time", metavar="COLUMN", help="Column with row labels for the output.")
 @options.coverage("The level of the intervals in the log.")
 @click.option(
     "--calibrated",
     metavar="FILE",
-    help="Or: a file that 'calliper calibrate' made with a method such as split.",
+    help="Or: a file made by 'calliper calibrate' with a method such as split.",
 )
-@click.option("--n-calibration", type=int, help="Or: number of calibration points, e.g. of split.")
+@click.option("--n-calibration", type=int, help="Or: the number of calibration points.")
 @click.option("--tolerated", type=float, help="The share of misses that you accept.")
 @click.option(
-    "--online", is_flag=True, help="Or: each label was added to the calibration points at once."
+    "--online", is_flag=True, help="Or: each label was added to the calibration set at once."
 )
 @click.option(
     "--side",
@@ -42,23 +42,23 @@ from calliper.monitoring import CoverageMonitor
     default="more",
     help="Alarm on more misses than promised, fewer, or both.",
 )
-@click.option("--ties", is_flag=True, help="Errors may be equal, as with counts.")
+@click.option("--ties", is_flag=True, help="Errors may be equal, for example with counts.")
 @click.option(
-    "--false-alarms", type=float, default=0.05, help="Largest probability of a false alarm, ever."
+    "--false-alarms", type=float, default=0.05, help="Largest probability of any false alarm."
 )
-@click.option("--figure", metavar="FILE", help="Evidence over time: .png, .pdf or .svg.")
-@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+@click.option("--figure", metavar="FILE", help="Draw the evidence over time: .png, .pdf or .svg.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.text_form
 @click.pass_context
 def monitor(context: click.Context, /, labels: str, figure: str | None, **how: Any) -> None:
-    """Check whether a log of intervals and targets is as promised. Exit code 1 is an alarm.
+    """Check whether logged intervals cover as promised. Exit code 1 means an alarm.
 
     \b
     calliper monitor --labels log.parquet --target y --tolerated 0.12 --time day
     calliper monitor --labels log.csv --target y --calibrated split.calliper --coverage 0.9
 
-    0 means that all is well so far, 1 an alarm, 2 an error. Look at a log as often as you like: if
-    nothing is wrong, an alarm EVER goes off with probability at most --false-alarms.
+    Exit code 0 means no alarm so far, 1 an alarm, 2 an error. Check a log as often as you like: if
+    nothing is wrong, the probability of EVER raising an alarm is at most --false-alarms.
     """  # noqa: D301
     if figure is not None:
         out.check_figure_name(figure)

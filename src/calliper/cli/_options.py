@@ -148,21 +148,21 @@ nearness_and_score = together(
     click.option(
         "--features",
         metavar="A,B,...",
-        help="Columns that may show where errors are large; the prediction alone if not given.",
+        help="Columns that may show where errors are large; if omitted, only the prediction.",
     ),
-    click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this."),
+    click.option("--features-prefix", metavar="TEXT", help="Or: all columns with this prefix."),
     click.option(
         "--kernel",
         type=click.Choice([*named_kernels()]),
         metavar="NAME",
-        help=f"Which points count as near: {', '.join(named_kernels())}.  [default: set by method]",
+        help=f"What counts as near: {', '.join(named_kernels())}.  [default: set by the method]",
     ),
     click.option(
         "--score",
         type=click.Choice([*named_scores()]),
         metavar="NAME",
         default="absolute",
-        help=f"What an error is: {', '.join(named_scores())}. With signed errors each side of the "
+        help=f"How errors are measured: {', '.join(named_scores())}. With signed, each side of the "
         "interval has its own width; lower and upper give one-sided bounds.",
     ),
 )
@@ -202,13 +202,13 @@ text_form = together(
         "--delimiter",
         metavar="SIGN",
         callback=checked(_delimiter),
-        help="Separates cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
+        help="Column separator in .csv files.  [default: a comma; with --decimal , a semicolon]",
     ),
     click.option(
         "--decimal",
         type=click.Choice([".", ","]),
         default=".",
-        help="Decimal sign in .csv and .tsv files.",
+        help="Decimal separator in .csv and .tsv files.",
     ),
     click.option(
         "--encoding",
@@ -226,8 +226,8 @@ file_form = together(
         "--gaps",
         type=click.Choice(["fill", "refuse"]),
         default="fill",
-        help="Feature cells without a number: fill them with the median of --training, or refuse "
-        "them. Without --training they are refused.",
+        help="Missing feature values: fill them with the median of --training, or report an error. "
+        "Without --training, they are always an error.",
     ),
 )
 
@@ -247,8 +247,8 @@ training_file = click.option(
     "--training",
     metavar="FILE",
     help="Rows that the model was trained on, with the same columns. They are checked against the "
-    "calibration rows, standardise features, fill gaps, and some methods and kernels learn from "
-    "them.",
+    "calibration rows and used to standardise features and fill missing values; some methods and "
+    "kernels learn from them.",
 )
 
 
@@ -279,7 +279,7 @@ seed = click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
-    help="Seed of all random draws.",
+    help="Seed for all random draws.",
 )
 seed_and_quiet = together(
     seed, click.option("--quiet", is_flag=True, help="Print errors and warnings only.")

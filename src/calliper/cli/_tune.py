@@ -119,8 +119,8 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 @options.calibration_file()
 @options.training_file
 @options.known_columns()
-@click.option("--output", metavar="FILE", required=True, help="The calibration: .calliper.")
-@click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
+@click.option("--output", metavar="FILE", required=True, help="The calibration file: .calliper.")
+@click.option("--figure", metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")
 @options.nearness_and_score
 @click.option(
     "--criterion", type=click.Choice([*CRITERIA_IN_WORDS]), default="mse", help="See above."
@@ -128,13 +128,14 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 @click.option(
     "--grid",
     type=click.Choice(["auto", "guarded", "paper"]),
-    help="guarded skips scales averaging under about ten points; auto: for mi.  [default: auto]",
+    help="guarded skips scales that average over fewer than about ten points; auto does so for mi "
+    "only.  [default: auto]",
 )
-@click.option("--scan", type=click.IntRange(1, 1000), help="Scales to try.  [default: 30]")
+@click.option("--scan", type=click.IntRange(1, 1000), help="How many scales to try.  [default: 30]")
 @click.option(
     "--sample",
     type=click.IntRange(1, 10**6),
-    help="Pairs of training rows whose distances span the grid.  [default: 1000]",
+    help="Number of pairs of training rows whose distances span the grid.  [default: 1000]",
 )
 @click.option(
     "--expand",
@@ -145,34 +146,34 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
     "--length-scales",
     metavar="L,M,...",
     callback=options.checked(_length_scales),
-    help="The grid itself; without --training, features are then taken as they are.",
+    help="The grid itself; without --training, features are then used as they are.",
 )
 @click.option(
     "--components",
     type=click.IntRange(min=1),
-    help="For mi: principal components of the features.  [default: all features]",
+    help="For mi: number of principal components.  [default: all features]",
 )
 @options.file_form
 @options.seed_and_quiet
 @options.takes(TuneRequest)
 def tune(request: TuneRequest) -> None:
-    """Choose how local the intervals are for each calibration point, and calibrate with that.
+    """Tune how local the intervals are at each calibration point, and calibrate.
 
     \b
     calliper tune --calibration cal.csv --training train.csv --target y --prediction y_pred \\
         --features a,b --figure tuning.png --output tuned.calliper
     calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
-    Prints how good each length scale is (with --kernel tuned-knn, each number of neighbours), and
-    the 10 nearest neighbours, the default of --method jackknife, for comparison. The scale
-    of a calibration point is chosen on all others, so the guarantee of --method jackknife, which
-    the file uses, still holds. (The rule of --method full needs no tuning.)
+    Prints the criterion for each length scale (with --kernel tuned-knn, each number of neighbours)
+    and, for comparison, for the 10 nearest neighbours, the default of --method jackknife. The
+    scale of a calibration point is chosen on all others, so the guarantee of --method jackknife,
+    which the file uses, still holds. (--method full needs no tuning.)
 
     \b
     Criteria; smaller is better:
-      mse       squared error of the local mean error as a guess of the next one
+      mse       squared error of the local mean as a prediction of each error
       deviance  the same relative to its size, less affected by a few large errors
-      mi        mutual information of rescaled error and features, as in the paper; slower
+      mi        mutual information of rescaled errors and features, as in the paper; slower
     """  # noqa: D301
     request.check()
     _calibrate(request)

@@ -1,4 +1,4 @@
-"""Calibrate once, keep it: one file of arrays and names that any version reads or refuses.
+"""Save and load calibrated objects, as one file that every version reads or rejects.
 
 ``save`` writes what was calibrated, ``load`` gives it back beside the model, ``inspect`` says what
 a file is and promises. Nothing in a file runs when it is opened; see ``_file.py`` for its parts.

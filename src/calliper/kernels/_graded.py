@@ -32,7 +32,7 @@ WIDER = 4
 
 
 class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
-    """Half of the scale is the mean over the K nearest, half that over the 4K nearest.
+    """The scale is the average of two means: over the K nearest, and over the 4K nearest.
 
     For :class:`FullRescaled`, with the mean or the root mean square, and its default in wide
     spaces without a unit of their own, such as a network's embedding.

@@ -83,7 +83,7 @@ MOST_CHANGED = 0.25
 
 @dataclass(eq=False, repr=False)
 class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
-    """K(x, x') = 1 if x' is among the K nearest of x, else 0: the kernel of the paper, K = 10.
+    """K(x, x') = 1 if x' is among the K nearest of x, else 0; the paper's kernel, with K = 10.
 
     "Nearest" refers to the set that the mean is taken over: if a point is left out of the set, the
     next nearest takes its place. Points exactly as far as the K-th share its place equally, so

@@ -55,7 +55,7 @@ FLOOR = 0.1
 
 
 class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
-    """Another kernel in a linear space where points of like errors are near one another.
+    """Another kernel, in a linear space where points with similar errors are close together.
 
     Distances are ‖A(x − x')‖ with a matrix A learnt so that the logarithm of an error is
     predicted well from the errors near by (metric learning for kernel regression, as LVD does it;

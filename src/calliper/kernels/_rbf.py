@@ -42,7 +42,7 @@ from calliper.rows import Rows
 
 @dataclass(eq=False, repr=False)
 class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
-    """K(x, x') = exp(−‖x − x'‖² / 2l²), or a little more for all pairs alike.
+    """K(x, x') = exp(−‖x − x'‖² / 2l²), plus an optional constant for all pairs.
 
     The paper does not print the normalisation of its length scale; this is the usual one. The
     local mean is a ratio, so a common factor of all weights cancels and nothing underflows:

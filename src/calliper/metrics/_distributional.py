@@ -57,7 +57,7 @@ class ShareTable:
 
     @property
     def n_outside(self) -> int:
-        """Number of shares outside the band; about one in twenty is by chance."""
+        """Number of shares outside the band; about one in twenty is expected by chance."""
         return int(np.count_nonzero((self.share < self.lower) | (self.share > self.upper)))
 
     def to_frame(self) -> pd.DataFrame:

@@ -115,7 +115,7 @@ def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> Dist
 
 
 class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A model of quantiles or distributions whose ``predict`` gives quantiles, (m, K).
+    """A model of quantiles or distributions whose ``predict`` returns quantiles, (m, K).
 
     ``ConformalRegressor`` wraps every model that it knows to be one. Make it yourself to train
     one: quantile regressors, one for each probability, for ``DistributionError``, which

@@ -232,7 +232,7 @@ def as_array(tensor: Any) -> FloatArray:
 
 
 class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Output of a layer of a PyTorch module, as an embedding; a transformer with nothing to fit.
+    """The output of a PyTorch layer as an embedding; a transformer that needs no fitting.
 
     Rows go through the module in batches, in evaluation mode and without gradients, on the device
     where the module is; every part is then put back into the mode that it was in.
@@ -267,7 +267,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.module, self.name, self.batch_size = module, name, batch_size
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Do nothing: the module is trained already."""
+        """Do nothing: the module is already trained."""
         return self
 
     def transform(self, X: Any) -> FloatArray:

@@ -31,7 +31,7 @@ def fresh(model: Any) -> Any:
 
 
 class PredictWith(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A model whose ``predict`` is always given the same keyword arguments.
+    """A model whose ``predict`` is always called with the same keyword arguments.
 
     Parameters
     ----------

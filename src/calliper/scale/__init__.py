@@ -1,4 +1,4 @@
-"""More rows than one machine holds, or faster: Dask, devices, cells, shards, batches.
+"""More rows than fit on one machine, or more speed: Dask, devices, cells, shards, batches.
 
 Dask collections are taken by ``ConformalRegressor`` itself, and tensors on a GPU by calibrators;
 see ``docs/large-data.md``. The core never imports this package: it asks

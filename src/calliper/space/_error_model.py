@@ -90,7 +90,7 @@ class Expected:
 
 
 class ErrorModel(BaseEstimator):  # type: ignore[misc]
-    """Where a model is biased, and how far it errs on either side, learnt from left-out errors.
+    """The bias of a model and the size of its errors on each side, learnt from out-of-fold errors.
 
     ``ConformalRegressor`` fits one by itself where errors on training rows are known that the
     model was not trained on; pass one to switch parts of it off.
@@ -184,12 +184,12 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def units_kept_(self) -> bool:
-        """Whether each side has its unit."""
+        """Whether each side has its own unit."""
         return self.forest_ is not None
 
     @property
     def adjusts(self) -> bool:
-        """Whether anything but the expected size is asked for."""
+        """Whether more than the expected size is requested."""
         return self.recentre or self.units
 
     def fit(self, clues: Any, errors: Any, own: FloatArray | None = None) -> Self:
@@ -238,7 +238,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, clues: Any, own: FloatArray | None = None) -> Expected:
-        """What is to be expected of new rows; arguments as those of :meth:`fit`."""
+        """Expected errors of new rows; the arguments are those of :meth:`fit`."""
         check_is_fitted(self)
         rows = check_features(clues, "clues")
         if rows.shape[1] != self.n_features_in_:
@@ -256,7 +256,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         return _expected(shift, units, said[-3:])
 
     def describe(self) -> str:
-        """What it does to an interval, in words; empty if nothing."""
+        """Its effect on an interval in words; empty if there is none."""
         parts = []
         if self.shift_share_:
             parts.append("the centre is the prediction plus the error expected there")
