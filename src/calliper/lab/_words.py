@@ -70,11 +70,6 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def counted(count: int, total: int, what: str) -> str:
-    """``"1 of 5 groups has"``, ``"2 of 5 groups have"``."""
-    return f"{count:,} of {total:,} {what} {'has' if count == 1 else 'have'}"
-
-
 def first_of(names: Sequence[str], shown: Callable[[str], str] = repr) -> str:
     """The first five names, and the number of the others."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -12,7 +12,7 @@ from calliper.exceptions import CalliperError
 from calliper.lab.comparison._answers import Answer, Points, Sets, ask, check_labels
 from calliper.lab.comparison._checks import Check, check_answers, check_data
 from calliper.lab.comparison._contest import Resamples, Scores, redraw
-from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, cut, deciles, measure
+from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, deciles
 from calliper.lab.comparison._verdict import Case, Verdict, judge
 from calliper.rows import same_rows
 from calliper.scores import Score
@@ -216,7 +216,7 @@ def compare(
     resamples = Resamples(len(test), random_state)
     void = next((check for check in checks if check.severity == "void"), None)
     cases = [
-        _case(sets, answered, Scores(test.y, answered, at, resamples, others, factor), void)
+        Case(sets, answered, Scores(test.y, answered, at, resamples, others, factor), void)
         for at, others in zip(every, redrawn, strict=True)
     ]
     verdicts, asked = tuple(map(judge, cases)), every.index(level)
@@ -240,23 +240,6 @@ def compare(
         deciles=tuple(deciles(answer, at, test) for at in every for answer in answered),
         checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
         verdicts=verdicts,
-    )
-
-
-def _case(sets: Sets, answered: Sequence[Answer], scores: Scores, void: Check | None) -> Case:
-    """All numbers that the verdict at one level depends on."""
-    parts = [[*cut(answer, scores.level, sets)] for answer in answered]
-    constant = next(answer.method for answer in answered if answer.constant)
-    return Case(
-        sets=sets,
-        answers=answered,
-        records=[
-            measure(answer, sets, scores, own, reference=constant)
-            for answer, own in zip(answered, parts, strict=True)
-        ],
-        parts=[part for own in parts for part in own],
-        scores=scores,
-        void=void,
     )
 
 

@@ -72,19 +72,28 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a non-empty string; got {self.name!r}.")
-        more = {"groups": self.groups, "X": self.X}
-        checked = _checked("", self.Z, self.y, self.y_pred, self.outputs, **more)
-        known: dict[str, Any] = {"y": self.y_train, "y_pred": self.y_pred_train}
-        known["outputs"] = self.outputs_train or None
-        if self.Z_train is not None:
-            checked |= _checked("_train", self.Z_train, **known)
-            if self.y_pred_train is not None and self.y_train is None:
-                raise CalliperError("y_pred_train given without y_train: pass both.")
-        elif given := [f"{name}_train" for name, value in known.items() if value is not None]:
-            raise CalliperError(f"{', '.join(given)} given without Z_train: pass all of them.")
-        for name, rows in (("groups", self.groups), ("X", self.X)):
-            checked[name] = None if rows is None else _rows(rows, name, len(checked["Z"]))
-        checked["score_function"] = as_score(self.score_function)
+        checked: dict[str, Any] = {"score_function": as_score(self.score_function)}
+        for suffix, more in (("", ("groups", "X")), ("_train", ())):
+            Z, outputs = getattr(self, f"Z{suffix}"), dict(getattr(self, f"outputs{suffix}"))
+            known = {name: getattr(self, name) for name in (f"y{suffix}", f"y_pred{suffix}", *more)}
+            if Z is None:
+                known |= {f"outputs{suffix}": outputs or None}
+                if given := [name for name, value in known.items() if value is not None]:
+                    text = f"{', '.join(given)} given without Z{suffix}: pass all of them."
+                    raise CalliperError(text)
+                continue
+            same_rows(Z, f"Z{suffix}", **known, **outputs)
+            checked[f"Z{suffix}"] = features = check_features(Z, f"Z{suffix}")
+            for name, values in known.items():
+                if values is not None:
+                    check = _rows if name in more else check_vector
+                    checked[name] = check(values, name, n=len(features))
+            checked[f"outputs{suffix}"] = {
+                key: _numbers(values, f"outputs{suffix}[{key!r}]", len(features))
+                for key, values in outputs.items()
+            }
+        if self.y_pred_train is not None and self.y_train is None:
+            raise CalliperError("y_pred_train given without y_train: pass both.")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -94,22 +103,6 @@ class Problem:
     def __repr__(self) -> str:
         rows, columns = self.Z.shape
         return f"Problem({self.name!r}, {rows} held-out rows, {columns} features)"
-
-
-def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any, **more: Any) -> dict[str, Any]:
-    """Checked arrays of one set of rows, held-out or training, by field name."""
-    known = {f"y{suffix}": y, f"y_pred{suffix}": y_pred}
-    same_rows(Z, f"Z{suffix}", **known, **more, **(outputs or {}))
-    features = check_features(Z, f"Z{suffix}")
-    checked: dict[str, Any] = {f"Z{suffix}": features}
-    for name, values in known.items():
-        if values is not None:
-            checked[name] = check_vector(values, name, n=len(features))
-    checked[f"outputs{suffix}"] = {
-        key: _numbers(values, f"outputs{suffix}[{key!r}]", len(features))
-        for key, values in dict(outputs or {}).items()
-    }
-    return checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +140,9 @@ class Method:
 
     def describe(self) -> str:
         """The method as one would type it, on one line."""
-        parts = [repr(self.calibrator)]
-        if self.score_function is not None:
-            parts.append(f"score_function={self.score_function!r}")
-        if self.outputs is not None:
-            parts.append(f"outputs={self.outputs!r}")
-        text = parts[0] if len(parts) == 1 else f"Method({', '.join(parts)})"
+        own = {"score_function": self.score_function, "outputs": self.outputs}
+        words = "".join(f", {name}={each!r}" for name, each in own.items() if each is not None)
+        text = f"Method({self.calibrator!r}{words})" if words else repr(self.calibrator)
         return " ".join(text.split())
 
     def predictions(self, problem: Problem) -> tuple[FloatArray, FloatArray | None]:
@@ -169,7 +159,8 @@ class Method:
         return f"{problem.name!r} has no outputs named {self.outputs!r} (there: {there})"
 
 
-def _rows(values: Any, name: str, n: int) -> Any:
+def _rows(values: Any, name: str, *, n: int) -> Any:
+    """Values of any kind, one or several for each row."""
     array = np.asarray(values)
     if array.ndim == 0 or len(array) != n:
         raise CalliperError(f"{name} must have {n} rows, as Z has; got shape {array.shape}.")
@@ -178,7 +169,7 @@ def _rows(values: Any, name: str, n: int) -> Any:
 
 def _numbers(values: Any, name: str, n: int) -> FloatArray:
     """Finite predictions of one column or several."""
-    array = _rows(values, name, n)
+    array = _rows(values, name, n=n)
     if array.ndim == 1:
         return check_vector(array, name)
     columns = [check_vector(c, f"column {i} of {name}") for i, c in enumerate(array.T)]
@@ -231,11 +222,10 @@ class Trial:
             "n_test": self.n_test,
             "split": self.draw.split,
             "status": status,
+            **dict.fromkeys(self.measures, float("nan")),
+            **more,
         }
-        measured = dict.fromkeys(self.measures, float("nan"))
-        return [
-            {**known, "level": level, "warnings": [], **measured, **more} for level in self.levels
-        ]
+        return [{**known, "level": level, "warnings": []} for level in self.levels]
 
 
 def check_problems(problems: Any) -> list[Problem]:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Uncertainty = Literal["splits", "bootstrap"]
-Covers = Literal["reached", "too low", "unknown"]
 
 #: Default columns, those of the paper first.
 TABLE = ("coverage", "mean_width", "r2_sqi", "tau_sqi", "tau_si", "interval_score")
@@ -218,28 +217,29 @@ def summarise(
     keys = (*by, "level") if len(levels) > 1 and "level" not in by else tuple(by)
     _refuse_unknown(keys, records.rows[0], "by")
     shown = _columns(records, measures)
+    known = shown | {name: m for name, m in records.measures.items() if m.get("best") == "level"}
     groups: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
     for row in records:
         methods = groups.setdefault(tuple(row[key] for key in keys), {})
         methods.setdefault(row["method"], []).append(row)
     lines: list[Line] = []
     for group, methods in groups.items():
-        entries = {
-            method: {name: entry_of(rows, name, shown[name], uncertainty) for name in shown}
+        found = {
+            method: {name: entry_of(rows, name, known[name], uncertainty) for name in known}
             for method, rows in methods.items()
         }
-        covers = {method: coverage_of(rows, records.measures) for method, rows in methods.items()}
-        mark_best(entries, shown, covers)
-        for method, of_method in entries.items():
+        mark_best(list(found.values()), shown, known)
+        for method, entries in found.items():
             above = lines[-1].group if lines else ()
             same = [one == other for one, other in zip(group, above, strict=False)]
             n_same = [*same, False].index(False)
-            lines.append(Line(group=group, same=n_same, method=method, entries=of_method))
+            own = {name: entries[name] for name in shown}
+            lines.append(Line(group=group, same=n_same, method=method, entries=own))
     return Summary(
         by=keys,
         measures=shown,
         lines=lines,
-        notes=[*_not_compared(records, shown), *_notes(records)],
+        notes=_notes(records, shown),
         levels=levels,
         uncertainty=uncertainty,
     )
@@ -262,24 +262,20 @@ def _refuse_unknown(names: Sequence[str], known: dict[str, Any], what: str) -> N
         raise CalliperError(f"{what} must be a list of {', '.join(known)}; got {names!r}.")
 
 
-def _not_compared(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
-    """Why no width is bold if coverage was not measured: missing makes intervals narrow."""
-    names = [name for name, measure in shown.items() if measure.get("if_covered")]
+def _notes(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
+    """Widths that are not compared; failed and skipped rows by method, problem and error."""
+    widths = [name for name, measure in shown.items() if measure.get("if_covered")]
     measured = any(measure.get("best") == "level" for measure in records.measures.values())
-    if measured or not names or len({row["method"] for row in records}) < 2:
-        return []
-    return [f"{', '.join(names)}: not compared, since no coverage was measured"]
-
-
-def _notes(records: Records) -> list[str]:
-    """Failed and skipped rows, counted by method, problem and error."""
+    notes = []
+    if widths and not measured and len({row["method"] for row in records}) > 1:
+        notes = [f"{', '.join(widths)}: not compared, since no coverage was measured"]
     counts = Counter(
         (row["method"], row["problem"], row["status"], " ".join(row["error"].split()))
         for row in records
         if row["error"]
     )
     words = {"ok": "measured in part", "failed": "failed", "skipped": "skipped"}
-    return [
+    return notes + [
         f"{method} on {problem}: {words[status]} in {count} rows: {error}"
         for (method, problem, status, error), count in counts.items()
     ]
@@ -303,52 +299,43 @@ def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: s
         text = "≪ 0"
     if 0 < counted < len(rows):
         text += f" [{counted}/{len(rows)}]"
-    flagged = measure.get("best") == "level" and _misses(mean, values, done)
+    flagged = measure.get("best") == "level" and len(values) > 0 and _misses(values, done)
     return TableEntry(
         value=mean, error=error, n=len(values), of=len(rows), text=text, flagged=flagged
     )
 
 
-def _misses(mean: float, values: Any, rows: list[Row]) -> bool:
+def _misses(values: Any, rows: list[Row]) -> bool:
     """Whether a mean coverage is below its level by more than chance."""
-    if not len(values):
-        return False
-    by_law = [
-        row["level"] * (1 - row["level"]) * (1 / (row["n_calibration"] + 2) + 1 / row["n_test"])
-        for row in rows
-    ]
+    level, n, m = (
+        np.array([row[key] for row in rows], float) for key in ("level", "n_calibration", "n_test")
+    )
+    by_law = float(np.mean(level * (1 - level) * (1 / (n + 2) + 1 / m)))
     seen = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
-    standard_error = sqrt(max(seen, float(np.mean(by_law))) / len(values))
-    return bool(mean < np.mean([row["level"] for row in rows]) - FLAG * standard_error)
-
-
-def coverage_of(rows: list[Row], measures: Mapping[str, dict[str, Any]]) -> Covers:
-    """Whether one method covers, by all coverage measures in its records, shown or not."""
-    level = {name: measure for name, measure in measures.items() if measure.get("best") == "level"}
-    entries = [entry_of(rows, name, measure, "splits") for name, measure in level.items()]
-    if any(entry.flagged for entry in entries):
-        return "too low"
-    return "reached" if any(entry.n for entry in entries) else "unknown"
+    standard_error = sqrt(max(seen, by_law) / len(values))
+    return bool(values.mean() < level.mean() - FLAG * standard_error)
 
 
 def mark_best(
-    entries: dict[str, dict[str, TableEntry]],
-    measures: Mapping[str, dict[str, Any]],
-    covers: Mapping[str, Covers],
+    lines: list[dict[str, TableEntry]],
+    shown: Mapping[str, dict[str, Any]],
+    known: Mapping[str, dict[str, Any]],
 ) -> None:
     """Mark the best entries of one group, and flag widths whose coverage is not shown."""
-    coverage_shown = any(measure.get("best") == "level" for measure in measures.values())
-    for name, measure in measures.items():
-        only_covered = bool(measure.get("if_covered"))
+    levels = [name for name, measure in known.items() if measure.get("best") == "level"]
+    for name, measure in shown.items():
         rivals = []
-        for method, row in entries.items():
-            entry, covered = row[name], covers[method] == "reached" or not only_covered
-            if only_covered and not coverage_shown and covers[method] == "too low":
+        for line in lines:
+            entry, only_covered = line[name], bool(measure.get("if_covered"))
+            too_low = only_covered and any(line[each].flagged for each in levels)
+            if too_low and not any(each in shown for each in levels):
                 entry.flagged = True
-            if covered and isfinite(entry.value) and entry.n == entry.of and entry.text != "≪ 0":
+            unknown = only_covered and not any(line[each].n for each in levels)
+            complete = isfinite(entry.value) and entry.n == entry.of and entry.text != "≪ 0"
+            if complete and not too_low and not unknown:
                 rivals.append(entry)
         sign = {"smaller": 1, "larger": -1}.get(str(measure.get("best")))
-        if sign is None or not rivals or len(entries) < 2:
+        if sign is None or not rivals or len(lines) < 2:
             continue
         best = min(rivals, key=lambda entry: sign * entry.value)
         for entry in rivals:
