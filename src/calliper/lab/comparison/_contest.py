@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray
 from calliper.lab.comparison._answers import Answer, Sets, ask
 from calliper.metrics import interval_scores
 from calliper.quantile import conformal_rank

@@ -195,8 +195,13 @@ class EmbeddingDisplay(style.Display):
         rows = np.arange(n)
         if n > max_points:
             rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
-        names = _axis_names(X, explained)
-        return cls(position[rows], read.width[rows], rows, explained, n_rows=n, names=names)
+        names = map(str, style.columns_of(X) or ("column 1", "column 2"))
+        if explained is not None:
+            shares = (style.percent(float(share)) for share in explained)
+            names = (f"direction {i} ({s} of the variance)" for i, s in enumerate(shares, start=1))
+        first, second = names
+        drawn = position[rows], read.width[rows], rows
+        return cls(*drawn, explained, n_rows=n, names=(first, second))
 
     _size = (6.0, 4.8)
 
@@ -225,15 +230,6 @@ class EmbeddingDisplay(style.Display):
             words += f" · all finite widths are {known[0]:.3g}"
         words += f" · {n_infinite:,} infinite" if n_infinite else ""
         return "Where intervals are wide", words
-
-
-def _axis_names(X: Any, explained: FloatArray | None) -> tuple[str, str]:
-    if explained is None:
-        first, second = style.columns_of(X) or ("column 1", "column 2")
-        return str(first), str(second)
-    shares = (style.percent(float(share)) for share in explained)
-    first, second = (f"direction {i} ({s} of the variance)" for i, s in enumerate(shares, start=1))
-    return first, second
 
 
 def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -3,7 +3,7 @@
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class Provenance:
 
     command: str = ""
     files: tuple[SourceFile, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     use: str = ""
 
     def to_use(self, method: str | None, level: float) -> str:
