@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from calliper._types import Coverage, FloatArray
-from calliper._validation import check_features, check_levels, like_coverage
+from calliper._validation import check_features, check_levels, labels_of, like_coverage
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 
@@ -75,12 +75,9 @@ class OneDimensional:
         levels = np.array(check_levels(coverage))
         radius = -ndtri((1 - levels) / 2) * self.standard_deviation(X)[:, None]
         centre = self.mean(X)[:, None]
-        return Intervals(
-            like_coverage(centre - radius, coverage),
-            like_coverage(centre + radius, coverage),
-            float(levels[0]) if np.ndim(coverage) == 0 else tuple(levels.tolist()),
-            getattr(X, "index", None),
-        )
+        ends = (like_coverage(end, coverage) for end in (centre - radius, centre + radius))
+        asked = float(levels[0]) if np.ndim(coverage) == 0 else tuple(levels.tolist())
+        return Intervals(*ends, asked, labels_of(X))
 
 
 def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None) -> OneDimensional:

@@ -96,12 +96,6 @@ class Points:
         ids = None if self.ids is None else tuple(self.ids[row] for row in rows)
         return Points(self.Z[rows], self.y[rows], self.y_pred[rows], ids, self.feature_names)
 
-    def and_also(self, other: "Points") -> "Points":
-        """The rows of both, without their ids."""
-        pairs = ((self.Z, other.Z), (self.y, other.y), (self.y_pred, other.y_pred))
-        Z, y, y_pred = map(np.concatenate, pairs)
-        return Points(Z, y, y_pred, feature_names=self.feature_names)
-
 
 def check_labels(labels: Sequence[Any], name: str, *, n: int) -> tuple[str, ...]:
     """One label for each row as text; :data:`NO_LABEL` where it is None, NaN or their text."""
@@ -113,7 +107,7 @@ def check_labels(labels: Sequence[Any], name: str, *, n: int) -> tuple[str, ...]
     return tuple(texts)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Sets:
     """The rows of a comparison; ``training`` are those that the model was trained on.
 
@@ -126,6 +120,15 @@ class Sets:
     groups: tuple[str, ...] | None = None
     group_name: str = "group"
     score: Score | None = None
+
+    def __post_init__(self) -> None:
+        expected = self.calibration.feature_names
+        for points, name in ((self.test, "test"), (self.training, "training")):
+            if points is not None and points.feature_names != expected:
+                raise CalliperError(
+                    f"calibration and {name} points must have the same features; got "
+                    f"{expected} and {points.feature_names}."
+                )
 
     @cached_property
     def shown_features(self) -> tuple[int, ...]:

@@ -42,13 +42,9 @@ class Comparison:
     Examples
     --------
     >>> import numpy as np
-    >>> from calliper import FullRescaled, Split
-    >>> from calliper.lab.comparison import Points, compare
-    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
-    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
-    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
-    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
-    >>> found.coverage, len(found.records) == 2 * len(found.levels)
+    >>> x = np.random.default_rng(0).normal(size=(2, 200))
+    >>> found = compare(*(Points(each, each, 0 * each) for each in x), methods={"split": Split()})
+    >>> found.coverage, len(found.records) == len(found.levels)
     (0.9, True)
     """
 
@@ -185,17 +181,12 @@ def compare(
     every = check_levels(sorted({*map(float, levels), level}))
     (groups,) = same_rows(test, "test", groups=groups)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
-    sets = Sets(
-        calibration=calibration,
-        test=test,
-        training=training,
-        groups=labels,
-        group_name=str(group_name),
-        score=score_function,
-    )
-    _check_columns(sets)
-    named, report = _with_baseline(methods), reporter(progress, "comparing")
-    answers: list[Answer] = []
+    sets = Sets(calibration, test, training, labels, str(group_name), score_function)
+    named, report, answers = dict(methods), reporter(progress, "comparing"), list[Answer]()
+    if not named:
+        raise CalliperError("methods must name at least one calibrator; got none.")
+    if not any(isinstance(calibrator, Split) for calibrator in named.values()):
+        named["split" if "split" not in named else "split conformal"] = Split()
     for name, calibrator in named.items():
         report(0.5 * len(answers) / len(named))
         answers.append(ask(name, calibrator, sets, every))
@@ -241,23 +232,3 @@ def compare(
         checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
         verdicts=verdicts,
     )
-
-
-def _check_columns(sets: Sets) -> None:
-    expected = sets.calibration.feature_names
-    for points, name in ((sets.test, "test"), (sets.training, "training")):
-        if points is not None and points.feature_names != expected:
-            raise CalliperError(
-                f"calibration and {name} points must have the same features; got "
-                f"{expected} and {points.feature_names}."
-            )
-
-
-def _with_baseline(methods: Mapping[str, Any]) -> dict[str, Any]:
-    named = dict(methods)
-    if not named:
-        raise CalliperError("methods must name at least one calibrator; got none.")
-    if not any(isinstance(calibrator, Split) for calibrator in named.values()):
-        name = "split" if "split" not in named else "split conformal"
-        named[name] = Split()
-    return named

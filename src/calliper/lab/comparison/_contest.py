@@ -32,7 +32,7 @@ import numpy as np
 from scipy import stats
 
 from calliper._types import FloatArray
-from calliper.lab.comparison._answers import Answer, Sets, ask
+from calliper.lab.comparison._answers import Answer, Points, Sets, ask
 from calliper.metrics import interval_scores
 from calliper.quantile import conformal_rank
 
@@ -176,7 +176,9 @@ def redraw(
     Infinite where a set is too small for the level or the method failed.
     """
     rng = np.random.default_rng(random_state)
-    known, pool = len(sets.calibration), sets.calibration.and_also(sets.test)
+    known, both = len(sets.calibration), (sets.calibration, sets.test)
+    columns = (np.concatenate([getattr(p, k) for p in both]) for k in ("Z", "y", "y_pred"))
+    pool = Points(*columns, feature_names=sets.test.feature_names)
     size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
     scores = np.full((len(levels), N_DRAWS, 2, len(methods)), np.inf)
     for draw in range(N_DRAWS if size else 0):

@@ -46,11 +46,9 @@ class Record:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Split
-    >>> from calliper.lab.comparison import Points, compare
-    >>> x = np.random.default_rng(0).normal(size=(2, 200))
-    >>> cal, test = (Points(each, y=each, y_pred=np.zeros(200)) for each in x)
+    >>> from calliper.lab.comparison import compare
+    >>> cal, test = (Points(x, x, 0 * x) for x in np.random.default_rng(0).normal(size=(2, 200)))
     >>> record = compare(cal, test, methods={"split": Split()}).record("split", 0.9)
     >>> record.relative_score, record.coverage > 0.8
     (1.0, True)

@@ -246,7 +246,8 @@ def say_headline(case: Case) -> str:
 
 def say_size(chosen: Record, mean_error: float) -> str:
     """How wide the intervals are, compared with the error of the model."""
-    off, half = f"the model itself is off by {rough(mean_error)} on average", chosen.median_width / 2
+    off = f"the model itself is off by {rough(mean_error)} on average"
+    half = chosen.median_width / 2
     if not isfinite(half):
         return f"At least half of its intervals are infinite; {off}."
     how = "Always" if isnan(chosen.tau_si) else "Typically"

@@ -96,12 +96,12 @@ def evaluate(
             name=name,
             method=method,
             draw=plan.Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
-            n_test=plan.size_of_test(problem, n, n_test),
+            n_test=m,
             levels=levels,
             measures=measured,
         )
         for problem in known
-        for n in plan.sizes(n_calibration, problem, [each.name for each in known])
+        for n, m in plan.sizes(n_calibration, n_test, problem, [each.name for each in known])
         for name, method in methods.items()
         for split in range(splits)
     ]

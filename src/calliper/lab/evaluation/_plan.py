@@ -5,7 +5,7 @@ A trial is one method on one split of one problem. The calibration and test rows
 split changes no other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -231,14 +231,14 @@ class Trial:
 def check_problems(problems: Any) -> list[Problem]:
     """The problems as a list, with different names."""
     found = [problems] if isinstance(problems, Problem) else list(problems)
+    if not found:
+        raise CalliperError("problems must not be empty: nothing to evaluate on.")
     for problem in found:
         if not isinstance(problem, Problem):
             raise CalliperError(
                 f"problems must be Problem objects; got {type(problem).__name__}. "
                 f'Write Problem("name", Z=..., y=..., y_pred=...).'
             )
-    if not found:
-        raise CalliperError("problems must not be empty: nothing to evaluate on.")
     _refuse_repeats([problem.name for problem in found], "problems")
     return found
 
@@ -246,11 +246,11 @@ def check_problems(problems: Any) -> list[Problem]:
 def check_methods(calibrators: Any) -> dict[str, Method]:
     """The methods by name."""
     found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
+    by_name = isinstance(found, Mapping)
     given = found.values() if isinstance(found, Mapping) else found
     methods = [each if isinstance(each, Method) else Method(each) for each in given]
     if not methods:
         raise CalliperError("calibrators must not be empty: nothing to evaluate.")
-    by_name = isinstance(found, Mapping)
     names = [*map(str, found)] if by_name else [method.describe() for method in methods]
     _refuse_repeats(names, "calibrators")
     return dict(zip(names, methods, strict=True))
@@ -270,10 +270,10 @@ def check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
     return {n: m if isinstance(m, Measure) else Measure(m) for n, m in measures.items()}
 
 
-def sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]:
-    """The numbers of calibration rows for one problem; ``names`` are those of all problems."""
-    if n_calibration is None:
-        return [max(1, len(problem) // 2)]
+def sizes(
+    n_calibration: Sizes, n_test: int | None, problem: Problem, names: list[str]
+) -> Iterator[tuple[int, int]]:
+    """Numbers of calibration and test rows of one problem; ``names`` are those of all problems."""
     if isinstance(n_calibration, Mapping):
         if n_calibration.keys() != set(names):
             raise CalliperError(
@@ -281,22 +281,19 @@ def sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]
                 f"{sorted(n_calibration)}, the problems are {sorted(names)}."
             )
         n_calibration = n_calibration[problem.name]
-    several = isinstance(n_calibration, Iterable)
-    sizes: list[Any] = [*n_calibration] if several else [n_calibration]  # type: ignore[misc]
-    _refuse_repeats(sizes, "n_calibration")
-    return [at_least(n, 1, "n_calibration") for n in sizes]
-
-
-def size_of_test(problem: Problem, n: int, n_test: int | None) -> int:
-    """Number of test rows beside n calibration rows."""
-    wanted = 1 if n_test is None else at_least(n_test, 1, "n_test")
-    if n + wanted > len(problem):
-        raise CalliperError(
-            f"{problem.name!r} has {len(problem)} held-out rows, too few for {n} to calibrate and "
-            f"{'any' if n_test is None else n_test} to test: lower n_calibration to at most "
-            f"{max(0, len(problem) - wanted)}, or hold out more rows."
-        )
-    return len(problem) - n if n_test is None else int(n_test)
+    rows, wanted = len(problem), 1 if n_test is None else at_least(n_test, 1, "n_test")
+    if n_calibration is None:
+        n_calibration = max(1, rows // 2)
+    found = [*n_calibration] if isinstance(n_calibration, Iterable) else [n_calibration]
+    _refuse_repeats(found, "n_calibration")
+    for n in (at_least(n, 1, "n_calibration") for n in found):
+        if n + wanted > rows:
+            raise CalliperError(
+                f"{problem.name!r} has {rows} held-out rows, too few for {n} to calibrate and "
+                f"{'any' if n_test is None else n_test} to test: lower n_calibration to at most "
+                f"{max(0, rows - wanted)}, or hold out more rows."
+            )
+        yield n, rows - n if n_test is None else wanted
 
 
 def _refuse_repeats(names: list[Any], what: str) -> None:

@@ -165,13 +165,13 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
 
 def _parts(function: FunctionType) -> Any:
     """Code, defaults and closure of a function, but not the global names that it reads."""
-    does = sys.version_info[:2], function.__code__
     closed: list[Any] = []
     for cell in function.__closure__ or ():
         try:
             closed.append(("cell", cell.cell_contents))
         except ValueError:  # a name that is not bound yet
             closed.append("empty")
+    does = sys.version_info[:2], function.__code__
     return does, function.__defaults__, function.__kwdefaults__, closed
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from math import hypot, isfinite, isinf, isnan, nan, sqrt
@@ -53,8 +53,11 @@ POWERS_FROM = 1e6
 #: Digits that hold any two floats together.
 _EXACT = 1100
 
-_ARROWS = {"smaller": " ↓", "larger": " ↑"}
-_HEADS = {"n_calibration": "N"}
+#: What the error in parentheses is.
+_UNCERTAINTIES = {
+    "splits": "68th percentile of the distances of single splits from their mean",
+    "bootstrap": "68th percentile of the error of the mean, from resampled splits",
+}
 
 
 @dataclass(kw_only=True)
@@ -111,46 +114,44 @@ class Summary:
 
     def to_markdown(self) -> str:
         """The table in Markdown, with a legend and the notes below."""
-        heads = [_HEADS.get(name, name) for name in self.by]
+        heads = [{"n_calibration": "N"}.get(name, name) for name in self.by]
         heads += ["method", *(self._head(name) for name in self.measures)]
-        rows = [_markdown_row(_in_cell(head) for head in heads), "|---" * len(heads) + "|"]
+        rows = [[_in_cell(head) for head in heads]]
         for line in self.lines:  # a group is named in its first line only
             new = line.group[line.same :]
             group = [_in_cell(f"{v:g}" if isinstance(v, float) else str(v)) for v in new]
             entries = (line.entries[name] for name in self.measures)
-            texts = ((each, each.text + (" †" if each.flagged else "")) for each in entries)
-            values = [f"**{text}**" if each.best else text for each, text in texts]
-            rows.append(_markdown_row([*[""] * line.same, *group, _in_cell(line.method), *values]))
+            texts = ((each.best, each.text + " †" * each.flagged) for each in entries)
+            values = [f"**{text}**" if best else text for best, text in texts]
+            rows.append([*[""] * line.same, *group, _in_cell(line.method), *values])
+        table = ["| " + " | ".join(cells) + " |" for cells in rows]
+        table.insert(1, "|---" * len(heads) + "|")
         notes = [f"- {_in_cell(note)}" for note in self.notes]
-        parts = ["\n".join(rows), " ".join(self.legend()), "\n".join(notes)]
+        parts = ["\n".join(table), " ".join(self.legend()), "\n".join(notes)]
         return "\n\n".join(part for part in parts if part)
 
     def legend(self, bold: str = "**Bold**") -> list[str]:
         """The meaning of the marks of the table, one sentence each."""
         entries = [entry for line in self.lines for entry in line.entries.values()]
-        kinds = {
-            "splits": "68th percentile of the distances of single splits from their mean",
-            "bootstrap": "68th percentile of the error of the mean, from resampled splits",
+        marks = [(e.best, e.flagged, "[" in e.text, e.text == "–") for e in entries]
+        best, flagged, partly, undefined = map(any, zip(*marks, strict=True))
+        what = _UNCERTAINTIES[self.uncertainty]
+        words = {
+            f"In parentheses: the uncertainty of the last digit, {what}.": True,
+            f"{bold}: best of its group, or within the uncertainties of it.": best,
+            "†: coverage below the level by more than three standard errors; widths not "
+            "compared.": flagged,
+            "[k/n]: defined, or infinite (∞), on k of n splits only.": partly,
+            "–: not defined (a constant width has no order).": undefined,
         }
-        words = [f"In parentheses: the uncertainty of the last digit, {kinds[self.uncertainty]}."]
-        if any(entry.best for entry in entries):
-            words.append(f"{bold}: best of its group, or within the uncertainties of it.")
-        if any(entry.flagged for entry in entries):
-            words.append(
-                "†: coverage below the level by more than three standard errors; widths not "
-                "compared."
-            )
-        if any("[" in entry.text for entry in entries):
-            words.append("[k/n]: defined, or infinite (∞), on k of n splits only.")
-        if any(entry.text == "–" for entry in entries):
-            words.append("–: not defined (a constant width has no order).")
-        return words
+        return [text for text, applies in words.items() if applies]
 
     def _head(self, name: str) -> str:
         measure = self.measures[name]
-        best, levels = str(measure.get("best")), self.levels
+        best, levels = measure.get("best"), self.levels
         target = f" (≥ {levels[0]:g})" if best == "level" and len(levels) == 1 else ""
-        return (measure.get("label") or name) + target + _ARROWS.get(best, "")
+        arrow = {"smaller": " ↓", "larger": " ↑"}.get(str(best), "")
+        return (measure.get("label") or name) + target + arrow
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each group and method, with columns for value and error of each measure."""
@@ -341,10 +342,6 @@ def mark_best(
         for entry in rivals:
             errors = (each if isfinite(each) else 0.0 for each in (entry.error, best.error))
             entry.best = abs(entry.value - best.value) <= hypot(*errors)
-
-
-def _markdown_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _in_cell(text: str) -> str:

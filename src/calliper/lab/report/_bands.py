@@ -37,7 +37,6 @@ class BandDisplay(style.Display):
     oracle : the best possible intervals, or None
     coverage : the level asked for, or None
     names : of x and y, for the axes
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -137,8 +136,8 @@ class BandDisplay(style.Display):
                 ("inside", self.covered, style.GREY, "."),
                 ("outside", ~self.covered, style.VERMILION, "o"),
             ):
-                dots: dict[str, Any] = {"color": color, "marker": marker, "label": f"target {where}"}
-                ax.plot(self.x[rows], self.y[rows], linestyle="", ms=2.5, **dots)
+                dots: dict[str, Any] = {"color": color, "marker": marker, "linestyle": ""}
+                ax.plot(self.x[rows], self.y[rows], ms=2.5, label=f"target {where}", **dots)
         return limits
 
 
@@ -260,7 +259,6 @@ class FanDisplay(style.Display):
     x, median, y : (n,) the input, ascending, medians, and targets or None, in its order
     intervals : of equal tails, at several levels
     names : of x and y, for the axes
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------

@@ -30,7 +30,6 @@ class CalibrationCurveDisplay(style.Display):
     covered : (L,) share of the targets inside at each
     lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these intervals
     n : number of test points
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -115,7 +114,6 @@ class CoverageDisplay(style.Display):
     table : CoverageTable
     coverage : the level asked for, or None
     what : the binned quantity, for the axis
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -254,7 +252,6 @@ class RunningCoverageDisplay(style.Display):
     window : steps in a window
     mean : share inside over all steps
     lower, upper : 5th and 95th percentile of the share in a window by chance alone
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -337,7 +334,6 @@ class MonitorDisplay(style.Display):
     log_evidence : (T,) natural logarithm of the evidence after each label
     limit : the evidence of an alarm
     alarm_at, since : label of the alarm and where it probably began; None without an alarm
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -395,7 +391,6 @@ class CoverageLawDisplay(style.Display):
     law_quantiles : 5th and 95th percentile of the law
     x, density : the law, at 400 points or at each possible coverage
     share_inside : share of the coverages between the two percentiles
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -544,5 +539,5 @@ class PITDisplay(style.Display):
         ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(table.share.max(), table.upper.max())))
         style.in_percent(ax.yaxis)
         style.label(ax, "place of the target in its distribution", "share", ncols=2)
-        words = f"{style.several(table.n, 'target')}, {table.n_outside} of the bars outside the band"
-        return "Calibration of the distributions", words
+        words = f"{table.n_outside} of the bars outside the band"
+        return "Calibration of the distributions", f"{style.several(table.n, 'target')}, {words}"

@@ -46,7 +46,6 @@ class MetricCurveDisplay(style.Display):
     metric : its name in the records
     problem : its name
     level : the coverage asked for
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------

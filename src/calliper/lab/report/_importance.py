@@ -49,7 +49,6 @@ class WidthImportanceDisplay(style.Display):
     mean_width : of all rows
     moves : (d,) what the value in that row adds to its width, or None
     width : of that row, or None
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------

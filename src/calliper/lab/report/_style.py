@@ -39,7 +39,7 @@ class Display:
     _draw: ClassVar[Callable[..., tuple[str, str]]]
 
     def plot(self, ax: Any = None, *, name: str | None = None, **look: Any) -> Self:
-        """Draw on ``ax``, by default on new axes.
+        """Draw on ``ax``, by default on new axes; ``ax_`` and ``figure_`` then refer to them.
 
         Parameters
         ----------

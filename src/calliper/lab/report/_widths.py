@@ -30,7 +30,6 @@ class WidthErrorDisplay(style.Display):
     isq, csq : (B,) median width and error quantile of each bin; infinite for infinite widths
     coverage : the level of the quantile
     r2, tau : R²_SQI and τ_SQI of the same bins, NaN where undefined
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -137,7 +136,6 @@ class EmbeddingDisplay(style.Display):
     explained : share of the variance along each direction; None if the coordinates were given
     names : of the coordinates, for the axes
     n_rows : number of all rows
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
