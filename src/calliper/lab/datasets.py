@@ -75,9 +75,9 @@ class OneDimensional:
         levels = np.array(check_levels(coverage))
         radius = -ndtri((1 - levels) / 2) * self.standard_deviation(X)[:, None]
         centre = self.mean(X)[:, None]
-        ends = (like_coverage(end, coverage) for end in (centre - radius, centre + radius))
+        lower, upper = (like_coverage(end, coverage) for end in (centre - radius, centre + radius))
         asked = float(levels[0]) if np.ndim(coverage) == 0 else tuple(levels.tolist())
-        return Intervals(*ends, asked, labels_of(X))
+        return Intervals(lower, upper, asked, labels_of(X))
 
 
 def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None) -> OneDimensional:

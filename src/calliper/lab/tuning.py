@@ -182,7 +182,7 @@ def tuning_curve(
         k = reference.n_neighbors
         name = f"{k} nearest neighbours"
         if k <= len(scale.chosen) - 2:  # as a grid of one K
-            known = {"n_components": kernel.n_components, "mi_neighbors": kernel.mi_neighbors}
+            known: Any = {key: getattr(kernel, key) for key in ("n_components", "mi_neighbors")}
             grid = TunedKNN(kernel.criterion, n_neighbors=[k], metric=reference.metric, **known)
             # A zero scale does not matter, since this kernel is not used for intervals.
             value = float(fitted_scale(grid, ZeroScaleWarning).criteria.mean())

@@ -195,11 +195,11 @@ def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answ
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            tails = [
+            tails: Any = [
                 None if rows is None else rows_with_errors(rows.Z, rows.y, rows.y_pred, sets.score)
                 for rows in (sets.calibration, sets.training)
             ]
-            fitted, space = calibrate_rows(calibrator, *tails, sets.score)  # type: ignore[arg-type]
+            fitted, space = calibrate_rows(calibrator, tails[0], tails[1], sets.score)
             placed = space.transform(sets.test.Z)
             answer["intervals"] = fitted.intervals(sets.test.y_pred, placed, tuple(levels))
             answer["guarantees"] = tuple(fitted.guarantee(level) for level in levels)

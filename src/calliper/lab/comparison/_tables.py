@@ -1,9 +1,8 @@
 """The results of each method on the test points: measures, coverage in parts, errors by width.
 
-If every part of the test set is covered alike, n of its points are covered beta-binomially, as the
-whole test set is: Binomial(n, C) times, with the coverage C ~ Beta(Q, N+1−Q) of the calibration
-set. Of B parts, one falls below its quantile at 1 % / B in at most one case of 100; of B groups
-examined for K methods, one falls below its quantile at 1 % / (B K) for some method.
+If every part of the test set is covered alike, its number of covered points is beta-binomial, as
+that of the whole test set is. Of B parts examined for K methods, one falls below its quantile at
+1 % / (B K) in at most one case of 100.
 """
 
 import warnings

@@ -14,7 +14,7 @@ Rules, in this order:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite, isnan
 from typing import Any
 
@@ -156,21 +156,18 @@ def judge(case: Case) -> Verdict:
     level, n_test = case.scores.level, len(case.sets.test)
     if case.void is not None:
         return _void(level, case.void)
+    unknown = partial(Verdict, level=level, promise=case.constant.guarantee)
     if n_test < FEWEST_TEST_POINTS:
-        return Verdict(
-            level=level,
+        return unknown(
             headline=f"Too few test points to tell: {n_test}.",
             covers=f"{n_test} test points say almost nothing about coverage: use at least "
             f"{FEWEST_TEST_POINTS}, and several hundred to tell methods apart.",
-            promise=case.constant.guarantee,
         )
     if all(record.fraction_infinite == 1 for record in case.records):
         few = f"Too few calibration points for {percent(level)}"
-        return Verdict(
-            level=level,
+        return unknown(
             headline=f"{few}: every interval is infinite.",
             covers="Infinite intervals always cover but say nothing.",
-            promise=case.constant.guarantee,
         )
     if not case.fit:
         return _none_covers(max(case.records, key=lambda record: record.coverage))

@@ -41,9 +41,10 @@ def run(place: int, trial: Trial) -> tuple[int, list[Row]]:
 
 def _measured(trial: Trial) -> list[Row]:
     """The rows of a trial: calibrate on one part of the split, measure on the other."""
-    start, problem, y = perf_counter(), trial.problem, trial.problem.y
+    problem, y = trial.problem, trial.problem.y
     calibration, test = trial.draw.rows(len(problem), trial.n_test)
     outputs = trial.method.predictions(problem)[0]
+    start = perf_counter()
     fitted = _calibrated(trial, calibration)
     middle = perf_counter()
     y_pred, Z = outputs[test], problem.Z[test]
@@ -63,10 +64,10 @@ def _measured(trial: Trial) -> list[Row]:
     for row in rows:
         level, errors = row["level"], []
         row["guaranteed"] = float(fitted.guaranteed_coverage(level)) if promises else None
-        context = Context(level=level, **known)
+        given = y[test], intervals.at(level), Context(level=level, **known)
         for name, measure in trial.measures.items():
             try:
-                row[name] = float(measure.function(y[test], intervals.at(level), context))
+                row[name] = float(measure.function(*given))
             except Exception as error:  # it stays NaN, and the row says why
                 errors.append(f"measure {name} raised {type(error).__name__}: {error}")
         row["error"] = " ".join(errors) or None
@@ -80,10 +81,8 @@ def _calibrated(trial: Trial, rows: IntArray) -> Calibration:
     outputs, trained = method.predictions(problem)
     training, y = None, problem.y_train
     if problem.Z_train is not None:
-        known = y is not None and trained is not None
-        training = Rows(
-            problem.Z_train, targets=y, scores=score.magnitude(y, trained) if known else None
-        )
+        scores = None if y is None or trained is None else score.magnitude(y, trained)
+        training = Rows(problem.Z_train, targets=y, scores=scores)
     calibrator = with_random_state(as_calibrator(method.calibrator), trial.draw.method_seed)
     held_out = measured(score, problem.Z[rows], problem.y[rows], outputs[rows])
     return calibrate(calibrator, score, held_out, training=training)
@@ -103,7 +102,9 @@ def run_all(trials: Mapping[int, Trial], n_jobs: int | None) -> Iterator[tuple[i
             handed_out[place] = left.pop(place)
             yield delayed(run)(place, handed_out[place])
 
-    while left:
+    while left or handed_out:
+        left |= handed_out
+        handed_out.clear()
         try:
             # Trials one by one, so that a killed run loses only those that were being computed.
             parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)

@@ -46,7 +46,8 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self._trials: dict[str, list[Row]] = {}
-        self._keys, self.path = Keys(), None if path is None else Path(path)
+        self._hashes: dict[int, tuple[str, Any]] = {}
+        self.path = None if path is None else Path(path)
         if self.path is None:
             return
         given, is_file = self.path, self.path.suffix == ".jsonl"
@@ -70,14 +71,34 @@ class Store:
 
     def get(self, trial: Trial) -> list[Row] | None:
         """The rows of a finished trial without errors, or None."""
-        rows = None if self.path is None else self._trials.get(self._keys.of(trial))
+        rows = None if self.path is None else self._trials.get(self.key(trial))
         return None if rows is None or any(row["error"] for row in rows) else rows
 
     def add(self, trial: Trial, rows: list[Row]) -> None:
         """Append a trial; a run killed meanwhile leaves the whole line or a part of it."""
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(to_text({"key": self._keys.of(trial), "rows": rows}) + "\n")
+                file.write(to_text({"key": self.key(trial), "rows": rows}) + "\n")
+
+    def key(self, trial: Trial) -> str:
+        """The hash of everything that a trial's result depends on."""
+        draw = trial.draw
+        parts = (
+            self._hash(trial.problem),
+            self._hash(trial.method),
+            *(self._hash(measure) for measure in trial.measures.values()),
+            tuple(trial.measures),
+            (draw.problem, trial.name, draw.n_calibration, trial.n_test, draw.split),
+            (draw.random_state, trial.levels),
+            tuple(versions().items()),
+        )
+        return sha256(repr(parts).encode()).hexdigest()  # texts and numbers only
+
+    def _hash(self, shared: Any) -> str:
+        """The hash of an object, computed once; it is kept alive so that its id is not reused."""
+        if id(shared) not in self._hashes:
+            self._hashes[id(shared)] = _fresh_hash(shared), shared
+        return self._hashes[id(shared)][0]
 
     def _warn(self, what: str) -> None:
         warn(f"{self.path}: {what}; that trial will be computed again.", TornStoreWarning)
@@ -90,34 +111,7 @@ def versions() -> dict[str, str]:
     return {"calliper": __version__, **{name: version(name) for name in others}}
 
 
-class Keys:
-    """Keys of trials; shared problems and methods are hashed once."""
-
-    def __init__(self) -> None:
-        self._parts: dict[int, tuple[str, Any]] = {}
-
-    def of(self, trial: Trial) -> str:
-        """The key of one trial."""
-        draw = trial.draw
-        parts = (
-            self._part(trial.problem),
-            self._part(trial.method),
-            *(self._part(measure) for measure in trial.measures.values()),
-            tuple(trial.measures),
-            (draw.problem, trial.name, draw.n_calibration, trial.n_test, draw.split),
-            (draw.random_state, trial.levels),
-            tuple(versions().items()),
-        )
-        return sha256(repr(parts).encode()).hexdigest()  # texts and numbers only
-
-    def _part(self, shared: Any) -> str:
-        """The hash of an object, which is kept alive so that its id is not reused."""
-        if id(shared) not in self._parts:
-            self._parts[id(shared)] = _hash(shared), shared
-        return self._parts[id(shared)][0]
-
-
-def _hash(shared: Any) -> str:
+def _fresh_hash(shared: Any) -> str:
     try:
         if isinstance(shared, Measure):
             # A callable object is known by the name of its class: add the code of its __call__.

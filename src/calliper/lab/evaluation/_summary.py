@@ -1,12 +1,8 @@
 """The paper's table from records: means over splits, with the uncertainty of the last digit.
 
-The uncertainty is by default the paper's 1-σ percentile error over splits: how far the value of one
-split lies from the mean, which is what to expect of *one* calibration set. The error of the mean
-itself (``uncertainty="bootstrap"``) is smaller. 0.952(6) is 0.952 ± 0.006.
-
-Bold is the best value of its group, and every value that differs from it by no more than the two
-uncertainties in quadrature. Values that are missing in some splits are not compared; nor are widths
-of methods that cover too little, or whose coverage was not measured.
+0.952(6) is 0.952 ± 0.006. Bold is the best value of its group, and every value that differs from it
+by no more than the two uncertainties in quadrature. Values that are missing in some splits are not
+compared; nor are widths of methods that cover too little, or whose coverage was not measured.
 
 A coverage is flagged with † if its mean is below the level by more than three standard errors.
 These are at least as large as the binomial law and the Beta law of one calibration set imply, so

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from calliper._notebook import sampled
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_vector
 from calliper.distribution import Distribution
@@ -150,7 +151,7 @@ def _in_order(rows: Any, what: str, n: int, **given: Any) -> tuple[IntArray, dic
             f"x must be one input a row; got {np.shape(given['x'])[1]} columns: pass one of them, "
             f"or see EmbeddingDisplay."
         )
-    found = {k: None if v is None else check_vector(v, k, n=n) for k, v in given.items()}
+    found: Any = {k: None if v is None else check_vector(v, k, n=n) for k, v in given.items()}
     order = np.argsort(found["x"], kind="stable")
     known = {name: None if values is None else values[order] for name, values in found.items()}
     return order, {**known, "names": names}
@@ -301,7 +302,7 @@ class FanDisplay(style.Display):
         limits = _fill(ax, self.x, self.intervals, [self.y], looks)
         caption = style.several(len(self.x), "row")
         if self.y is not None:
-            drawn = style.thin(len(self.x))
+            drawn = sampled(len(self.x), style.MOST_DOTS)
             ax.plot(self.x[drawn], self.y[drawn], "k.", ms=2.5, alpha=0.6, label="target")
             shares = zip(self.intervals.contains(self.y).mean(axis=0), levels, strict=True)
             told = [f"{style.percent(share)} in {style.percent(level)}" for share, level in shares]

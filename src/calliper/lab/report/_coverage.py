@@ -7,6 +7,7 @@ import numpy as np
 from scipy import stats
 
 from calliper import metrics
+from calliper._notebook import sampled
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_levels, check_vector
 from calliper.distribution import Distribution
@@ -199,7 +200,11 @@ class CoverageDisplay(style.Display):
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         style.in_percent(axis)
         if in_rows:
-            self._name_groups(ax)
+            named = zip(table.labels, table.n, strict=True)
+            names = [style.literal(f"{name}  (n = {n:,})") for name, n in named]
+            ax.set_yticks(np.arange(len(names)), names)
+            ax.set_ylim(len(names) + 0.3, -0.6)  # the last row is the legend's
+            ax.tick_params(axis="y", length=0)
             ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
             style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
@@ -211,13 +216,6 @@ class CoverageDisplay(style.Display):
         size += f" rows in a {'group' if in_rows else 'bin'}"
         by = style.literal(self.what.split(" (")[0])
         return f"Coverage by {by}", f"worst {style.percent(table.worst)} · {size}"
-
-    def _name_groups(self, ax: Any) -> None:
-        named = zip(self.table.labels, self.table.n, strict=True)
-        names = [style.literal(f"{name}  (n = {n:,})") for name, n in named]
-        ax.set_yticks(np.arange(len(names)), names)
-        ax.set_ylim(len(names) + 0.3, -0.6)  # the last row is the legend's
-        ax.tick_params(axis="y", length=0)
 
     def _name_edges(self, ax: Any) -> None:
         """Edges of the bins, which are drawn equally wide because they have equal counts."""
@@ -313,7 +311,7 @@ class RunningCoverageDisplay(style.Display):
             asked = f"asked for: {style.percent(self.coverage)}"
             ax.axhline(self.coverage, label=asked, **style.TARGET)
         label = f"{name or 'running'}: {style.percent(self.mean)} in all"
-        shown = style.thin(len(self.running))
+        shown = sampled(len(self.running), style.MOST_DOTS)
         ax.plot(shown + self.window, self.running[shown], color=color, linewidth=1.5, label=label)
         low = min(self.lower, *(float(np.min(line.get_ydata())) for line in ax.lines))
         ax.set_ylim(1.0 - 1.4 * (1.0 - low), 1.0 + 0.02 * (1.0 - low))  # the legend is below
@@ -358,7 +356,7 @@ class MonitorDisplay(style.Display):
     _size = (7.2, 4.0)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
-        shown = style.thin(len(self.log_evidence))
+        shown = sampled(len(self.log_evidence), style.MOST_DOTS)
         ax.plot(shown, self.log_evidence[shown] / np.log(10), color=color, linewidth=1.5)
         ax.axhline(np.log10(self.limit), label=f"alarm at {self.limit:.4g}", **style.TARGET)
         for place, words in ((self.since, "probably since"), (self.alarm_at, "alarm at")):

@@ -59,8 +59,11 @@ class Display:
         if self._is_curve:
             look, name = {"fresh": fresh, "name": name, **look}, None
         title, caption = self._draw(ax, **look)
-        if fresh:
-            entitle(ax, name or title, caption)
+        if fresh:  # a title, and a caption in small type below it
+            pad, where = 22 + 12 * caption.count("\n"), {"xycoords": "axes fraction"}
+            ax.set_title(name or title, loc="left", fontweight="bold", fontsize=11, pad=pad)
+            look = {"textcoords": "offset points", "va": "bottom", "fontsize": 9, "color": QUIET}
+            ax.annotate(caption, (0, 1), (0, 6), **where, **look)
         return self
 
 
@@ -112,14 +115,6 @@ def in_percent(axis: Any) -> None:
     axis.set_major_formatter(lambda v, _: percent(v) if -1e-9 <= v <= 1 + 1e-9 else "")
 
 
-def entitle(ax: Any, title: str, caption: str) -> None:
-    """A title, and a caption in small type below it."""
-    lines = caption.count("\n") + 1
-    ax.set_title(title, loc="left", fontweight="bold", fontsize=11, pad=10 + 12 * lines)
-    where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
-    ax.annotate(caption, (0, 1), (0, 6), fontsize=9, color=QUIET, **where)
-
-
 def percent(value: float) -> str:
     """A share in percent: ``90 %``, ``97.5 %``; less than all is never ``100 %``."""
     missing = 100 * (1 - value)
@@ -131,8 +126,3 @@ def percent(value: float) -> str:
 def several(n: int, thing: str) -> str:
     """``1 interval``, ``12,000 intervals``."""
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
-
-
-def thin(n: int, most: int = MOST_DOTS) -> Any:
-    """Which of n rows are drawn: all, or an even selection in order."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from calliper import metrics
+from calliper._notebook import sampled
 from calliper._types import FloatArray
 from calliper._validation import check_features
 from calliper.exceptions import CalliperError
@@ -94,7 +95,7 @@ class WidthErrorDisplay(style.Display):
         # One outlying error must not squeeze everything else.
         top = 1.15 * float(self.csq[drawable].max(initial=right / 2))
         every = np.flatnonzero(finite)
-        shown = every[style.thin(len(every))]
+        shown = every[sampled(len(every), style.MOST_DOTS)]
         words = "row" if len(shown) == len(every) else f"row ({len(shown):,} of {len(every):,})"
         dots: dict[str, Any] = {"color": style.GREY, "ms": 2, "alpha": 0.5, "rasterized": True}
         ax.plot(self.widths[shown], self.errors[shown], ".", label=words, **dots)
@@ -193,7 +194,7 @@ class EmbeddingDisplay(style.Display):
         rows = np.arange(n)
         if n > max_points:
             rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
-        names = map(str, style.columns_of(X) or ("column 1", "column 2"))
+        names: Any = map(str, style.columns_of(X) or ("column 1", "column 2"))
         if explained is not None:
             shares = (style.percent(float(share)) for share in explained)
             names = (f"direction {i} ({s} of the variance)" for i, s in enumerate(shares, start=1))
