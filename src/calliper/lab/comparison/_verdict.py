@@ -14,7 +14,7 @@ Rules, in this order:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import isfinite, isnan
 from typing import Any
 
@@ -22,7 +22,7 @@ from calliper.lab._words import listed, percent, percent_down, rough, seconds
 from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, Answer, Sets
 from calliper.lab.comparison._checks import Check
 from calliper.lab.comparison._contest import Scores
-from calliper.lab.comparison._tables import CoveragePart, Record, Short, cut, measure
+from calliper.lab.comparison._tables import Record, Short, cut, measure
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
@@ -68,76 +68,39 @@ class Verdict:
     instead: str = ""
 
 
-@dataclass(frozen=True, eq=False)
 class Case:
-    """All that the verdict at one level depends on; ``void`` is the check that rules it out."""
+    """All that the verdict at one level depends on; ``void`` is the check that rules it out.
 
-    sets: Sets
-    answers: Sequence[Answer]
-    scores: Scores
-    void: Check | None
+    Of the methods that cover (``fit``), the ``best`` has the best score, those ``as_good`` are not
+    beaten by it, and ``chosen`` is to be recommended; ``clear`` if it beats a constant width.
+    """
 
-    @cached_property
-    def parts(self) -> list[CoveragePart]:
-        """Coverage of each method in parts of the test set."""
-        level = self.scores.level
-        return [part for answer in self.answers for part in cut(answer, level, self.sets)]
-
-    @cached_property
-    def records(self) -> list[Record]:
-        """The measures of each method."""
-        split = next(answer.method for answer in self.answers if answer.constant)
-        return [measure(each, self.sets, self.scores, self.parts, split) for each in self.answers]
-
-    @cached_property
-    def constant(self) -> Record:
-        """The record of split conformal, the baseline."""
-        pairs = zip(self.answers, self.records, strict=True)
-        return next(record for answer, record in pairs if answer.constant)
-
-    @cached_property
-    def fit(self) -> list[Record]:
-        """The methods that cover."""
-        return [record for record in self.records if record.coverage >= record.chance_low]
-
-    @cached_property
-    def best(self) -> Record:
-        """The best score of the methods that cover."""
-        return min(self.fit, key=lambda record: record.score)
-
-    @cached_property
-    def as_good(self) -> list[Record]:
-        """The methods that cover and that the best one does not beat, itself included."""
-        return [record for record in self.fit if not self.beats(self.best, record)]
-
-    @cached_property
-    def chosen(self) -> Record:
-        """The method to recommend."""
-        default = {answer.method for answer in self.answers if answer.default}
+    def __init__(
+        self, sets: Sets, answers: Sequence[Answer], scores: Scores, void: Check | None
+    ) -> None:
+        self.sets, self.answers, self.scores, self.void = sets, answers, scores, void
+        self.parts = [part for answer in answers for part in cut(answer, scores.level, sets)]
+        split = next(answer.method for answer in answers if answer.constant)
+        self.records = [measure(answer, sets, scores, self.parts, split) for answer in answers]
+        self.constant = next(record for record in self.records if record.method == split)
+        self.fit = [record for record in self.records if record.coverage >= record.chance_low]
+        if not self.fit:
+            return
+        self.best = min(self.fit, key=lambda record: record.score)
+        self.as_good = [record for record in self.fit if not self.beats(self.best, record)]
+        default = {answer.method for answer in answers if answer.default}
 
         def preference(record: Record) -> tuple[Any, ...]:
             is_short = self.short(record, "group") is not None
             by_kind = record is not self.constant, record.method not in default
             return is_short, *by_kind, not full_promise(record), record.score
 
-        return min(self.as_good, key=preference)
-
-    @cached_property
-    def clear(self) -> bool:
-        """Whether the chosen method beats a constant width."""
-        return self.beats(self.chosen, self.constant)
-
-    @property
-    def too_few(self) -> bool:
-        """Whether there are too few points to judge coverage."""
-        few = len(self.sets.test) < FEW_TEST_POINTS
-        return few or self.chosen.chance_low < self.chosen.level - WIDE_CHANCE
-
-    @property
-    def in_part(self) -> str:
-        """A remark if the chosen method covers some part or group too little."""
+        self.chosen = min(self.as_good, key=preference)
+        self.clear = self.beats(self.chosen, self.constant)
+        few = len(sets.test) < FEW_TEST_POINTS
+        self.too_few = few or self.chosen.chance_low < self.chosen.level - WIDE_CHANCE
         uneven = self.short(self.chosen, "prediction") or self.short(self.chosen, "group")
-        return " in part" if uneven else ""
+        self.in_part = " in part" if uneven else ""
 
     def beats(self, one: Record, other: Record) -> bool:
         """Whether one method is better than another beyond chance."""

@@ -153,14 +153,14 @@ class Summary:
         """A row for each group and method, with columns for value and error of each measure."""
         import pandas as pd
 
-        index = [(*line.group, line.method) for line in self.lines]
-        columns = {}
-        for name in self.measures:
-            entries = [line.entries[name] for line in self.lines]
-            columns[name] = [entry.value for entry in entries]
-            columns[f"{name}_error"] = [entry.error for entry in entries]
-        names = [*self.by, "method"]
-        return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(index, names=names))
+        columns = {
+            name + suffix: [getattr(line.entries[name], kind) for line in self.lines]
+            for name in self.measures
+            for suffix, kind in (("", "value"), ("_error", "error"))
+        }
+        groups = [(*line.group, line.method) for line in self.lines]
+        index = pd.MultiIndex.from_tuples(groups, names=[*self.by, "method"])
+        return pd.DataFrame(columns, index=index)
 
 
 def summarise(

@@ -491,8 +491,7 @@ class CoverageLawDisplay(style.Display):
         step = max(1, round((high - low) * self.n_test / n_bars))
         first = round(low * self.n_test) - 0.5
         n_steps = int(np.ceil((high * self.n_test + 0.5 - first) / step))
-        bins: FloatArray = (first + step * np.arange(n_steps + 1)) / self.n_test
-        return bins
+        return np.asarray((first + step * np.arange(n_steps + 1)) / self.n_test)
 
 
 @dataclass(eq=False)
