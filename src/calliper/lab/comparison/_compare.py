@@ -107,9 +107,7 @@ class Comparison:
             "checks": [asdict(check) for check in self.checks],
             "records": [asdict(record) for record in self.records],
             "failures": [
-                {"method": answer.method, "failure": answer.failure}
-                for answer in self.answers
-                if answer.failure is not None
+                {"method": a.method, "failure": a.failure} for a in self.answers if a.failure
             ],
             "parts": [part.to_values() for part in self.parts],
             "deciles": [asdict(tenths) for tenths in self.deciles],

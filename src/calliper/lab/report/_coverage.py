@@ -428,9 +428,9 @@ class CoverageLawDisplay(style.Display):
         """
         values = np.sort(check_vector(coverages, "coverages"))
         if len(values) < 2 or values[0] < 0 or values[-1] > 1:
+            span = f" from {values[0]:g} to {values[-1]:g}" if len(values) else ""
             raise CalliperError(
-                f"coverages must be at least two shares between 0 and 1; got {len(values)}"
-                + (f" from {values[0]:g} to {values[-1]:g}." if len(values) else ".")
+                f"coverages must be at least two shares between 0 and 1; got {len(values)}{span}."
             )
         level, n = check_levels(coverage)[0], metrics.at_least(n_calibration, 1, "n_calibration")
         rank = conformal_rank(level, n)
