@@ -129,7 +129,7 @@ def test_a_frame_keeps_its_index_and_the_problem_a_pickle():
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, True, "10"])
 def test_a_wrong_number_of_rows(n):
-    with pytest.raises(CalliperError, match="n must be a positive integer"):
+    with pytest.raises(CalliperError, match="n must be an integer of at least 1"):
         one_dimensional(n)
 
 
@@ -142,3 +142,8 @@ def test_a_wrong_reading_level_or_shape():
     for ask in problem.mean, problem.standard_deviation, problem.oracle:
         with pytest.raises(CalliperError, match=r"one column, shape \(m, 1\); got shape \(4, 2\)"):
             ask(np.zeros((4, 2)))
+
+
+def test_the_oracle_takes_plain_lists():
+    oracle = one_dimensional(5, random_state=0).oracle([[0.1], [0.2]])
+    assert oracle.index is None and oracle.to_frame().shape == (2, 2)

@@ -24,39 +24,34 @@ def percent_down(share: float) -> str:
     return percent(floor(share * 1000 + 1e-9) / 1000) if not isnan(share) else "–"
 
 
-def number(value: float) -> str:
-    """A number to four digits, with a power of ten only if it is very large or small."""
+def number(value: float, digits: int = 4) -> str:
+    """A number to some digits, with a power of ten only if it is very large or small."""
     if isnan(value):
         return "–"
     if isinf(value):
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    digits = 3 - floor(log10(abs(value)))
-    text = f"{value:.3e}" if not -3 <= digits <= 7 else f"{value:,.{max(digits, 0)}f}"
+    power = floor(log10(abs(value)))
+    places = digits - 1 - power
+    text = f"{value:,.{max(places, 0)}f}" if -4 <= power <= 6 else f"{value:.{digits - 1}e}"
     return text.replace("-", "−")
 
 
 def rough(value: float) -> str:
     """A number to two digits, three from 100."""
-    if value == 0 or isinf(value) or isnan(value):
-        return number(value)
-    digits = (2 if abs(value) >= 100 else 1) - floor(log10(abs(value)))
-    if not -9 <= digits <= 6:
-        return f"{value:.1e}".replace("-", "−")
-    return f"{round(value, digits):,.{max(digits, 0)}f}".replace("-", "−")
+    digits = 3 if abs(value) >= 100 else 2
+    return number(float(f"{value:.{digits}g}"), digits)
 
 
 def with_error(value: float, error: float) -> str:
     """A number and its error, to the second digit of the error."""
     if isnan(error) or isinf(value) or error <= 0:
         return number(value)
-    digits = 1 - floor(log10(error))
-    if not -3 <= digits <= 7:
+    places = 1 - floor(log10(error))
+    text = f"{value:,.{max(places, 0)}f} ± {error:,.{max(places, 0)}f}"
+    if not -3 <= places <= 7:
         text = f"{value:.3e} ± {error:.1e}"
-    else:
-        places = max(digits, 0)
-        text = f"{value:,.{places}f} ± {error:,.{places}f}"
     return text.replace("-", "−")
 
 
@@ -68,11 +63,6 @@ def seconds(value: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Names separated by commas, with "and" before the last."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def counted(count: int, total: int, what: str) -> str:
-    """``"1 of 5 groups has"``, ``"2 of 5 groups have"``."""
-    return f"{count:,} of {total:,} {what} {'has' if count == 1 else 'have'}"
 
 
 def first_of(names: Sequence[str], shown: Callable[[str], str] = repr) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import pi
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from calliper._types import Coverage, FloatArray
-from calliper._validation import check_features, check_levels, like_coverage
+from calliper._validation import at_least, check_features, check_levels, labels_of, like_coverage
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 
@@ -75,12 +74,9 @@ class OneDimensional:
         levels = np.array(check_levels(coverage))
         radius = -ndtri((1 - levels) / 2) * self.standard_deviation(X)[:, None]
         centre = self.mean(X)[:, None]
-        return Intervals(
-            like_coverage(centre - radius, coverage),
-            like_coverage(centre + radius, coverage),
-            float(levels[0]) if np.ndim(coverage) == 0 else tuple(levels.tolist()),
-            getattr(X, "index", None),
-        )
+        lower, upper = (like_coverage(end, coverage) for end in (centre - radius, centre + radius))
+        asked = float(levels[0]) if np.ndim(coverage) == 0 else tuple(levels.tolist())
+        return Intervals(lower, upper, asked, labels_of(X))
 
 
 def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None) -> OneDimensional:
@@ -124,8 +120,7 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
     """
     if noise not in _FREQUENCY:
         raise CalliperError(f"noise must be 'cycles' or 'radians'; got {noise!r}.")
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise CalliperError(f"n must be a positive integer, the number of rows; got {n!r}.")
+    at_least(n, 1, "n")
     generator = isinstance(random_state, np.random.Generator)
     rng = random_state if generator else check_random_state(random_state)
     X = rng.uniform(size=(n, 1))

@@ -78,52 +78,43 @@ class TuningCurve:
 
     def describe(self) -> str:
         """The choice and its criterion in words."""
-        parts = [self._choice(), self._edge(), self._comparison(), self._caution()]
-        return " ".join(part for part in parts if part)
+        n, size, best = len(self.chosen), len(self.candidates), self.favourite
+        value, different = float(self.mean[best]), np.unique(self.chosen)
+        chosen = f"{self.what.capitalize()} {self.candidates[best]:.4g} was chosen for"
+        words = [f"{chosen} all {n} points."]
+        if len(different) > 1:
+            others = f"{len(different)} different ones were"
+            span = f"from {different[0]:.4g} to {different[-1]:.4g}"
+            words = [f"{chosen} {self.counts.max()} of {n} points; {others}, {span}."]
+        if size == 1:
+            words.append("It was the only candidate.")
+        elif best == size - 1:
+            words.append("It is the largest candidate: by this criterion, locality does not help.")
+        elif best == 0:
+            words.append("It is the smallest candidate: the grid, not the data, limits the search.")
+        criterion = f"There the {CRITERIA_IN_WORDS[self.criterion]} is {value:.4g} on average"
+        words.append(criterion + self._compared(value))
+        if size > 1:
+            words.append("As the best of several it is slightly optimistic.")
+        if self.criterion == "mi":
+            words.append(
+                "The values are the objective of Algorithm S.2, not null-corrected estimates: "
+                "compare them with one another only; use mutual_information() to estimate."
+            )
+        return " ".join(words)
 
-    def _choice(self) -> str:
-        n, most = len(self.chosen), int(self.counts.max())
-        favourite, different = self.candidates[self.favourite], np.unique(self.chosen)
-        if len(different) == 1:
-            return f"{self.what.capitalize()} {favourite:.4g} was chosen for all {n} points."
-        return (
-            f"{self.what.capitalize()} {favourite:.4g} was chosen for {most} of {n} points; "
-            f"{len(different)} different ones were, from {different[0]:.4g} to {different[-1]:.4g}."
-        )
-
-    def _edge(self) -> str:
-        if len(self.candidates) == 1:
-            return "It was the only candidate."
-        if self.favourite == len(self.candidates) - 1:
-            return "It is the largest candidate: by this criterion, being local does not help."
-        if self.favourite == 0:
-            return "It is the smallest candidate: the grid, not the data, limits the search."
-        return ""
-
-    def _comparison(self) -> str:
-        own, name = float(self.mean[self.favourite]), CRITERIA_IN_WORDS[self.criterion]
-        text = f"There the {name} is {own:.4g} on average"
-        other = self.reference_value
-        if self.reference_name is None or other is None:
-            return f"{text}."
+    def _compared(self, own: float) -> str:
+        """How far the criterion is from that of the reference, if there is one."""
+        name, other = self.reference_name, self.reference_value
+        if name is None or other is None:
+            return "."
         difference = abs(own - other)
+        if not np.isfinite(difference) or own == other:
+            return f"; that of {name} is {other:.4g}."
         much = f"{difference:.2g}"
         if self.criterion == "mse" and other > 0:
             much = f"{difference / other:.1%}"  # the other criteria may be negative
-        side = "below" if own < other else "above"
-        if not np.isfinite(difference) or own == other:
-            return f"{text}; that of {self.reference_name} is {other:.4g}."
-        return f"{text}, {much} {side} that of {self.reference_name} ({other:.4g})."
-
-    def _caution(self) -> str:
-        many = len(self.candidates) > 1
-        text = "As the best of several it is slightly optimistic." if many else ""
-        if self.criterion == "mi":
-            text += (
-                " The values are the objective of Algorithm S.2, not null-corrected estimates: "
-                "compare them with one another only; use mutual_information() to estimate."
-            )
-        return text.strip()
+        return f", {much} {'below' if own < other else 'above'} that of {name} ({other:.4g})."
 
 
 def tuning_curve(
@@ -161,27 +152,6 @@ def tuning_curve(
     True
     """
     kernel = TunedRBF() if kernel is None else kernel
-    _check(kernel, reference)
-    data = Z, scores, Z_train, random_state
-    scale = _fitted_scale(kernel, *data, ignore=SmallCalibrationWarning)  # an error here
-    if not hasattr(scale, "criteria"):
-        raise CalliperError(_too_few(scale))
-    # Constant training inputs give the same candidate many times.
-    candidates, first = np.unique(scale.candidates, return_index=True)
-    criteria = scale.criteria[first]
-    with np.errstate(invalid="ignore"):  # an infinite deviance has no deviation
-        mean, deviation = criteria.mean(axis=1), criteria.std(axis=1)
-    name, value = None, None
-    if reference is not None:
-        name = f"{reference.n_neighbors} nearest neighbours"
-        if reference.n_neighbors <= len(scale.chosen) - 2:
-            value = _reference_value(kernel, reference, *data)
-    what = "length scale" if isinstance(kernel, TunedRBF) else "number of neighbours"
-    found = candidates, mean, deviation, scale.chosen
-    return TuningCurve(kernel.criterion, *found, name, value, what)
-
-
-def _check(kernel: Any, reference: Any) -> None:
     if not isinstance(kernel, TunedRBF | TunedKNN):
         raise TypeError(f"kernel must be TunedRBF(...) or TunedKNN(...); got {kernel!r}.")
     if kernel.chosen is not None:
@@ -189,33 +159,33 @@ def _check(kernel: Any, reference: Any) -> None:
     if reference is not None and not isinstance(reference, KNN):
         raise TypeError(f"reference must be KNN(...) or None; got {reference!r}.")
 
+    def fitted_scale(kernel: Any, ignore: type[Warning]) -> Any:
+        method = JackknifeRescaled(kernel, random_state=random_state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ignore)
+            return method.fit(Z, scores, training=Z_train).scale_
 
-def _too_few(scale: Any) -> str:
-    if scale is None:
-        return "1 calibration point is too few to tune a length scale."
-    return (
-        f"{len(scale.chosen)} calibration points are too few to tune a length scale; "
-        f"JackknifeRescaled then uses the smoothest, {scale.chosen[0]:.4g}, for all of them."
-    )
-
-
-def _reference_value(kernel: TunedRBF | TunedKNN, reference: KNN, *data: Any) -> float:
-    """The mean criterion of K nearest neighbours, as a grid of one K."""
-    alone = TunedKNN(
-        kernel.criterion,
-        n_neighbors=[reference.n_neighbors],
-        n_components=kernel.n_components,
-        mi_neighbors=kernel.mi_neighbors,
-        metric=reference.metric,
-    )
-    # A zero scale does not matter, since this kernel is not used for intervals.
-    return float(_fitted_scale(alone, *data, ignore=ZeroScaleWarning).criteria.mean())
-
-
-def _fitted_scale(
-    kernel: Any, Z: Any, scores: Any, Z_train: Any, random_state: Any, *, ignore: type[Warning]
-) -> Any:
-    method = JackknifeRescaled(kernel, random_state=random_state)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ignore)
-        return method.fit(Z, scores, training=Z_train).scale_
+    scale = fitted_scale(kernel, SmallCalibrationWarning)  # an error here
+    if not hasattr(scale, "criteria"):
+        few, then = "1 calibration point is", ""
+        if scale is not None:
+            few = f"{len(scale.chosen)} calibration points are"
+            then = f" JackknifeRescaled then uses the smoothest, {scale.chosen[0]:.4g}, for all."
+        raise CalliperError(f"{few} too few to tune a length scale.{then}")
+    # Constant training inputs give the same candidate many times.
+    candidates, first = np.unique(scale.candidates, return_index=True)
+    criteria = scale.criteria[first]
+    with np.errstate(invalid="ignore"):  # an infinite deviance has no deviation
+        mean, deviation = criteria.mean(axis=1), criteria.std(axis=1)
+    name, value = None, None
+    if reference is not None:
+        k = reference.n_neighbors
+        name = f"{k} nearest neighbours"
+        if k <= len(scale.chosen) - 2:  # as a grid of one K
+            known: Any = {key: getattr(kernel, key) for key in ("n_components", "mi_neighbors")}
+            grid = TunedKNN(kernel.criterion, n_neighbors=[k], metric=reference.metric, **known)
+            # A zero scale does not matter, since this kernel is not used for intervals.
+            value = float(fitted_scale(grid, ZeroScaleWarning).criteria.mean())
+    what = "length scale" if isinstance(kernel, TunedRBF) else "number of neighbours"
+    found = candidates, mean, deviation, scale.chosen
+    return TuningCurve(kernel.criterion, *found, name, value, what)

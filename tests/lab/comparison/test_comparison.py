@@ -15,7 +15,7 @@ from calliper import KNN, CalliperError, FullRescaled, metrics
 from calliper.calibrators import MADSplit
 from calliper.declarations import Uses
 from calliper.lab.comparison import LEVELS, Points, _contest, compare
-from calliper.lab.comparison._contest import Resamples, coverage_by_chance
+from calliper.lab.comparison._contest import Resamples, by_chance
 from calliper.quantile import conformal_rank
 from calliper.scores import AbsoluteError
 from cases.comparisons import methods, points
@@ -115,7 +115,7 @@ def test_split_is_added():
 def test_chance_allows_for_both_draws():
     """99 of 100 draws of calibration and test scores lie in the range."""
     n, m, level, rng = 60, 200, 0.8, np.random.default_rng(0)
-    chance = coverage_by_chance(level, n, m)
+    chance = by_chance(level, n, m, [0.005, 0.995])
     calibration, test = rng.uniform(size=(4000, n)), rng.uniform(size=(4000, m))
     rank = conformal_rank(level, n)
     radius = np.sort(calibration, axis=1)[:, rank - 1]

@@ -9,7 +9,6 @@ from scipy import stats
 from calliper import KNN, FullRescaled
 from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
-from calliper.lab.comparison._contest import bins_by_chance
 from calliper.lab.comparison._tables import CoveragePart
 from calliper.metrics import CoverageTable
 
@@ -89,7 +88,10 @@ def test_a_group_is_suspected_by_chance_in_one_case_of_a_hundred():
 @pytest.mark.parametrize("looks", [1, 6])
 def test_bounds_hold_for_all_bins_and_looks_together(looks):
     n = np.array([30, 300, 3000])
-    bounds = bins_by_chance(0.9, 500, n, looks=looks)
+    known = {"labels": (*"abc",), "n": n, "coverage": np.zeros(3)}
+    table = CoverageTable(**known, **dict.fromkeys(OTHERS, np.zeros(3)))
+    part = CoveragePart(method="m", level=0.9, by="group", name="g", table=table)
+    bounds = np.array([short.by_chance for short in part.short(500, looks=looks)])
     law = stats.betabinom(n, 451, 50)
     below = law.cdf(np.ceil(bounds * n) - 1)
     assert np.sum(below) * looks <= 0.01

@@ -12,7 +12,7 @@ import pytest
 from calliper import Split
 from calliper.lab.evaluation import Method
 from calliper.lab.evaluation._plan import Draw, Trial, check_measures
-from calliper.lab.evaluation._store import Keys, content_hash
+from calliper.lab.evaluation._store import Store, content_hash
 from cases.evaluation import fan
 
 
@@ -26,7 +26,7 @@ def key(function):
         levels=(0.9,),
         measures=check_measures({"m": function}),
     )
-    return Keys().of(trial)
+    return Store(None).key(trial)
 
 
 def closed(value):

@@ -9,10 +9,9 @@ count how many of the n_g points of cell g lie in their intervals, and invert th
     P(L_g ≤ coverage in cell g, for all g) ≥ 1 − δ.
 
 Any rule that is fixed in advance defines such cells: a season, a site, a chemical scaffold. So does
-k-means on training inputs: a point belongs to the nearest of G centres, argmin_g ‖z − c_g‖.
+k-means on training inputs: a point belongs to the nearest of G centres.
 
-Letters: 1−δ → ``confidence``, n_g, k_g/n_g, L_g → ``n``, ``coverage``, ``lower`` of a ``Cell``,
-c_g → ``centres``, G → ``n_cells``.
+Letters: 1−δ → ``confidence``, n_g, k_g/n_g, L_g → ``n``, ``coverage``, ``lower`` of a ``Cell``.
 
 Assumptions: held-out points are independent draws from the distribution of new points, and were
 not used for training, calibration or the choice of cells. The bounds are conditional on the
@@ -32,7 +31,7 @@ import numpy as np
 from scipy import stats
 
 from calliper._notebook import card, floored, folded, share_bar, table
-from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
 from calliper.rows import numbered, same_rows
@@ -222,32 +221,21 @@ def cell_coverage(
     level = check_level(confidence, "confidence")
     cells, covered = same_rows(None, "rows", cells=cells, covered=covered)
     names, cell = numbered(cells, "cells")
-    hits = _check_covered(covered, len(cell))
+    values = check_vector(covered, "covered", n=len(cell))
+    for wrong in np.flatnonzero(~np.isin(values, (0, 1))):
+        raise CalliperError(
+            f"covered must be True or False for each row; got {values[wrong]:g} at position "
+            f"{wrong}. Pass intervals.contains(y)."
+        )
     every = names if labels is None else numbered(list(labels), "labels")[0]
     unknown = [name for name in names if name not in every]
     if unknown:
         raise CalliperError(f"labels must name all cells; {unknown} of cells are not in {every}.")
     cell = np.array([every.index(name) for name in names])[cell]
-    n, k = (np.bincount(rows, minlength=len(every)) for rows in (cell, cell[hits]))
+    n, k = (np.bincount(rows, minlength=len(every)) for rows in (cell, cell[values == 1]))
     # Clopper and Pearson's one-sided bounds; 0 without a success.
     bound = stats.beta.ppf((1 - level) / len(every), np.maximum(k, 1), n - k + 1)
     lower = np.where(k > 0, bound, 0.0)
-    return CellCoverage(
-        tuple(
-            Cell(label, int(size), float(hit / size) if size else float("nan"), float(bound))
-            for label, size, hit, bound in zip(every, n, k, lower, strict=True)
-        ),
-        level,
-    )
-
-
-def _check_covered(covered: Any, n: int) -> BoolArray:
-    """True or False (1 or 0) for each row."""
-    values = check_vector(covered, "covered", n=n)
-    wrong = np.flatnonzero((values != 0) & (values != 1))
-    if len(wrong):
-        raise CalliperError(
-            f"covered must be True or False for each row; got {values[wrong[0]]:g} at position "
-            f"{wrong[0]}. Pass intervals.contains(y)."
-        )
-    return np.asarray(values == 1)
+    share = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
+    columns = zip(every, n.tolist(), share.tolist(), lower.tolist(), strict=True)
+    return CellCoverage(tuple(Cell(*column) for column in columns), level)

@@ -8,28 +8,22 @@ The mutual information MI(X, σ) measures the dependence, and so bounds the cove
     binary    p ≥ min{p ≤ c : ρ kl(p, c) + (1−ρ) kl((c − ρp)/(1−ρ), c) ≤ MI}
 
 with kl the divergence of two Bernoulli laws. The binary form is the data processing inequality for
-(1{X ∈ ω}, 1{σ ≤ q}): its left side is the information of those two bits, which cannot exceed that
-of (X, σ). The set of (c, p) that it allows is convex, so the bound is convex in c and starts at 0;
-by Jensen's inequality it holds for coverage averaged over calibration draws, and for every coverage
-of at least c. Two bits with that information attain it, so it is the best bound from MI, c and ρ.
-For MI = ∞ it is the trivial max{0, 1 − (1−c)/ρ}; the paper's form is below even that unless
-MI < −log(1 − (1−c)²(1−ρ)²), 0.002 nats at c = 0.95 and ρ = 0.1.
+(1{X ∈ ω}, 1{σ ≤ q}), whose information cannot exceed that of (X, σ). Two bits with that
+information attain it, so it is the best bound from MI, c and ρ. It is convex in c and starts at 0,
+so by Jensen's inequality it also holds for coverage averaged over calibration draws, and for every
+coverage of at least c. For MI = ∞ it is the trivial max{0, 1 − (1−c)/ρ}; the paper's form is below
+even that unless MI < −log(1 − (1−c)²(1−ρ)²), 0.002 nats at c = 0.95 and ρ = 0.1.
 
-Letters: MI → ``mutual_information`` (nats), c = 1−α → ``coverage``, ρ → ``rho``, c − p → a share
-of the largest deficit that c and ρ allow.
+Letters: MI → ``mutual_information`` (nats), c = 1−α → ``coverage``, ρ → ``rho``.
 
 Assumptions: a score that is fixed before calibration (split conformal, MADSplit; the proof does
 not cover scores rescaled by calibration data); coverage marginal over calibration draws; and the
 *true* mutual information, which is unknown. ``plug_in_local_coverage`` uses an estimate M̂ instead,
-so the result is an estimate, not a guarantee:
-
-    bound(max{0, M̂}, c, ρ),    and next to it    bound(max{0, M̂} + 2·se, c, ρ)
-
-with the corrected estimate M̂ and its standard error from ``mutual_information``. The second
-number shows how much the noise of M̂ matters; it is not a confidence bound, since there is no
-distribution-free upper confidence bound on the mutual information of continuous variables. For
-several columns, M̂ is a sum of marginal informations, which may be below the joint information. For
-a bound that data can prove, use ``cell_coverage``.
+so the result is an estimate, not a guarantee: bound(max{0, M̂}, c, ρ), and next to it the bound at
+two standard errors more. The second number shows how much the noise of M̂ matters; it is not a
+confidence bound, since mutual information of continuous variables has no distribution-free upper
+one. For several columns, M̂ is a sum of marginal informations, which may be below the joint
+information. For a bound that data can prove, use ``cell_coverage``.
 
 Two classic inequalities show why rescaling helps. Divide the score by its mean at x, s̄(x), and use
 one threshold q (or τ) for the ratio. Then the coverage at this x is bounded, whatever the law of
@@ -39,24 +33,17 @@ the score there:
     Cantelli    P(s/s̄(x) ≥ τ | x) ≤ σ²(x) / (σ²(x) + (τ−1)² s̄²(x)),   τ > 1
     solved      P(s/s̄(x) ≥ 1 + σ(x)/s̄(x) √((1−α)/α) | x) ≤ α
 
-So if σ(x)/s̄(x) is the same everywhere, or bounded, one threshold covers everywhere. The paper
-prints s̄(x) instead of s̄²(x) in the second denominator, and λ = (1−τ)s̄ for (τ−1)s̄; with the
-slip the fraction depends on the unit of y and is no bound. The third line is printed correctly.
-
-Letters there: q, τ → ``threshold``, σ(x)/s̄(x) → ``variation`` (the coefficient of variation).
-
-Assumptions there: non-negative scores, and the *exact* mean and standard deviation at x. The paper
-calls these inequalities inspirational: with estimated moments they are not bounds, and no method
+So if σ(x)/s̄(x) is bounded, one threshold covers everywhere. The paper prints s̄(x) instead of s̄²(x)
+in the second denominator, and λ = (1−τ)s̄ for (τ−1)s̄; with the slip the fraction depends on the
+unit of y and is no bound. With estimated moments these inequalities are not bounds, and no method
 here uses them.
 
 References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
-Jackknife+ Rescaled Scores", Transactions on Machine Learning Research:
-Theorem S.2, in the text Proposition 2; last section of the supplement, "Rescaled Scores and
-Concentration Inequalities". Kraskov, Stögbauer, Grassberger (2004),
-doi:10.1103/PhysRevE.69.066138 (the estimator of information).
+Jackknife+ Rescaled Scores", Transactions on Machine Learning Research: Theorem S.2 (in the text
+Proposition 2), and the supplement's "Rescaled Scores and Concentration Inequalities". Kraskov,
+Stögbauer, Grassberger (2004), doi:10.1103/PhysRevE.69.066138 (the estimator of information).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,13 +51,22 @@ import numpy as np
 from scipy.special import xlog1py
 
 from calliper._notebook import card, floored, folded, table
-from calliper._types import BoolArray, FloatArray
+from calliper._types import FloatArray
 from calliper._validation import check_level, check_option
 from calliper.exceptions import CalliperError
 from calliper.information import MutualInformation, mutual_information
 
 #: The sharper bound, or the one printed in the paper.
 Form = Literal["binary", "paper"]
+
+#: What numbers must be, and what to do otherwise.
+_EXPECTED = {
+    "rho": ("must lie in (0, 1]: it is the probability that an input falls into the region", ""),
+    "mutual_information": (
+        "must be a number of nats >= 0, which the true value always is",
+        " For an estimate below 0, pass max(0, estimate), or use plug_in_local_coverage.",
+    ),
+}
 
 #: Halvings that shrink an interval in [0, 1] below the spacing of floats around any c.
 HALVINGS = 64
@@ -113,16 +109,7 @@ def local_coverage_bound(
     """
     check_option(form, ("binary", "paper"), "form")
     level = check_level(coverage)
-    information, share = _broadcast(
-        mutual_information=_checked(
-            mutual_information,
-            "mutual_information",
-            "must be a number of nats >= 0, which the true value always is",
-            _non_negative,
-            " For an estimate below 0, pass max(0, estimate), or use plug_in_local_coverage.",
-        ),
-        rho=_check_rho(rho),
-    )
+    information, share = _checked(mutual_information=mutual_information, rho=rho)
     if form == "paper":
         deficit = np.sqrt(-np.expm1(-information)) / share
     else:
@@ -176,14 +163,31 @@ class LocalCoverageEstimate:
 
     def describe(self) -> str:
         """The estimate in words: what was measured, and what follows from it."""
+        found, n_summed = self.mutual_information, len(self.mutual_information.per_component)
         trivial = local_coverage_bound(np.inf, self.coverage, self.rho)
+        remarks = {
+            "There are too few points for a standard error.": not np.isfinite(found.standard_error),
+            "The true value is not negative, so 0 is used.": found.estimate < 0,
+            "No dependence was detected, which does not prove that there is none.": found.p_value
+            > 0.05,
+            f"It is a sum over {n_summed} features or components, which may be below their joint "
+            f"information.": n_summed > 1,
+        }
         columns = map(np.ravel, (self.rho, self.bound, self.cautious_bound, trivial))
+        regions = (
+            f"at least {bound:.3f} in a region of {100 * rho:g} % of inputs (two standard errors "
+            f"higher: {cautious:.3f}; from coverage over all inputs alone: {alone:.3f})"
+            for rho, bound, cautious, alone in zip(*columns, strict=True)
+        )
         return " ".join(
             [
                 "Local coverage, a plug-in estimate, not a guarantee.",
-                *_measured(self.mutual_information),
+                f"Mutual information of inputs and scores: {found.estimate:.4f} nats, standard "
+                f"error {found.standard_error:.4f}, p-value {found.p_value:.3g} against "
+                f"independence ({found.n} points, {found.n_neighbors} neighbours).",
+                *(words for words, applies in remarks.items() if applies),
                 f"If it were exact, coverage (over all inputs: {self.coverage:g}) would be",
-                "; ".join(_row(*row) for row in zip(*columns, strict=True)) + ".",
+                "; ".join(regions) + ".",
                 "Even then this would be an average over calibration draws, and proved only for a "
                 "score that is fixed before calibration. For a bound that data can prove, use "
                 "cell_coverage.",
@@ -230,7 +234,7 @@ def plug_in_local_coverage(
     (array([0.74, 0.86]), array([0.56, 0.82]))
     """
     check_option(form, ("binary", "paper"), "form")
-    level, share = check_level(coverage), _like_input(_check_rho(rho))
+    level, share = check_level(coverage), _like_input(*_checked(rho=rho))
     found = mutual_information(
         Z,
         scores,
@@ -263,7 +267,7 @@ def markov_local_coverage(threshold: Any) -> float | FloatArray:
     >>> markov_local_coverage([0.5, 2.0, 20.0])
     array([0.  , 0.5 , 0.95])
     """
-    q = _checked(threshold, "threshold", "must be >= 0", _non_negative)
+    (q,) = _checked(threshold=threshold)
     return _like_input(1 - 1 / np.maximum(q, 1.0))
 
 
@@ -290,10 +294,7 @@ def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArra
     >>> cantelli_local_coverage(3.0, [0.5, 1.0, np.inf]).round(3)
     array([0.941, 0.8  , 0.   ])
     """
-    tau, r = _broadcast(
-        threshold=_checked(threshold, "threshold", "must be >= 0", _non_negative),
-        variation=_checked(variation, "variation", "must be >= 0", _non_negative),
-    )
+    tau, r = _checked(threshold=threshold, variation=variation)
     excess = np.where(tau > 1, tau - 1, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
         covered = 1 / (1 + (r / excess) ** 2)
@@ -325,10 +326,7 @@ def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
     >>> round(cantelli_local_coverage(cantelli_threshold(0.95, 0.5), 0.5), 12)  # and back
     0.95
     """
-    level, r = (
-        check_level(coverage),
-        _checked(variation, "variation", "must be >= 0", _non_negative),
-    )
+    level, (r,) = check_level(coverage), _checked(variation=variation)
     return _like_input(1 + r * np.sqrt(level / (1 - level)))
 
 
@@ -367,65 +365,23 @@ def _excess(x: FloatArray) -> FloatArray:
     return np.where(np.abs(x) < 0.1, near**2 * series, xlog1py(1 + x, x) - x)
 
 
-def _measured(found: MutualInformation) -> list[str]:
-    """The measured information, and how far it can be trusted."""
-    words = [
-        f"Mutual information of inputs and scores: {found.estimate:.4f} nats, standard error "
-        f"{found.standard_error:.4f}, p-value {found.p_value:.3g} against independence "
-        f"({found.n} points, {found.n_neighbors} neighbours)."
-    ]
-    if not np.isfinite(found.standard_error):
-        words.append("There are too few points for a standard error.")
-    if found.estimate < 0:
-        words.append("The true value is not negative, so 0 is used.")
-    if found.p_value > 0.05:
-        words.append("No dependence was detected, which does not prove that there is none.")
-    if len(found.per_component) > 1:
-        words.append(
-            f"It is a sum over {len(found.per_component)} features or components, which may be "
-            f"below their joint information."
-        )
-    return words
-
-
-def _row(rho: float, bound: float, cautious: float, trivial: float) -> str:
-    return (
-        f"at least {bound:.3f} in a region of {100 * rho:g} % of inputs (two standard errors "
-        f"higher: {cautious:.3f}; from coverage over all inputs alone: {trivial:.3f})"
-    )
-
-
-def _check_rho(rho: Any) -> FloatArray:
-    expected = "must lie in (0, 1]: it is the probability that an input falls into the region"
-    return _checked(rho, "rho", expected, lambda values: (values > 0) & (values <= 1))
-
-
-def _checked(
-    values: Any, name: str, expected: str, valid: Callable[[FloatArray], BoolArray], hint: str = ""
-) -> FloatArray:
-    """The values as numbers; the error names the first that is not valid."""
+def _checked(**given: Any) -> list[FloatArray]:
+    """Numbers in a common shape, each ≥ 0 and ``rho`` in (0, 1]; an error names the first wrong."""
+    arrays = {}
+    for name, values in given.items():
+        try:
+            arrays[name] = numbers = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
+        valid = (numbers > 0) & (numbers <= 1) if name == "rho" else numbers >= 0
+        for where in map(tuple, np.argwhere(~valid).tolist()):
+            expected, hint = _EXPECTED.get(name, ("must be >= 0", ""))
+            place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
+            raise CalliperError(f"{name} {expected}; got {numbers[where]:g}{place}.{hint}")
     try:
-        numbers = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
-    wrong = np.argwhere(~valid(numbers))
-    if len(wrong):
-        where = tuple(wrong[0].tolist())
-        place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
-        raise CalliperError(f"{name} {expected}; got {numbers[where]:g}{place}.{hint}")
-    return numbers
-
-
-def _non_negative(values: FloatArray) -> BoolArray:
-    return values >= 0
-
-
-def _broadcast(**named: FloatArray) -> list[FloatArray]:
-    """The arrays in one common shape; the error names their shapes."""
-    try:
-        return list(np.broadcast_arrays(*named.values()))
+        return list(np.broadcast_arrays(*arrays.values()))
     except ValueError:
-        shapes = " and ".join(f"{name} {values.shape}" for name, values in named.items())
+        shapes = " and ".join(f"{name} {values.shape}" for name, values in arrays.items())
         raise CalliperError(
             f"shapes cannot be broadcast: {shapes}. For all pairs, pass one as a column, "
             f"values[:, None]."

@@ -65,18 +65,21 @@ class Points:
         n, d = Z.shape
         if n != len(y):
             raise CalliperError(f"Z has {n} rows, y has {len(y)}.")
-        y_pred = check_vector(self.y_pred, "y_pred", n=n)
         names = tuple(map(str, self.feature_names)) or tuple(f"z{i}" for i in range(d))
         if len(names) != d or len(set(names)) < len(names):
             raise CalliperError(
                 f"feature_names must be {d} different names, one for each column of Z; got "
                 f"{len(names)}: {names!r}."
             )
-        ids = None if self.ids is None else check_labels(self.ids, "ids", n=n)
-        labels = [labels_of(each) for each in (self.Z, self.y, self.y_pred)]
-        index = next((each for each in labels if each is not None), None)
-        checked = {"Z": Z, "y": y, "y_pred": y_pred, "ids": ids, "feature_names": names}
-        checked["index"] = index
+        labels = map(labels_of, (self.Z, self.y, self.y_pred))
+        checked = {
+            "index": next((each for each in labels if each is not None), None),
+            "Z": Z,
+            "y": y,
+            "y_pred": check_vector(self.y_pred, "y_pred", n=n),
+            "ids": None if self.ids is None else check_labels(self.ids, "ids", n=n),
+            "feature_names": names,
+        }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -93,43 +96,18 @@ class Points:
         ids = None if self.ids is None else tuple(self.ids[row] for row in rows)
         return Points(self.Z[rows], self.y[rows], self.y_pred[rows], ids, self.feature_names)
 
-    def and_also(self, other: "Points") -> "Points":
-        """The rows of both, without their ids."""
-        pairs = ((self.Z, other.Z), (self.y, other.y), (self.y_pred, other.y_pred))
-        Z, y, y_pred = map(np.concatenate, pairs)
-        return Points(Z, y, y_pred, feature_names=self.feature_names)
-
-
-def features_to_show(calibration: Points) -> tuple[int, ...]:
-    """The columns to examine, chosen by calibration errors to keep the test rows independent."""
-    Z = calibration.Z
-    varying = [column for column in range(Z.shape[1]) if np.ptp(Z[:, column]) > 0]
-    # A feature that equals the prediction is shown as the prediction.
-    varying = [i for i in varying if not np.array_equal(Z[:, i], calibration.y_pred)]
-    if len(varying) <= MOST_FEATURES:
-        return tuple(varying)
-    error = rankdata(calibration.errors)
-    if np.ptp(error) == 0:
-        return tuple(varying[:MOST_FEATURES])
-    strength = [abs(np.corrcoef(rankdata(Z[:, i]), error)[0, 1]) for i in varying]
-    best = np.argsort(strength)[::-1][:MOST_FEATURES]
-    return tuple(sorted(varying[i] for i in best))
-
 
 def check_labels(labels: Sequence[Any], name: str, *, n: int) -> tuple[str, ...]:
-    """One label for each row as text; :data:`NO_LABEL` where it is missing."""
-    texts = tuple(NO_LABEL if _is_missing(label) else str(label) for label in labels)
+    """One label for each row as text; :data:`NO_LABEL` where it is None, NaN or their text."""
+    known = (None if label is None or label != label else str(label) for label in labels)
+    missing = ("", "nan", "<na>")
+    texts = [NO_LABEL if t is None or t.strip().lower() in missing else t for t in known]
     if len(texts) != n:
         raise CalliperError(f"{name} has {len(texts)} labels for {n} rows.")
-    return texts
+    return tuple(texts)
 
 
-def _is_missing(label: Any) -> bool:
-    """Whether a label is None, NaN, or their text in files."""
-    return label is None or label != label or str(label).strip().lower() in ("", "nan", "<na>")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Sets:
     """The rows of a comparison; ``training`` are those that the model was trained on.
 
@@ -143,10 +121,29 @@ class Sets:
     group_name: str = "group"
     score: Score | None = None
 
+    def __post_init__(self) -> None:
+        expected = self.calibration.feature_names
+        for points, name in ((self.test, "test"), (self.training, "training")):
+            if points is not None and points.feature_names != expected:
+                raise CalliperError(
+                    f"calibration and {name} points must have the same features; got "
+                    f"{expected} and {points.feature_names}."
+                )
+
     @cached_property
     def shown_features(self) -> tuple[int, ...]:
-        """Columns by which the test points are cut into parts."""
-        return features_to_show(self.calibration)
+        """Columns by which the test points are cut into parts.
+
+        Chosen by calibration errors, so that the test rows stay independent of the choice.
+        """
+        Z, known = self.calibration.Z, self.calibration
+        # A feature that equals the prediction is shown as the prediction.
+        found = [i for i, z in enumerate(Z.T) if np.ptp(z) > 0 and (z != known.y_pred).any()]
+        if len(found) > MOST_FEATURES and np.ptp(known.errors) > 0:
+            # The rank correlation of each with the error, (d,).
+            strength = np.abs(np.corrcoef(rankdata(Z[:, found], axis=0).T, rankdata(known.errors)))
+            found = [found[i] for i in np.argsort(strength[-1, :-1])[::-1]]
+        return tuple(sorted(found[:MOST_FEATURES]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,11 +191,18 @@ class Answer:
 
 def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answer:
     """Fit a copy of the calibrator and predict intervals; errors are recorded."""
-    start = perf_counter()
+    start, answer = perf_counter(), dict[str, Any]()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            answer = _answer(calibrator, sets, tuple(levels))
+            tails: Any = [
+                None if rows is None else rows_with_errors(rows.Z, rows.y, rows.y_pred, sets.score)
+                for rows in (sets.calibration, sets.training)
+            ]
+            fitted, space = calibrate_rows(calibrator, tails[0], tails[1], sets.score)
+            placed = space.transform(sets.test.Z)
+            answer["intervals"] = fitted.intervals(sets.test.y_pred, placed, tuple(levels))
+            answer["guarantees"] = tuple(fitted.guarantee(level) for level in levels)
         except Exception as error:  # whatever one method does, the others are still compared
             answer = {"failure": f"{type(error).__name__}: {error}"}
     warned = dict.fromkeys(" ".join(str(entry.message).split()) for entry in caught)
@@ -212,18 +216,3 @@ def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answ
         warned=() if "failure" in answer else tuple(warned),
         **answer,
     )
-
-
-def _answer(calibrator: Any, sets: Sets, levels: tuple[float, ...]) -> dict[str, Any]:
-    """The intervals of the test points, and the guarantee at each level."""
-
-    def rows(points: Points | None) -> Any:
-        if points is None:
-            return None
-        return rows_with_errors(points.Z, points.y, points.y_pred, sets.score)
-
-    known = rows(sets.calibration), rows(sets.training)
-    fitted, space = calibrate_rows(calibrator, *known, sets.score)
-    intervals = fitted.intervals(sets.test.y_pred, space.transform(sets.test.Z), levels)
-    promised = tuple(fitted.guarantee(level) for level in levels)
-    return {"intervals": intervals, "guarantees": promised}

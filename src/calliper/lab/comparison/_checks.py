@@ -22,7 +22,7 @@ from scipy import stats
 
 from calliper._row_checks import find_shared, find_trend, sketch_rows
 from calliper._types import FloatArray
-from calliper.lab._words import counted, first_of, listed, percent
+from calliper.lab._words import first_of, listed, percent
 from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, NO_LABEL, Answer, Points, Sets
 from calliper.lab.comparison._tables import CoveragePart, Short
 from calliper.quantile import conformal_rank, required_calibration_size
@@ -109,16 +109,27 @@ def _found(kind: str, title: str, severity: Severity = "warning") -> Check:
 
 def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
     """Problems of the rows, whatever the method."""
-    calibration, test = sets.calibration, sets.test
+    calibration, test, training = sets.calibration, sets.test, sets.training
     yield from _seen("test-in-calibration", calibration, test)
-    if sets.training is not None:
-        yield from _seen("calibration-in-training", sets.training, calibration)
-        yield from _seen("test-in-training", sets.training, test)
+    if training is not None:
+        yield from _seen("calibration-in-training", training, calibration)
+        yield from _seen("test-in-training", training, test)
     yield from _ids(calibration, test)
-    yield from _row_order(calibration.y - calibration.y_pred)
+    if (trend := find_trend(calibration.y - calibration.y_pred)) is not None:
+        found, end, meaning = trend.describe().partition("). ")
+        yield Check("row-order", "warning", found + end.strip(), meaning)
     yield from drift(calibration, test, random_state)
-    yield from _censored(np.concatenate([calibration.y, test.y]))
-    yield from _duplicates(calibration.Z)
+    y = np.concatenate([calibration.y, test.y])
+    for value, side in ((y.min(), "smallest"), (y.max(), "largest")):
+        share = float(np.mean(y == value))
+        # A few distinct values are a scale, not a detection limit.
+        if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
+            title = f"{percent(share)} of the targets have the {side} value, {value:g}."
+            yield _found("censored", title)
+    counts, n = np.unique(calibration.Z, axis=0, return_counts=True)[1], len(calibration)
+    if (count := int(counts[counts > 1].sum())) > max(CENSORED * n, 1):
+        title = f"{count:,} of {n:,} calibration rows share their features with another row."
+        yield _found("duplicated-inputs", title, "note")
     yield from _groups(Counter(sets.groups or ()))
 
 
@@ -135,31 +146,38 @@ def check_answers(
     ``parts`` are their coverage in parts of the test set at the level asked for, and ``chosen`` is
     the recommended method.
     """
-    n_calibration, coverage = len(sets.calibration), parts[0].level
-    yield from _too_few(levels, n_calibration, len(sets.test))
-    yield from _short_groups([p for p in parts if p.by == "group"], n_calibration, chosen)
+    n, n_test = len(sets.calibration), len(sets.test)
+    if out_of_reach := [level for level in levels if conformal_rank(level, n) > n]:
+        yield Check(
+            "few-calibration-points",
+            "warning",
+            f"{n:,} calibration points are too few for {listed([*map(percent, out_of_reach)])}.",
+            f"The only valid interval is infinite then. {percent(out_of_reach[0])} needs "
+            f"{required_calibration_size(out_of_reach[0]):,} points.",
+        )
+    if n_test < FEWEST_TEST_POINTS:
+        yield _found("few-test-points", f"There are only {n_test} test points.")
+    yield from _short_groups([part for part in parts if part.by == "group"], n, chosen)
     for answer in answers:
         if answer.intervals is None:
             title = f"{answer.method} failed and is not compared."
             yield Check("failed", "warning", title, str(answer.failure))
             continue
-        yield from _widths(answer, coverage)
+        yield from _widths(answer, parts[0].level)
         for text in answer.warned:
             # The number of points is reported above, for all methods together.
-            if not text.startswith(f"{n_calibration} calibration points cannot support"):
+            if not text.startswith(f"{n} calibration points cannot support"):
                 yield Check("method-warning", "note", f"{answer.method} warned.", text)
 
 
 def _seen(kind: str, known: Points, points: Points) -> Iterator[Check]:
     """Rows that are in a set where they must not be, or that may be."""
     shared = find_shared(sketch_rows(known.Z, known.y), points.Z, points.y)
-    if not shared.certain and shared.n_shared <= len(points) / 2:
-        return
     rows, _, there = kind.partition("-in-")
     title = f"{shared.n_shared:,} of {len(points):,} {rows} rows are also {there} rows."
     if shared.certain:
         yield _found(kind, title, "void")
-    else:
+    elif shared.n_shared > len(points) / 2:
         yield Check(kind, "warning", title, _MEANINGS["twins"])
 
 
@@ -169,49 +187,25 @@ def _ids(calibration: Points, test: Points) -> Iterator[Check]:
         if twice:
             title = f"{len(twice):,} ids occur more than once among the {name} rows, such as "
             yield _found("duplicated-ids", f"{title}{twice[0]!r}.")
-    both = set(calibration.ids or ()) & set(test.ids or ())
-    if both:
+    if both := set(calibration.ids or ()) & set(test.ids or ()):
         title = f"{len(both):,} ids are in both the calibration and the test rows, such as "
         yield _found("shared-ids", f"{title}{min(both)!r}.")
 
 
-def _row_order(errors: FloatArray) -> Iterator[Check]:
-    trend = find_trend(errors)
-    if trend is not None:
-        found, end, meaning = trend.describe().partition("). ")
-        yield Check("row-order", "warning", found + end.strip(), meaning)
-
-
-def _censored(y: FloatArray) -> Iterator[Check]:
-    for value, side in ((y.min(), "smallest"), (y.max(), "largest")):
-        share = float(np.mean(y == value))
-        # A few distinct values are a scale, not a detection limit.
-        if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
-            title = f"{percent(share)} of the targets have the {side} value, {value:g}."
-            yield _found("censored", title)
-
-
-def _duplicates(Z: FloatArray) -> Iterator[Check]:
-    counts = np.unique(Z, axis=0, return_counts=True)[1]
-    count = int(counts[counts > 1].sum())
-    if count > max(CENSORED * len(Z), 1):
-        title = f"{count:,} of {len(Z):,} calibration rows share their features with another row."
-        yield _found("duplicated-inputs", title, "note")
-
-
 def _groups(sizes: Counter[str]) -> Iterator[Check]:
-    single = sorted(name for name, count in sizes.items() if count == 1)
-    small = sorted(name for name, count in sizes.items() if 1 < count < FEWEST_TEST_POINTS)
     if NO_LABEL in sizes:
         how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
         title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
         yield _found("missing-groups", title)
-    if single:
-        found = counted(len(single), len(sizes), "groups")
-        yield _found("single-member-group", f"{found} one member: {first_of(single)}.")
-    if small:
-        found = f"{counted(len(small), len(sizes), 'groups')} fewer than {FEWEST_TEST_POINTS}"
-        yield _found("small-group", f"{found} test points: {first_of(small)}.", "note")
+    few = f"fewer than {FEWEST_TEST_POINTS} test points"
+    for kind, what, counts in (
+        ("single-member-group", "one member", range(1, 2)),
+        ("small-group", few, range(2, FEWEST_TEST_POINTS)),
+    ):
+        if names := sorted(name for name, count in sizes.items() if count in counts):
+            has = "has" if len(names) == 1 else "have"
+            title = f"{len(names):,} of {len(sizes):,} groups {has} {what}: {first_of(names)}."
+            yield _found(kind, title, "note" if what == few else "warning")
 
 
 def _short_groups(
@@ -222,56 +216,33 @@ def _short_groups(
     for part in parts:
         for short in part.short(n_calibration, looks=len(parts)):
             found.setdefault(short.number, {})[part.method] = short
-    if not found:
-        return
-    worst_first = sorted(found.values(), key=lambda group: min(s.coverage for s in group.values()))
-    told = [_tell(group, parts, chosen) for group in worst_first]
-    rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
-    covered = "is" if len(told) == 1 else "are"
-    n_groups = len(parts[0].table.n)
-    title = f"{len(told)} of {n_groups} groups {covered} covered less than chance explains: "
-    yield _found("short-group", f"{title}{'; '.join(told[:5])}{rest}.")
-
-
-def _tell(group: dict[str, Short], parts: Sequence[CoveragePart], chosen: str | None) -> str:
-    """A group with its coverage, by the recommended method first."""
-    one = next(iter(group.values()))
-    shares = {p.method: f"{percent(p.table.coverage[one.number])} by {p.method}" for p in parts}
-    error = max((s.coverage * (1 - s.coverage) / s.n) ** 0.5 for s in group.values())
-    own = [f"{shares[chosen]} (recommended)"] if chosen in group else []
-    told = listed(own + [shares[method] for method in group if method != chosen])
-    if chosen is not None and not own:
-        told = f"{shares[chosen]} (recommended, within chance), but {told}"
-    allowed = f"standard error {percent(error)}, chance allows {percent(one.by_chance)}"
-    return f"{one.where} ({one.n:,} rows), {told} ({allowed})"
-
-
-def _too_few(levels: Sequence[float], n: int, n_test: int) -> Iterator[Check]:
-    out_of_reach = [level for level in levels if conformal_rank(level, n) > n]
-    if out_of_reach:
-        first = out_of_reach[0]
-        yield Check(
-            "few-calibration-points",
-            "warning",
-            f"{n:,} calibration points are too few for {listed([*map(percent, out_of_reach)])}.",
-            f"The only valid interval is infinite then. {percent(first)} needs "
-            f"{required_calibration_size(first):,} points.",
-        )
-    if n_test < FEWEST_TEST_POINTS:
-        yield _found("few-test-points", f"There are only {n_test} test points.")
+    told, n = [], len(found)
+    for group in sorted(found.values(), key=lambda group: min(s.coverage for s in group.values())):
+        one = next(iter(group.values()))
+        shares = {p.method: f"{percent(p.table.coverage[one.number])} by {p.method}" for p in parts}
+        own = [f"{shares[chosen]} (recommended)"] if chosen in group else []
+        words = listed(own + [shares[method] for method in group if method != chosen])
+        if chosen is not None and not own:
+            words = f"{shares[chosen]} (recommended, within chance), but {words}"
+        error = max((s.coverage * (1 - s.coverage) / s.n) ** 0.5 for s in group.values())
+        allowed = f"standard error {percent(error)}, chance allows {percent(one.by_chance)}"
+        told.append(f"{one.where} ({one.n:,} rows), {words} ({allowed})")
+    if told:
+        what = f"groups {'is' if n == 1 else 'are'} covered less than chance explains"
+        rest = f"; and {n - 5} more" if n > 5 else ""
+        title = f"{n} of {len(parts[0].table.n)} {what}: {'; '.join(told[:5])}{rest}."
+        yield _found("short-group", title)
 
 
 def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
     width = answer.at(coverage).width
-    infinite = float(np.isinf(width).mean())
-    if infinite:
+    if infinite := float(np.isinf(width).mean()):
         which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
         title = f"{which} of {answer.method} at {percent(coverage)} are infinite."
         yield _found("infinite", title)
     elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
-        yield _found(
-            "constant-widths", f"{answer.method} gives every test point the same width.", "note"
-        )
+        title = f"{answer.method} gives every test point the same width."
+        yield _found("constant-widths", title, "note")
 
 
 def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:
@@ -281,7 +252,9 @@ def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Chec
     names = (*calibration.feature_names, "the prediction")
     known, new = (np.column_stack([points.Z, points.y_pred]) for points in (calibration, test))
     auc, p_value = told_apart(known, new, random_state)
-    differing = [names[i] for i in _differing(known, new)]
+    # By column, with Bonferroni's correction, the most different first.
+    p_values = stats.ks_2samp(known, new, method="asymp").pvalue * len(names)
+    differing = [names[i] for i in np.argsort(p_values) if p_values[i] < DRIFT_DOUBT]
     if p_value >= DRIFT_DOUBT and not differing:
         return
     found = f" Features that differ: {first_of(differing, str)}." if differing else ""
@@ -312,10 +285,3 @@ def told_apart(first: FloatArray, second: FloatArray, random_state: int) -> tupl
     # Mann-Whitney's variance; three folds have three classifiers, which widens it a little.
     error = sqrt((a + b + 1) / (12 * a * b)) * 1.15
     return auc, float(stats.norm.sf((auc - 0.5) / error))
-
-
-def _differing(first: FloatArray, second: FloatArray) -> list[int]:
-    """Columns whose distributions differ, the most different first."""
-    pairs = zip(first.T, second.T, strict=True)
-    p_values = np.array([stats.ks_2samp(a, b, method="asymp").pvalue for a, b in pairs])
-    return [int(i) for i in np.argsort(p_values) if p_values[i] * len(p_values) < DRIFT_DOUBT]

@@ -12,7 +12,7 @@ from calliper.exceptions import CalliperError
 from calliper.lab.comparison._answers import Answer, Points, Sets, ask, check_labels
 from calliper.lab.comparison._checks import Check, check_answers, check_data
 from calliper.lab.comparison._contest import Resamples, Scores, redraw
-from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, cut, deciles, measure
+from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, deciles
 from calliper.lab.comparison._verdict import Case, Verdict, judge
 from calliper.rows import same_rows
 from calliper.scores import Score
@@ -42,13 +42,9 @@ class Comparison:
     Examples
     --------
     >>> import numpy as np
-    >>> from calliper import FullRescaled, Split
-    >>> from calliper.lab.comparison import Points, compare
-    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
-    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
-    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
-    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
-    >>> found.coverage, len(found.records) == 2 * len(found.levels)
+    >>> x = np.random.default_rng(0).normal(size=(2, 200))
+    >>> found = compare(*(Points(each, each, 0 * each) for each in x), methods={"split": Split()})
+    >>> found.coverage, len(found.records) == len(found.levels)
     (0.9, True)
     """
 
@@ -111,9 +107,7 @@ class Comparison:
             "checks": [asdict(check) for check in self.checks],
             "records": [asdict(record) for record in self.records],
             "failures": [
-                {"method": answer.method, "failure": answer.failure}
-                for answer in self.answers
-                if answer.failure is not None
+                {"method": a.method, "failure": a.failure} for a in self.answers if a.failure
             ],
             "parts": [part.to_values() for part in self.parts],
             "deciles": [asdict(tenths) for tenths in self.deciles],
@@ -185,17 +179,12 @@ def compare(
     every = check_levels(sorted({*map(float, levels), level}))
     (groups,) = same_rows(test, "test", groups=groups)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
-    sets = Sets(
-        calibration=calibration,
-        test=test,
-        training=training,
-        groups=labels,
-        group_name=str(group_name),
-        score=score_function,
-    )
-    _check_columns(sets)
-    named, report = _with_baseline(methods), reporter(progress, "comparing")
-    answers: list[Answer] = []
+    sets = Sets(calibration, test, training, labels, str(group_name), score_function)
+    named, report, answers = dict(methods), reporter(progress, "comparing"), list[Answer]()
+    if not named:
+        raise CalliperError("methods must name at least one calibrator; got none.")
+    if not any(isinstance(calibrator, Split) for calibrator in named.values()):
+        named["split" if "split" not in named else "split conformal"] = Split()
     for name, calibrator in named.items():
         report(0.5 * len(answers) / len(named))
         answers.append(ask(name, calibrator, sets, every))
@@ -216,7 +205,7 @@ def compare(
     resamples = Resamples(len(test), random_state)
     void = next((check for check in checks if check.severity == "void"), None)
     cases = [
-        _case(sets, answered, Scores(test.y, answered, at, resamples, others, factor), void)
+        Case(sets, answered, Scores(test.y, answered, at, resamples, others, factor), void)
         for at, others in zip(every, redrawn, strict=True)
     ]
     verdicts, asked = tuple(map(judge, cases)), every.index(level)
@@ -241,40 +230,3 @@ def compare(
         checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
         verdicts=verdicts,
     )
-
-
-def _case(sets: Sets, answered: Sequence[Answer], scores: Scores, void: Check | None) -> Case:
-    """All numbers that the verdict at one level depends on."""
-    parts = [[*cut(answer, scores.level, sets)] for answer in answered]
-    constant = next(answer.method for answer in answered if answer.constant)
-    return Case(
-        sets=sets,
-        answers=answered,
-        records=[
-            measure(answer, sets, scores, own, reference=constant)
-            for answer, own in zip(answered, parts, strict=True)
-        ],
-        parts=[part for own in parts for part in own],
-        scores=scores,
-        void=void,
-    )
-
-
-def _check_columns(sets: Sets) -> None:
-    expected = sets.calibration.feature_names
-    for points, name in ((sets.test, "test"), (sets.training, "training")):
-        if points is not None and points.feature_names != expected:
-            raise CalliperError(
-                f"calibration and {name} points must have the same features; got "
-                f"{expected} and {points.feature_names}."
-            )
-
-
-def _with_baseline(methods: Mapping[str, Any]) -> dict[str, Any]:
-    named = dict(methods)
-    if not named:
-        raise CalliperError("methods must name at least one calibrator; got none.")
-    if not any(isinstance(calibrator, Split) for calibrator in named.values()):
-        name = "split" if "split" not in named else "split conformal"
-        named[name] = Split()
-    return named

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from calliper._types import FloatArray, IntArray
-from calliper.lab.comparison._answers import Answer, Sets, ask
+from calliper._types import FloatArray
+from calliper.lab.comparison._answers import Answer, Points, Sets, ask
 from calliper.metrics import interval_scores
 from calliper.quantile import conformal_rank
 
@@ -54,32 +54,16 @@ REDRAWN_ROWS = 3_000
 ENOUGH_POINTS = 1_000
 
 
-def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> tuple[float, float]:
-    """The range of the coverage of a valid method in 99 of 100 cases.
+def by_chance(level: float, n_calibration: int, n: Any, share: Any) -> FloatArray:
+    """Quantiles of the coverage of n test points by a valid method; 1 if intervals are infinite.
 
-    >>> coverage_by_chance(0.9, 1000, 5000)
-    (0.8718, 0.9252)
+    >>> by_chance(0.9, 1000, 5000, [0.005, 0.995])
+    array([0.8718, 0.9252])
     """
     rank = conformal_rank(level, n_calibration)
     if rank > n_calibration:
-        return 1.0, 1.0  # infinite intervals always cover
-    law = stats.betabinom(n_test, rank, n_calibration + 1 - rank)
-    low, high = law.ppf([COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]) / n_test
-    return float(low), float(high)
-
-
-def bins_by_chance(level: float, n_calibration: int, n: IntArray, *, looks: int = 1) -> FloatArray:
-    """The lowest coverage of each bin of ``n`` points that chance explains if all bins are alike.
-
-    In 99 of 100 repetitions no bin falls below its bound, whatever their number, in any of
-    several ``looks`` at them.
-    """
-    rank = conformal_rank(level, n_calibration)
-    if rank > n_calibration:
-        return np.ones(len(n))
-    law = stats.betabinom(n, rank, n_calibration + 1 - rank)
-    bounds: FloatArray = law.ppf(COVERAGE_DOUBT / (len(n) * looks)) / n
-    return bounds
+        return np.ones(np.broadcast_shapes(np.shape(n), np.shape(share)))
+    return np.asarray(stats.betabinom(n, rank, n_calibration + 1 - rank).ppf(share) / n)
 
 
 class Resamples:
@@ -88,11 +72,8 @@ class Resamples:
     def __init__(self, n: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
         self.n_units = min(n, MOST_UNITS)
-        drawn = [
-            np.bincount(rng.integers(self.n_units, size=self.n_units), minlength=self.n_units)
-            for _ in range(N_RESAMPLES)
-        ]
-        self.counts = np.array(drawn, dtype=np.float64)
+        drawn = (rng.integers(self.n_units, size=self.n_units) for _ in range(N_RESAMPLES))
+        self.counts = np.array([np.bincount(d, minlength=self.n_units) for d in drawn], float)
         self.unit = np.arange(n) if n == self.n_units else rng.permutation(n) % self.n_units
         self.sizes = self.counts @ np.bincount(self.unit, minlength=self.n_units)
 
@@ -101,8 +82,7 @@ class Resamples:
         sums = np.zeros((self.n_units, rows.shape[1]))
         for place, column in enumerate(rows.T):
             sums[:, place] = np.bincount(self.unit, column, self.n_units)
-        found: FloatArray = self.counts @ sums / self.sizes[:, None]
-        return found
+        return np.asarray(self.counts @ sums / self.sizes[:, None])
 
 
 class Scores:
@@ -131,9 +111,10 @@ class Scores:
         self.resampled = np.full((N_RESAMPLES, len(answers)), np.inf)
         self.resampled[:, finite] = resamples.means(rows[:, finite])
 
-    def error(self, name: str) -> float:
-        """The bootstrap error of the mean score, over test points."""
-        return spread(self.resampled[:, self.names.index(name)])
+    def of(self, name: str) -> tuple[float, float]:
+        """The mean score of a method, and its bootstrap error over test points."""
+        place = self.names.index(name)
+        return float(self.means[place]), _spread(self.resampled[:, place])
 
     def ratio(self, name: str, reference: str) -> tuple[float, float]:
         """The score over that of another method, and its error over test points."""
@@ -143,7 +124,7 @@ class Scores:
         if not np.isfinite(self.means[b]) or self.means[b] == 0:
             return nan, nan
         resampled = self.resampled[:, a] / self.resampled[:, b]
-        return float(self.means[a] / self.means[b]), spread(resampled)
+        return float(self.means[a] / self.means[b]), _spread(resampled)
 
     def variance(self, a: int, b: int) -> float:
         """Variance of the difference of two mean scores over calibration sets of N points."""
@@ -164,21 +145,17 @@ class Scores:
             return False
         if not np.isfinite(self.means[b]):
             return True
-        gain = float(self.means[b] - self.means[a])
-        if gain <= WORTH_NAMING * float(self.means[b]):
+        gain, of_calibration = float(self.means[b] - self.means[a]), self.variance(a, b)
+        if gain <= WORTH_NAMING * float(self.means[b]) or not np.isfinite(of_calibration):
             return False
-        of_test = float((self.resampled[:, b] - self.resampled[:, a]).var())
-        of_calibration = self.variance(a, b)
-        if not np.isfinite(of_calibration):
-            return False
-        total = of_test + of_calibration
+        total = float((self.resampled[:, b] - self.resampled[:, a]).var()) + of_calibration
         # Welch-Satterthwaite: only the redrawn calibration sets are few.
         few = len(self.redrawn)
         freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
         return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)
 
 
-def spread(values: FloatArray) -> float:
+def _spread(values: FloatArray) -> float:
     """Half the distance between the percentiles one standard deviation below and above."""
     if not np.isfinite(values).all():
         return nan
@@ -199,7 +176,9 @@ def redraw(
     Infinite where a set is too small for the level or the method failed.
     """
     rng = np.random.default_rng(random_state)
-    known, pool = len(sets.calibration), sets.calibration.and_also(sets.test)
+    known, both = len(sets.calibration), (sets.calibration, sets.test)
+    Z, y, y_pred = (np.concatenate([getattr(p, k) for p in both]) for k in ("Z", "y", "y_pred"))
+    pool = Points(Z, y, y_pred, feature_names=sets.test.feature_names)
     size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
     scores = np.full((len(levels), N_DRAWS, 2, len(methods)), np.inf)
     for draw in range(N_DRAWS if size else 0):

@@ -1,9 +1,8 @@
 """The results of each method on the test points: measures, coverage in parts, errors by width.
 
-If every part of the test set is covered alike, n of its points are covered beta-binomially, as the
-whole test set is: Binomial(n, C) times, with the coverage C ~ Beta(Q, N+1−Q) of the calibration
-set. Of B parts, one falls below its quantile at 1 % / B in at most one case of 100; of B groups
-examined for K methods, one falls below its quantile at 1 % / (B K) for some method.
+If every part of the test set is covered alike, its number of covered points is beta-binomial, as
+that of the whole test set is. Of B parts examined for K methods, one falls below its quantile at
+1 % / (B K) in at most one case of 100.
 """
 
 import warnings
@@ -17,7 +16,7 @@ import numpy as np
 from calliper import metrics
 from calliper._types import FloatArray
 from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, Answer, Points, Sets
-from calliper.lab.comparison._contest import Scores, bins_by_chance, coverage_by_chance
+from calliper.lab.comparison._contest import COVERAGE_DOUBT, Scores, by_chance
 
 #: Registered measures that a record holds under the same names.
 _MEASURED = ("coverage", "mean_width", "median_width", "tau_si", "r2_sqi", "fraction_infinite")
@@ -46,11 +45,9 @@ class Record:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Split
-    >>> from calliper.lab.comparison import Points, compare
-    >>> x = np.random.default_rng(0).normal(size=(2, 200))
-    >>> cal, test = (Points(each, y=each, y_pred=np.zeros(200)) for each in x)
+    >>> from calliper.lab.comparison import compare
+    >>> cal, test = (Points(x, x, 0 * x) for x in np.random.default_rng(0).normal(size=(2, 200)))
     >>> record = compare(cal, test, methods={"split": Split()}).record("split", 0.9)
     >>> record.relative_score, record.coverage > 0.8
     (1.0, True)
@@ -105,7 +102,9 @@ class CoveragePart:
     def short(self, n_calibration: int, *, looks: int = 1) -> list[Short]:
         """Bins that are covered less often than chance explains; a single bin is never one."""
         table, where = self.table, f"{self.name} {{!r}}" if self.by == "group" else "{}"
-        bounds = bins_by_chance(self.level, n_calibration, table.n, looks=looks)
+        # If all bins are alike, none falls below its bound in 99 of 100 repetitions.
+        doubt = COVERAGE_DOUBT / (len(table.n) * looks)
+        bounds = by_chance(self.level, n_calibration, table.n, doubt)
         rows = zip(table.labels, table.n, table.coverage, bounds, strict=True)
         return [
             Short(number, where.format(label), int(n), float(coverage), float(bound))
@@ -135,14 +134,17 @@ class Deciles:
 
 
 def measure(
-    answer: Answer, sets: Sets, scores: Scores, parts: Sequence[CoveragePart], *, reference: str
+    answer: Answer, sets: Sets, scores: Scores, parts: Sequence[CoveragePart], reference: str
 ) -> Record:
     """All measures of one method at one level, with its coverage in ``parts`` of the test set."""
     level, test = scores.level, sets.test
+    worst = {by: _worst(parts, answer.method, by) for by in ("prediction", "width")}
     context = metrics.Context(level=level, y_pred=test.y_pred)
     found = metrics.measured(_MEASURED, test.y, answer.at(level), context)
     covered, m = found["coverage"], len(test)
-    low, high = coverage_by_chance(level, len(sets.calibration), m)
+    both = [COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]
+    low, high = by_chance(level, len(sets.calibration), m, both).tolist()
+    score, score_error = scores.of(answer.method)
     guarantee = next(g for g in answer.guarantees if g.coverage == level)
     ratio, ratio_error = scores.ratio(answer.method, reference)
     return Record(
@@ -151,12 +153,12 @@ def measure(
         coverage_error=sqrt(covered * (1 - covered) / m),
         chance_low=low,
         chance_high=high,
-        score=float(scores.means[scores.names.index(answer.method)]),
-        score_error=scores.error(answer.method),
+        score=score,
+        score_error=score_error,
         relative_score=ratio,
         relative_score_error=ratio_error,
-        worst_by_prediction=_worst(parts, "prediction"),
-        worst_by_width=_worst(parts, "width"),
+        worst_by_prediction=worst["prediction"],
+        worst_by_width=worst["width"],
         proved=guarantee.proved,
         guarantee=replace(guarantee, method=answer.method, checks="").describe(),
         seconds=answer.seconds,
@@ -164,13 +166,12 @@ def measure(
     )
 
 
-def _worst(parts: Sequence[CoveragePart], by: str) -> float:
+def _worst(parts: Sequence[CoveragePart], method: str, by: str) -> float:
     """Coverage of the worst part; parts of a few points count only if there are no others."""
-    found = [part.table for part in parts if part.by == by]
-    if not found:
-        return nan
-    large = found[0].n >= FEWEST_TEST_POINTS
-    return float(found[0].coverage[large].min()) if large.any() else found[0].worst
+    for table in (part.table for part in parts if (part.method, part.by) == (method, by)):
+        large = table.n >= FEWEST_TEST_POINTS
+        return float(table.coverage[large].min()) if large.any() else table.worst
+    return nan
 
 
 def cut(answer: Answer, level: float, sets: Sets) -> Iterator[CoveragePart]:

@@ -13,7 +13,7 @@ from calliper.lab.evaluation import _plan as plan
 from calliper.lab.evaluation._plan import Problem
 from calliper.lab.evaluation._records import Records, Row
 from calliper.lab.evaluation._run import run_all
-from calliper.lab.evaluation._store import Keys, Store, versions
+from calliper.lab.evaluation._store import Store, versions
 from calliper.metrics import at_least
 
 
@@ -96,47 +96,45 @@ def evaluate(
             name=name,
             method=method,
             draw=plan.Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
-            n_test=plan.size_of_test(problem, n, n_test),
+            n_test=m,
             levels=levels,
             measures=measured,
         )
         for problem in known
-        for n in plan.sizes(n_calibration, problem, [each.name for each in known])
+        for n, m in plan.sizes(n_calibration, n_test, problem, [each.name for each in known])
         for name, method in methods.items()
         for split in range(splits)
     ]
-    kept = None if store is None else Store(store)
-    results = _compute(trials, n_jobs, kept, reporter(progress, "evaluating"))
-    rows = [row for place in range(len(trials)) for row in results[place]]
     described = {name: measure.description() for name, measure in measured.items()}
+    rows = _compute(trials, n_jobs, Store(store), reporter(progress, "evaluating"))
     records = Records(rows, described, [_settings(trials)])
-    _warn_if_failed(records)
+    if failures := records.failures:
+        names = ", ".join(dict.fromkeys(row["method"] for row in failures))
+        warn(
+            f"{len(failures)} of {len(records)} rows have errors ({names}); the first: "
+            f"{failures[0]['error']} See Records.failures.",
+            FailedTrialsWarning,
+        )
     return records
 
 
 def _compute(
-    trials: list[plan.Trial], n_jobs: int | None, store: Store | None, report: Progress
-) -> dict[int, list[Row]]:
-    """Rows of every trial by its position, read from the store where possible."""
+    trials: list[plan.Trial], n_jobs: int | None, store: Store, report: Progress
+) -> list[Row]:
+    """Rows of every trial in order, read from the store where possible."""
     results: dict[int, list[Row]] = {}
-    keys, key_of = Keys(), {}
     for place, trial in enumerate(trials):
         reason = trial.method.why_skipped(trial.problem)
-        if reason is not None:
-            results[place] = trial.rows("skipped", error=reason)
-        elif store is not None:
-            key_of[place] = keys.of(trial)
-            stored = store.get(key_of[place])
-            if stored is not None:
-                results[place] = stored
+        rows = store.get(trial) if reason is None else trial.rows("skipped", error=reason)
+        if rows is not None:
+            results[place] = rows
     report(len(results) / len(trials))
     todo = {place: trial for place, trial in enumerate(trials) if place not in results}
     for place, rows in run_all(todo, n_jobs):
-        if store is not None:
-            store.add(key_of[place], rows)
+        store.add(trials[place], rows)
         results[place] = rows
         report(len(results) / len(trials))
-    return results
+    return [row for place in range(len(trials)) for row in results[place]]
 
 
 def _settings(trials: list[plan.Trial]) -> dict[str, Any]:
@@ -150,14 +148,3 @@ def _settings(trials: list[plan.Trial]) -> dict[str, Any]:
         "problems": {trial.problem.name: list(trial.problem.Z.shape) for trial in trials},
         "versions": {**versions(), "python": platform.python_version()},
     }
-
-
-def _warn_if_failed(records: Records) -> None:
-    failures = records.failures
-    if failures:
-        methods = ", ".join(dict.fromkeys(row["method"] for row in failures))
-        warn(
-            f"{len(failures)} of {len(records)} rows have errors ({methods}); the first: "
-            f"{failures[0]['error']} See Records.failures.",
-            FailedTrialsWarning,
-        )

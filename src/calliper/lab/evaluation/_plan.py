@@ -5,7 +5,7 @@ A trial is one method on one split of one problem. The calibration and test rows
 split changes no other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -72,19 +72,28 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a non-empty string; got {self.name!r}.")
-        more = {"groups": self.groups, "X": self.X}
-        checked = _checked("", self.Z, self.y, self.y_pred, self.outputs, **more)
-        known: dict[str, Any] = {"y": self.y_train, "y_pred": self.y_pred_train}
-        known["outputs"] = self.outputs_train or None
-        if self.Z_train is not None:
-            checked |= _checked("_train", self.Z_train, **known)
-            if self.y_pred_train is not None and self.y_train is None:
-                raise CalliperError("y_pred_train given without y_train: pass both.")
-        elif given := [f"{name}_train" for name, value in known.items() if value is not None]:
-            raise CalliperError(f"{', '.join(given)} given without Z_train: pass all of them.")
-        for name, rows in (("groups", self.groups), ("X", self.X)):
-            checked[name] = None if rows is None else _rows(rows, name, len(checked["Z"]))
-        checked["score_function"] = as_score(self.score_function)
+        checked: dict[str, Any] = {"score_function": as_score(self.score_function)}
+        for suffix, more in (("", ("groups", "X")), ("_train", ())):
+            Z, outputs = getattr(self, f"Z{suffix}"), dict(getattr(self, f"outputs{suffix}"))
+            known = {name: getattr(self, name) for name in (f"y{suffix}", f"y_pred{suffix}", *more)}
+            if Z is None:
+                known |= {f"outputs{suffix}": outputs or None}
+                if given := [name for name, value in known.items() if value is not None]:
+                    text = f"{', '.join(given)} given without Z{suffix}: pass all of them."
+                    raise CalliperError(text)
+                continue
+            same_rows(Z, f"Z{suffix}", **known, **outputs)
+            checked[f"Z{suffix}"] = features = check_features(Z, f"Z{suffix}")
+            for name, values in known.items():
+                if values is not None:
+                    check = _rows if name in more else check_vector
+                    checked[name] = check(values, name, n=len(features))
+            checked[f"outputs{suffix}"] = {
+                key: _numbers(values, f"outputs{suffix}[{key!r}]", len(features))
+                for key, values in outputs.items()
+            }
+        if self.y_pred_train is not None and self.y_train is None:
+            raise CalliperError("y_pred_train given without y_train: pass both.")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -94,22 +103,6 @@ class Problem:
     def __repr__(self) -> str:
         rows, columns = self.Z.shape
         return f"Problem({self.name!r}, {rows} held-out rows, {columns} features)"
-
-
-def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any, **more: Any) -> dict[str, Any]:
-    """Checked arrays of one set of rows, held-out or training, by field name."""
-    known = {f"y{suffix}": y, f"y_pred{suffix}": y_pred}
-    same_rows(Z, f"Z{suffix}", **known, **more, **(outputs or {}))
-    features = check_features(Z, f"Z{suffix}")
-    checked: dict[str, Any] = {f"Z{suffix}": features}
-    for name, values in known.items():
-        if values is not None:
-            checked[name] = check_vector(values, name, n=len(features))
-    checked[f"outputs{suffix}"] = {
-        key: _numbers(values, f"outputs{suffix}[{key!r}]", len(features))
-        for key, values in dict(outputs or {}).items()
-    }
-    return checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +140,9 @@ class Method:
 
     def describe(self) -> str:
         """The method as one would type it, on one line."""
-        parts = [repr(self.calibrator)]
-        if self.score_function is not None:
-            parts.append(f"score_function={self.score_function!r}")
-        if self.outputs is not None:
-            parts.append(f"outputs={self.outputs!r}")
-        text = parts[0] if len(parts) == 1 else f"Method({', '.join(parts)})"
+        own = {"score_function": self.score_function, "outputs": self.outputs}
+        words = "".join(f", {name}={each!r}" for name, each in own.items() if each is not None)
+        text = f"Method({self.calibrator!r}{words})" if words else repr(self.calibrator)
         return " ".join(text.split())
 
     def predictions(self, problem: Problem) -> tuple[FloatArray, FloatArray | None]:
@@ -169,7 +159,8 @@ class Method:
         return f"{problem.name!r} has no outputs named {self.outputs!r} (there: {there})"
 
 
-def _rows(values: Any, name: str, n: int) -> Any:
+def _rows(values: Any, name: str, *, n: int) -> Any:
+    """Values of any kind, one or several for each row."""
     array = np.asarray(values)
     if array.ndim == 0 or len(array) != n:
         raise CalliperError(f"{name} must have {n} rows, as Z has; got shape {array.shape}.")
@@ -178,7 +169,7 @@ def _rows(values: Any, name: str, n: int) -> Any:
 
 def _numbers(values: Any, name: str, n: int) -> FloatArray:
     """Finite predictions of one column or several."""
-    array = _rows(values, name, n)
+    array = _rows(values, name, n=n)
     if array.ndim == 1:
         return check_vector(array, name)
     columns = [check_vector(c, f"column {i} of {name}") for i, c in enumerate(array.T)]
@@ -231,24 +222,23 @@ class Trial:
             "n_test": self.n_test,
             "split": self.draw.split,
             "status": status,
+            **dict.fromkeys(self.measures, float("nan")),
+            **more,
         }
-        measured = dict.fromkeys(self.measures, float("nan"))
-        return [
-            {**known, "level": level, "warnings": [], **measured, **more} for level in self.levels
-        ]
+        return [{**known, "level": level, "warnings": []} for level in self.levels]
 
 
 def check_problems(problems: Any) -> list[Problem]:
     """The problems as a list, with different names."""
     found = [problems] if isinstance(problems, Problem) else list(problems)
+    if not found:
+        raise CalliperError("problems must not be empty: nothing to evaluate on.")
     for problem in found:
         if not isinstance(problem, Problem):
             raise CalliperError(
                 f"problems must be Problem objects; got {type(problem).__name__}. "
                 f'Write Problem("name", Z=..., y=..., y_pred=...).'
             )
-    if not found:
-        raise CalliperError("problems must not be empty: nothing to evaluate on.")
     _refuse_repeats([problem.name for problem in found], "problems")
     return found
 
@@ -256,11 +246,11 @@ def check_problems(problems: Any) -> list[Problem]:
 def check_methods(calibrators: Any) -> dict[str, Method]:
     """The methods by name."""
     found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
+    by_name = isinstance(found, Mapping)
     given = found.values() if isinstance(found, Mapping) else found
     methods = [each if isinstance(each, Method) else Method(each) for each in given]
     if not methods:
         raise CalliperError("calibrators must not be empty: nothing to evaluate.")
-    by_name = isinstance(found, Mapping)
     names = [*map(str, found)] if by_name else [method.describe() for method in methods]
     _refuse_repeats(names, "calibrators")
     return dict(zip(names, methods, strict=True))
@@ -280,10 +270,10 @@ def check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
     return {n: m if isinstance(m, Measure) else Measure(m) for n, m in measures.items()}
 
 
-def sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]:
-    """The numbers of calibration rows for one problem; ``names`` are those of all problems."""
-    if n_calibration is None:
-        return [max(1, len(problem) // 2)]
+def sizes(
+    n_calibration: Sizes, n_test: int | None, problem: Problem, names: list[str]
+) -> Iterator[tuple[int, int]]:
+    """Numbers of calibration and test rows of one problem; ``names`` are those of all problems."""
     if isinstance(n_calibration, Mapping):
         if n_calibration.keys() != set(names):
             raise CalliperError(
@@ -291,22 +281,19 @@ def sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]
                 f"{sorted(n_calibration)}, the problems are {sorted(names)}."
             )
         n_calibration = n_calibration[problem.name]
-    several = isinstance(n_calibration, Iterable)
-    sizes: list[Any] = [*n_calibration] if several else [n_calibration]  # type: ignore[misc]
-    _refuse_repeats(sizes, "n_calibration")
-    return [at_least(n, 1, "n_calibration") for n in sizes]
-
-
-def size_of_test(problem: Problem, n: int, n_test: int | None) -> int:
-    """Number of test rows beside n calibration rows."""
-    wanted = 1 if n_test is None else at_least(n_test, 1, "n_test")
-    if n + wanted > len(problem):
-        raise CalliperError(
-            f"{problem.name!r} has {len(problem)} held-out rows, too few for {n} to calibrate and "
-            f"{'any' if n_test is None else n_test} to test: lower n_calibration to at most "
-            f"{max(0, len(problem) - wanted)}, or hold out more rows."
-        )
-    return len(problem) - n if n_test is None else int(n_test)
+    rows, wanted = len(problem), 1 if n_test is None else at_least(n_test, 1, "n_test")
+    if n_calibration is None:
+        n_calibration = max(1, rows // 2)
+    found = [*n_calibration] if isinstance(n_calibration, Iterable) else [n_calibration]
+    _refuse_repeats(found, "n_calibration")
+    for n in (at_least(n, 1, "n_calibration") for n in found):
+        if n + wanted > rows:
+            raise CalliperError(
+                f"{problem.name!r} has {rows} held-out rows, too few for {n} to calibrate and "
+                f"{'any' if n_test is None else n_test} to test: lower n_calibration to at most "
+                f"{max(0, rows - wanted)}, or hold out more rows."
+            )
+        yield n, rows - n if n_test is None else wanted
 
 
 def _refuse_repeats(names: list[Any], what: str) -> None:

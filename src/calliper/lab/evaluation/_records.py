@@ -65,10 +65,11 @@ class Records:
         """The rows of both; a row that is in both is an error."""
         if not isinstance(other, Records):
             return NotImplemented
-        seen = {_identity(row) for row in self.rows}
+        seen = {tuple(row.get(name) for name in IDENTITY) for row in self.rows}
         for row in other.rows:
-            if _identity(row) in seen:
-                named = ", ".join(f"{k}={row.get(k)!r}" for k in IDENTITY)
+            own = {name: row.get(name) for name in IDENTITY}
+            if tuple(own.values()) in seen:
+                named = ", ".join(f"{name}={value!r}" for name, value in own.items())
                 raise CalliperError(
                     f"both records hold the row ({named}); counting it twice would make errors "
                     f"look smaller. Remove it from one of them, or rename the methods."
@@ -97,10 +98,8 @@ class Records:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Strict JSON with one row on each line; also written to ``path`` if given."""
-        head = {"measures": self.measures, "runs": self.runs}
-        lines = [to_text(row) for row in self.rows]
-        body = to_text(head)[:-1]
-        text = f'{body}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"
+        head = to_text({"measures": self.measures, "runs": self.runs})[:-1]
+        text = f'{head}, "rows": [\n' + ",\n".join(map(to_text, self.rows)) + "\n]}\n"
         if path is not None:
             with whole_file(path) as handle:
                 handle.write(text.encode())
@@ -118,10 +117,6 @@ class Records:
             raise CalliperError(
                 f"expected what Records.to_json writes; it cannot be read ({error!r})."
             ) from error
-
-
-def _identity(row: Row) -> tuple[Any, ...]:
-    return tuple(row.get(name) for name in IDENTITY)
 
 
 def read_row(row: Row) -> Row:

@@ -12,25 +12,23 @@ import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from joblib import Parallel, delayed
 
-from calliper._types import FloatArray, IntArray
+from calliper._types import IntArray
 from calliper.calibration import Calibration, calibrate, measured, with_random_state
 from calliper.calibrators import as_calibrator
-from calliper.intervals import Intervals
 from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row
-from calliper.metrics import Context, Measure
+from calliper.metrics import Context
 from calliper.rows import Rows
 from calliper.scores import as_score
 
 
-def run(trial: Trial) -> list[Row]:
-    """The rows of a trial; an error is recorded in them."""
+def run(place: int, trial: Trial) -> tuple[int, list[Row]]:
+    """The place of a trial and its rows; an error is recorded in them."""
     with caught_warnings() as caught:
         try:
             rows = _measured(trial)
@@ -38,13 +36,14 @@ def run(trial: Trial) -> list[Row]:
             rows = trial.rows("failed", error=f"{type(error).__name__}: {error}")
     for row in rows:
         row["warnings"] = list(caught)
-    return rows
+    return place, rows
 
 
 def _measured(trial: Trial) -> list[Row]:
-    problem = trial.problem
+    """The rows of a trial: calibrate on one part of the split, measure on the other."""
+    problem, y = trial.problem, trial.problem.y
     calibration, test = trial.draw.rows(len(problem), trial.n_test)
-    outputs, _ = trial.method.predictions(problem)
+    outputs = trial.method.predictions(problem)[0]
     start = perf_counter()
     fitted = _calibrated(trial, calibration)
     middle = perf_counter()
@@ -59,16 +58,19 @@ def _measured(trial: Trial) -> list[Row]:
         "Z": Z,
         "X": Z if problem.X is None else problem.X[test],
         "groups": None if problem.groups is None else problem.groups[test],
-        "max_score": float(
-            fitted.score.magnitude(problem.y[calibration], outputs[calibration]).max()
-        ),
+        "max_score": float(fitted.score.magnitude(y[calibration], outputs[calibration]).max()),
     }
     promises = all(calibrator.promises for calibrator in fitted.calibrators)
     for row in rows:
-        level = row["level"]
+        level, errors = row["level"], []
         row["guaranteed"] = float(fitted.guaranteed_coverage(level)) if promises else None
-        context = Context(level=level, **known)
-        _measure(row, trial.measures, problem.y[test], intervals.at(level), context)
+        given = y[test], intervals.at(level), Context(level=level, **known)
+        for name, measure in trial.measures.items():
+            try:
+                row[name] = float(measure.function(*given))
+            except Exception as error:  # it stays NaN, and the row says why
+                errors.append(f"measure {name} raised {type(error).__name__}: {error}")
+        row["error"] = " ".join(errors) or None
     return rows
 
 
@@ -77,26 +79,13 @@ def _calibrated(trial: Trial, rows: IntArray) -> Calibration:
     problem, method = trial.problem, trial.method
     score = as_score(method.score_function or problem.score_function)
     outputs, trained = method.predictions(problem)
-    training = None
+    training, y = None, problem.y_train
     if problem.Z_train is not None:
-        training, y = Rows(problem.Z_train, targets=problem.y_train), problem.y_train
-        if y is not None and trained is not None:
-            training = replace(training, scores=score.magnitude(y, trained))
+        scores = None if y is None or trained is None else score.magnitude(y, trained)
+        training = Rows(problem.Z_train, targets=y, scores=scores)
     calibrator = with_random_state(as_calibrator(method.calibrator), trial.draw.method_seed)
     held_out = measured(score, problem.Z[rows], problem.y[rows], outputs[rows])
     return calibrate(calibrator, score, held_out, training=training)
-
-
-def _measure(
-    row: Row, measures: Mapping[str, Measure], y: FloatArray, intervals: Intervals, context: Context
-) -> None:
-    """Fill in every measure; one that raises stays NaN, and ``error`` says why."""
-    for name, measure in measures.items():
-        try:
-            row[name] = float(measure.function(y, intervals, context))
-        except Exception as error:
-            text = f"measure {name} raised {type(error).__name__}: {error}"
-            row["error"] = text if row["error"] is None else f"{row['error']} {text}"
 
 
 def run_all(trials: Mapping[int, Trial], n_jobs: int | None) -> Iterator[tuple[int, list[Row]]]:
@@ -106,37 +95,30 @@ def run_all(trials: Mapping[int, Trial], n_jobs: int | None) -> Iterator[tuple[i
     at work, and does not say which one it had. Those handed out are then run again one at a time:
     a trial that kills its worker alone has failed, and the rest goes on in parallel.
     """
-    left = dict(trials)
-    while left:
-        handed_out: list[int] = []
+    left, handed_out = dict(trials), dict[int, Trial]()
 
-        def tasks(handed_out: list[int] = handed_out) -> Iterator[Any]:
-            for place, trial in list(left.items()):
-                handed_out.append(place)
-                yield delayed(_placed)(place, trial)
+    def tasks() -> Iterator[Any]:
+        for place in list(left):
+            handed_out[place] = left.pop(place)
+            yield delayed(run)(place, handed_out[place])
 
+    while left or handed_out:
+        left |= handed_out
+        handed_out.clear()
         try:
             # Trials one by one, so that a killed run loses only those that were being computed.
             parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
             for place, rows in parallel(tasks()):
-                del left[place]
+                del handed_out[place]
                 yield place, rows
         except BrokenExecutor:
-            for place in [place for place in handed_out if place in left]:
-                yield place, _alone(left.pop(place), n_jobs)
-
-
-def _placed(place: int, trial: Trial) -> tuple[int, list[Row]]:
-    return place, run(trial)
-
-
-def _alone(trial: Trial, n_jobs: int | None) -> list[Row]:
-    try:
-        rows: list[Row] = Parallel(n_jobs=n_jobs)([delayed(run)(trial)])[0]
-    except BrokenExecutor as error:
-        text = " ".join(str(error).split())
-        return trial.rows("failed", error=f"the worker process died: {text}")
-    return rows
+            while handed_out:
+                place, trial = handed_out.popitem()
+                try:
+                    yield Parallel(n_jobs=n_jobs)([delayed(run)(place, trial)])[0]
+                except BrokenExecutor as error:
+                    text = f"the worker process died: {' '.join(str(error).split())}"
+                    yield place, trial.rows("failed", error=text)
 
 
 _lock = threading.Lock()

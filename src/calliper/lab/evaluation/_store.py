@@ -39,32 +39,25 @@ from calliper.metrics import Measure
 
 
 class Store:
-    """Rows of finished trials by key; ``path`` is a ``.jsonl`` file, or a folder for one."""
+    """Rows of finished trials; ``path`` is a ``.jsonl`` file, or a folder for one.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        given = Path(path)
-        self.path = given if given.suffix == ".jsonl" else given / "trials.jsonl"
-        if self.path.is_dir() or (given.suffix != ".jsonl" and given.is_file()):
+    Without a path nothing is kept.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self._trials: dict[str, list[Row]] = {}
+        self._hashes: dict[int, tuple[str, Any]] = {}
+        self.path = None if path is None else Path(path)
+        if self.path is None:
+            return
+        given, is_file = self.path, self.path.suffix == ".jsonl"
+        self.path = given if is_file else given / "trials.jsonl"
+        if self.path.is_dir() or (not is_file and given.is_file()):
             raise CalliperError(
                 f"store must be a folder or a .jsonl file; {given} is neither: rename it."
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._trials: dict[str, list[Row]] = {}
-        if self.path.exists():
-            self._read()
-
-    def get(self, key: str) -> list[Row] | None:
-        """The rows of a finished trial without errors, or None."""
-        rows = self._trials.get(key)
-        return None if rows is None or any(row["error"] for row in rows) else rows
-
-    def add(self, key: str, rows: list[Row]) -> None:
-        """Append a trial; a run killed meanwhile leaves the whole line or a part of it."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(to_text({"key": key, "rows": rows}) + "\n")
-
-    def _read(self) -> None:
-        content = self.path.read_bytes()
+        content = self.path.read_bytes() if self.path.exists() else b""
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             os.truncate(self.path, whole)
@@ -75,6 +68,37 @@ class Store:
                 self._trials[trial["key"]] = [read_row(row) for row in trial["rows"]]
             except (ValueError, KeyError, TypeError, AttributeError):
                 self._warn(f"line {number} is not the record of a trial")
+
+    def get(self, trial: Trial) -> list[Row] | None:
+        """The rows of a finished trial without errors, or None."""
+        rows = None if self.path is None else self._trials.get(self.key(trial))
+        return None if rows is None or any(row["error"] for row in rows) else rows
+
+    def add(self, trial: Trial, rows: list[Row]) -> None:
+        """Append a trial; a run killed meanwhile leaves the whole line or a part of it."""
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(to_text({"key": self.key(trial), "rows": rows}) + "\n")
+
+    def key(self, trial: Trial) -> str:
+        """The hash of everything that a trial's result depends on."""
+        draw = trial.draw
+        parts = (
+            self._hash(trial.problem),
+            self._hash(trial.method),
+            *(self._hash(measure) for measure in trial.measures.values()),
+            tuple(trial.measures),
+            (draw.problem, trial.name, draw.n_calibration, trial.n_test, draw.split),
+            (draw.random_state, trial.levels),
+            tuple(versions().items()),
+        )
+        return sha256(repr(parts).encode()).hexdigest()  # texts and numbers only
+
+    def _hash(self, shared: Any) -> str:
+        """The hash of an object, computed once; it is kept alive so that its id is not reused."""
+        if id(shared) not in self._hashes:
+            self._hashes[id(shared)] = _fresh_hash(shared), shared
+        return self._hashes[id(shared)][0]
 
     def _warn(self, what: str) -> None:
         warn(f"{self.path}: {what}; that trial will be computed again.", TornStoreWarning)
@@ -87,53 +111,23 @@ def versions() -> dict[str, str]:
     return {"calliper": __version__, **{name: version(name) for name in others}}
 
 
-class Keys:
-    """Keys of trials; shared problems and methods are hashed once."""
-
-    def __init__(self) -> None:
-        self._parts: dict[int, tuple[str, Any]] = {}
-
-    def of(self, trial: Trial) -> str:
-        """The key of one trial."""
-        draw = trial.draw
-        parts = (
-            self._part(trial.problem),
-            self._part(trial.method),
-            *(self._part(measure) for measure in trial.measures.values()),
-            tuple(trial.measures),
-            (draw.problem, trial.name, draw.n_calibration, trial.n_test, draw.split),
-            (draw.random_state, trial.levels),
-            tuple(versions().items()),
-        )
-        return sha256(repr(parts).encode()).hexdigest()  # texts and numbers only
-
-    def _part(self, shared: Any) -> str:
-        """The hash of an object, which is kept alive so that its id is not reused."""
-        if id(shared) not in self._parts:
-            self._parts[id(shared)] = _hash(shared), shared
-        return self._parts[id(shared)][0]
-
-
-def _hash(shared: Any) -> str:
+def _fresh_hash(shared: Any) -> str:
     try:
-        return content_hash(_contents(shared))
+        if isinstance(shared, Measure):
+            # A callable object is known by the name of its class: add the code of its __call__.
+            called = type(shared.function).__call__
+            code = called if isinstance(called, FunctionType) else None
+            return content_hash((shared.function, code))
+        contents = dict(vars(shared))
+        if "calibrator" in contents:  # without the results of an earlier fit
+            contents["calibrator"] = clone(contents["calibrator"])
+        return content_hash(contents)
     except Exception as error:
         raise CalliperError(
             f"store= compares methods and measures with those of other runs, and {shared!r} holds "
             f"something that cannot be compared ({error}): keep locks, open files and the like out "
             f"of it, define classes at the top level of a module, or omit store."
         ) from error
-
-
-def _contents(shared: Any) -> Any:
-    if isinstance(shared, Measure):
-        # A callable object is known by the name of its class: add the code of its __call__.
-        called = type(shared.function).__call__
-        return shared.function, called if isinstance(called, FunctionType) else None
-    contents = dict(vars(shared))
-    if "calibrator" in contents:  # without the results of an earlier fit
-        contents["calibrator"] = clone(contents["calibrator"])
-    return contents
 
 
 def content_hash(contents: Any) -> str:
@@ -165,13 +159,13 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
 
 def _parts(function: FunctionType) -> Any:
     """Code, defaults and closure of a function, but not the global names that it reads."""
-    does = sys.version_info[:2], function.__code__
     closed: list[Any] = []
     for cell in function.__closure__ or ():
         try:
             closed.append(("cell", cell.cell_contents))
         except ValueError:  # a name that is not bound yet
             closed.append("empty")
+    does = sys.version_info[:2], function.__code__
     return does, function.__defaults__, function.__kwdefaults__, closed
 
 

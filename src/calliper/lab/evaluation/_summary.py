@@ -1,12 +1,8 @@
 """The paper's table from records: means over splits, with the uncertainty of the last digit.
 
-The uncertainty is by default the paper's 1-σ percentile error over splits: how far the value of one
-split lies from the mean, which is what to expect of *one* calibration set. The error of the mean
-itself (``uncertainty="bootstrap"``) is smaller. 0.952(6) is 0.952 ± 0.006.
-
-Bold is the best value of its group, and every value that differs from it by no more than the two
-uncertainties in quadrature. Values that are missing in some splits are not compared; nor are widths
-of methods that cover too little, or whose coverage was not measured.
+0.952(6) is 0.952 ± 0.006. Bold is the best value of its group, and every value that differs from it
+by no more than the two uncertainties in quadrature. Values that are missing in some splits are not
+compared; nor are widths of methods that cover too little, or whose coverage was not measured.
 
 A coverage is flagged with † if its mean is below the level by more than three standard errors.
 These are at least as large as the binomial law and the Beta law of one calibration set imply, so
@@ -17,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from math import hypot, isfinite, isinf, isnan, nan, sqrt
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Uncertainty = Literal["splits", "bootstrap"]
-Covers = Literal["reached", "too low", "unknown"]
 
 #: Default columns, those of the paper first.
 TABLE = ("coverage", "mean_width", "r2_sqi", "tau_sqi", "tau_si", "interval_score")
@@ -54,8 +49,11 @@ POWERS_FROM = 1e6
 #: Digits that hold any two floats together.
 _EXACT = 1100
 
-_ARROWS = {"smaller": " ↓", "larger": " ↑"}
-_HEADS = {"n_calibration": "N"}
+#: What the error in parentheses is.
+_UNCERTAINTIES = {
+    "splits": "68th percentile of the distances of single splits from their mean",
+    "bootstrap": "68th percentile of the error of the mean, from resampled splits",
+}
 
 
 @dataclass(kw_only=True)
@@ -112,59 +110,57 @@ class Summary:
 
     def to_markdown(self) -> str:
         """The table in Markdown, with a legend and the notes below."""
-        heads = [_HEADS.get(name, name) for name in self.by]
+        heads = [{"n_calibration": "N"}.get(name, name) for name in self.by]
         heads += ["method", *(self._head(name) for name in self.measures)]
-        rows = [_markdown_row(_in_cell(head) for head in heads), "|---" * len(heads) + "|"]
+        rows = [[_in_cell(head) for head in heads]]
         for line in self.lines:  # a group is named in its first line only
             new = line.group[line.same :]
             group = [_in_cell(f"{v:g}" if isinstance(v, float) else str(v)) for v in new]
             entries = (line.entries[name] for name in self.measures)
-            texts = ((each, each.text + (" †" if each.flagged else "")) for each in entries)
-            values = [f"**{text}**" if each.best else text for each, text in texts]
-            rows.append(_markdown_row([*[""] * line.same, *group, _in_cell(line.method), *values]))
+            texts = ((each.best, each.text + " †" * each.flagged) for each in entries)
+            values = [f"**{text}**" if best else text for best, text in texts]
+            rows.append([*[""] * line.same, *group, _in_cell(line.method), *values])
+        table = ["| " + " | ".join(cells) + " |" for cells in rows]
+        table.insert(1, "|---" * len(heads) + "|")
         notes = [f"- {_in_cell(note)}" for note in self.notes]
-        parts = ["\n".join(rows), " ".join(self.legend()), "\n".join(notes)]
+        parts = ["\n".join(table), " ".join(self.legend()), "\n".join(notes)]
         return "\n\n".join(part for part in parts if part)
 
     def legend(self, bold: str = "**Bold**") -> list[str]:
         """The meaning of the marks of the table, one sentence each."""
         entries = [entry for line in self.lines for entry in line.entries.values()]
-        kinds = {
-            "splits": "68th percentile of the distances of single splits from their mean",
-            "bootstrap": "68th percentile of the error of the mean, from resampled splits",
+        marks = [(e.best, e.flagged, "[" in e.text, e.text == "–") for e in entries]
+        best, flagged, partly, undefined = map(any, zip(*marks, strict=True))
+        what = _UNCERTAINTIES[self.uncertainty]
+        words = {
+            f"In parentheses: the uncertainty of the last digit, {what}.": True,
+            f"{bold}: best of its group, or within the uncertainties of it.": best,
+            "†: coverage below the level by more than three standard errors; widths not "
+            "compared.": flagged,
+            "[k/n]: defined, or infinite (∞), on k of n splits only.": partly,
+            "–: not defined (a constant width has no order).": undefined,
         }
-        words = [f"In parentheses: the uncertainty of the last digit, {kinds[self.uncertainty]}."]
-        if any(entry.best for entry in entries):
-            words.append(f"{bold}: best of its group, or within the uncertainties of it.")
-        if any(entry.flagged for entry in entries):
-            words.append(
-                "†: coverage below the level by more than three standard errors; widths not "
-                "compared."
-            )
-        if any("[" in entry.text for entry in entries):
-            words.append("[k/n]: defined, or infinite (∞), on k of n splits only.")
-        if any(entry.text == "–" for entry in entries):
-            words.append("–: not defined (a constant width has no order).")
-        return words
+        return [text for text, applies in words.items() if applies]
 
     def _head(self, name: str) -> str:
         measure = self.measures[name]
-        best, levels = str(measure.get("best")), self.levels
+        best, levels = measure.get("best"), self.levels
         target = f" (≥ {levels[0]:g})" if best == "level" and len(levels) == 1 else ""
-        return (measure.get("label") or name) + target + _ARROWS.get(best, "")
+        arrow = {"smaller": " ↓", "larger": " ↑"}.get(str(best), "")
+        return (measure.get("label") or name) + target + arrow
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each group and method, with columns for value and error of each measure."""
         import pandas as pd
 
-        index = [(*line.group, line.method) for line in self.lines]
-        columns = {}
-        for name in self.measures:
-            entries = [line.entries[name] for line in self.lines]
-            columns[name] = [entry.value for entry in entries]
-            columns[f"{name}_error"] = [entry.error for entry in entries]
-        names = [*self.by, "method"]
-        return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(index, names=names))
+        columns = {
+            name + suffix: [getattr(line.entries[name], kind) for line in self.lines]
+            for name in self.measures
+            for suffix, kind in (("", "value"), ("_error", "error"))
+        }
+        groups = [(*line.group, line.method) for line in self.lines]
+        index = pd.MultiIndex.from_tuples(groups, names=[*self.by, "method"])
+        return pd.DataFrame(columns, index=index)
 
 
 def summarise(
@@ -218,28 +214,29 @@ def summarise(
     keys = (*by, "level") if len(levels) > 1 and "level" not in by else tuple(by)
     _refuse_unknown(keys, records.rows[0], "by")
     shown = _columns(records, measures)
+    known = shown | {name: m for name, m in records.measures.items() if m.get("best") == "level"}
     groups: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
     for row in records:
         methods = groups.setdefault(tuple(row[key] for key in keys), {})
         methods.setdefault(row["method"], []).append(row)
     lines: list[Line] = []
     for group, methods in groups.items():
-        entries = {
-            method: {name: entry_of(rows, name, shown[name], uncertainty) for name in shown}
+        found = {
+            method: {name: entry_of(rows, name, known[name], uncertainty) for name in known}
             for method, rows in methods.items()
         }
-        covers = {method: coverage_of(rows, records.measures) for method, rows in methods.items()}
-        mark_best(entries, shown, covers)
-        for method, of_method in entries.items():
+        mark_best(list(found.values()), shown, known)
+        for method, entries in found.items():
             above = lines[-1].group if lines else ()
             same = [one == other for one, other in zip(group, above, strict=False)]
             n_same = [*same, False].index(False)
-            lines.append(Line(group=group, same=n_same, method=method, entries=of_method))
+            own = {name: entries[name] for name in shown}
+            lines.append(Line(group=group, same=n_same, method=method, entries=own))
     return Summary(
         by=keys,
         measures=shown,
         lines=lines,
-        notes=[*_not_compared(records, shown), *_notes(records)],
+        notes=_notes(records, shown),
         levels=levels,
         uncertainty=uncertainty,
     )
@@ -262,24 +259,20 @@ def _refuse_unknown(names: Sequence[str], known: dict[str, Any], what: str) -> N
         raise CalliperError(f"{what} must be a list of {', '.join(known)}; got {names!r}.")
 
 
-def _not_compared(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
-    """Why no width is bold if coverage was not measured: missing makes intervals narrow."""
-    names = [name for name, measure in shown.items() if measure.get("if_covered")]
+def _notes(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
+    """Widths that are not compared; failed and skipped rows by method, problem and error."""
+    widths = [name for name, measure in shown.items() if measure.get("if_covered")]
     measured = any(measure.get("best") == "level" for measure in records.measures.values())
-    if measured or not names or len({row["method"] for row in records}) < 2:
-        return []
-    return [f"{', '.join(names)}: not compared, since no coverage was measured"]
-
-
-def _notes(records: Records) -> list[str]:
-    """Failed and skipped rows, counted by method, problem and error."""
+    notes = []
+    if widths and not measured and len({row["method"] for row in records}) > 1:
+        notes = [f"{', '.join(widths)}: not compared, since no coverage was measured"]
     counts = Counter(
         (row["method"], row["problem"], row["status"], " ".join(row["error"].split()))
         for row in records
         if row["error"]
     )
     words = {"ok": "measured in part", "failed": "failed", "skipped": "skipped"}
-    return [
+    return notes + [
         f"{method} on {problem}: {words[status]} in {count} rows: {error}"
         for (method, problem, status, error), count in counts.items()
     ]
@@ -303,61 +296,48 @@ def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: s
         text = "≪ 0"
     if 0 < counted < len(rows):
         text += f" [{counted}/{len(rows)}]"
-    flagged = measure.get("best") == "level" and _misses(mean, values, done)
+    flagged = measure.get("best") == "level" and len(values) > 0 and _misses(values, done)
     return TableEntry(
         value=mean, error=error, n=len(values), of=len(rows), text=text, flagged=flagged
     )
 
 
-def _misses(mean: float, values: Any, rows: list[Row]) -> bool:
+def _misses(values: Any, rows: list[Row]) -> bool:
     """Whether a mean coverage is below its level by more than chance."""
-    if not len(values):
-        return False
-    by_law = [
-        row["level"] * (1 - row["level"]) * (1 / (row["n_calibration"] + 2) + 1 / row["n_test"])
-        for row in rows
-    ]
+    level, n, m = (
+        np.array([row[key] for row in rows], float) for key in ("level", "n_calibration", "n_test")
+    )
+    by_law = float(np.mean(level * (1 - level) * (1 / (n + 2) + 1 / m)))
     seen = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
-    standard_error = sqrt(max(seen, float(np.mean(by_law))) / len(values))
-    return bool(mean < np.mean([row["level"] for row in rows]) - FLAG * standard_error)
-
-
-def coverage_of(rows: list[Row], measures: Mapping[str, dict[str, Any]]) -> Covers:
-    """Whether one method covers, by all coverage measures in its records, shown or not."""
-    level = {name: measure for name, measure in measures.items() if measure.get("best") == "level"}
-    entries = [entry_of(rows, name, measure, "splits") for name, measure in level.items()]
-    if any(entry.flagged for entry in entries):
-        return "too low"
-    return "reached" if any(entry.n for entry in entries) else "unknown"
+    standard_error = sqrt(max(seen, by_law) / len(values))
+    return bool(values.mean() < level.mean() - FLAG * standard_error)
 
 
 def mark_best(
-    entries: dict[str, dict[str, TableEntry]],
-    measures: Mapping[str, dict[str, Any]],
-    covers: Mapping[str, Covers],
+    lines: list[dict[str, TableEntry]],
+    shown: Mapping[str, dict[str, Any]],
+    known: Mapping[str, dict[str, Any]],
 ) -> None:
     """Mark the best entries of one group, and flag widths whose coverage is not shown."""
-    coverage_shown = any(measure.get("best") == "level" for measure in measures.values())
-    for name, measure in measures.items():
-        only_covered = bool(measure.get("if_covered"))
+    levels = [name for name, measure in known.items() if measure.get("best") == "level"]
+    for name, measure in shown.items():
         rivals = []
-        for method, row in entries.items():
-            entry, covered = row[name], covers[method] == "reached" or not only_covered
-            if only_covered and not coverage_shown and covers[method] == "too low":
+        for line in lines:
+            entry, only_covered = line[name], bool(measure.get("if_covered"))
+            too_low = only_covered and any(line[each].flagged for each in levels)
+            if too_low and not any(each in shown for each in levels):
                 entry.flagged = True
-            if covered and isfinite(entry.value) and entry.n == entry.of and entry.text != "≪ 0":
+            unknown = only_covered and not any(line[each].n for each in levels)
+            complete = isfinite(entry.value) and entry.n == entry.of and entry.text != "≪ 0"
+            if complete and not too_low and not unknown:
                 rivals.append(entry)
         sign = {"smaller": 1, "larger": -1}.get(str(measure.get("best")))
-        if sign is None or not rivals or len(entries) < 2:
+        if sign is None or not rivals or len(lines) < 2:
             continue
         best = min(rivals, key=lambda entry: sign * entry.value)
         for entry in rivals:
             errors = (each if isfinite(each) else 0.0 for each in (entry.error, best.error))
             entry.best = abs(entry.value - best.value) <= hypot(*errors)
-
-
-def _markdown_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _in_cell(text: str) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from calliper._types import BoolArray, FloatArray
+from calliper._notebook import sampled
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_vector
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
@@ -37,7 +38,6 @@ class BandDisplay(style.Display):
     oracle : the best possible intervals, or None
     coverage : the level asked for, or None
     names : of x and y, for the axes
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -83,28 +83,18 @@ class BandDisplay(style.Display):
             The best possible intervals at each x, if the law of the data is known.
         """
         read = one_level(intervals)
-        n, names = len(read.lower), (style.name_of(x, "x"), style.name_of(y, "y"))
-        x, y, y_pred = same_rows(read, "intervals", x=x, y=y, y_pred=y_pred)
-        if np.ndim(x) == 2 and np.shape(x)[1] != 1:
-            raise CalliperError(
-                f"x must be one input a row; got {np.shape(x)[1]} columns: pass one of them, or "
-                f"see EmbeddingDisplay."
-            )
-        place = check_vector(x, "x", n=n)
-        order = np.argsort(place, kind="stable")
         best = None if oracle is None else one_level(oracle)
-        if best is not None and len(best.lower) != n:
-            raise CalliperError(f"oracle has {len(best.lower)} intervals for {n} rows.")
+        if best is not None and len(best.lower) != len(read.lower):
+            text = f"oracle has {len(best.lower)} intervals for {len(read.lower)} rows."
+            raise CalliperError(text)
+        order, known = _in_order(read, "intervals", len(read.lower), x=x, y=y, y_pred=y_pred)
         return cls(
-            x=place[order],
             lower=read.lower[order],
             upper=read.upper[order],
-            y=None if y is None else check_vector(y, "y", n=n)[order],
             covered=None if y is None else read.contains(y)[order],
-            y_pred=None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
             oracle=None if best is None else best[order],
             coverage=None if read.coverage is None else float(np.atleast_1d(read.coverage)[0]),
-            names=names,
+            **known,
         )
 
     @property
@@ -135,22 +125,54 @@ class BandDisplay(style.Display):
 
     def _paint(self, ax: Any, color: str, label: str) -> tuple[float, float]:
         """Draw the band and what is known at each x; the limits of y that show all finite ends."""
-        shown = [self.lower, self.upper, *(v for v in (self.y, self.y_pred) if v is not None)]
-        low, high = style.limits(np.concatenate(shown))
-        ends = style.drawn_ends(self.lower, self.upper, low, high)
-        ax.fill_between(self.x, *ends, color=color, alpha=0.35, linewidth=0, label=label)
+        ends, others, look = (self.lower, self.upper), (self.y, self.y_pred), (color, 0.35, label)
+        limits = _fill(ax, self.x, ends, others, [look])
         if self.oracle is not None:
             ax.plot(self.x, self.oracle.lower, label="oracle (knows the noise)", **style.TARGET)
             ax.plot(self.x, self.oracle.upper, **style.TARGET)
         if self.y_pred is not None:
             ax.plot(self.x, self.y_pred, color="#000000", linewidth=1.0, label="prediction")
         if self.y is not None and self.covered is not None:
-            for rows, words, look in (
-                (self.covered, "target inside", {"color": style.GREY, "marker": "."}),
-                (~self.covered, "target outside", {"color": style.VERMILION, "marker": "o"}),
+            for where, rows, color, marker in (
+                ("inside", self.covered, style.GREY, "."),
+                ("outside", ~self.covered, style.VERMILION, "o"),
             ):
-                ax.plot(self.x[rows], self.y[rows], linestyle="", ms=2.5, label=words, **look)
-        return low, high
+                dots: dict[str, Any] = {"color": color, "marker": marker, "linestyle": ""}
+                ax.plot(self.x[rows], self.y[rows], ms=2.5, label=f"target {where}", **dots)
+        return limits
+
+
+def _in_order(rows: Any, what: str, n: int, **given: Any) -> tuple[IntArray, dict[str, Any]]:
+    """The order of ascending x, and in that order x and other values of the same rows."""
+    names = style.name_of(given["x"], "x"), style.name_of(given["y"], "y")
+    given = dict(zip(given, same_rows(rows, what, **given), strict=True))
+    if np.ndim(given["x"]) == 2 and np.shape(given["x"])[1] != 1:
+        raise CalliperError(
+            f"x must be one input a row; got {np.shape(given['x'])[1]} columns: pass one of them, "
+            f"or see EmbeddingDisplay."
+        )
+    found: Any = {k: None if v is None else check_vector(v, k, n=n) for k, v in given.items()}
+    order = np.argsort(found["x"], kind="stable")
+    known = {name: None if values is None else values[order] for name, values in found.items()}
+    return order, {**known, "names": names}
+
+
+def _fill(ax: Any, x: FloatArray, ends: Any, others: Any, looks: Any) -> tuple[float, float]:
+    """Shade between the ends of each level, the last first; the limits of y that show everything.
+
+    ``looks`` are colour, opacity and name of each level. Infinite ends reach beyond the axis.
+    """
+    values = np.concatenate([np.ravel(each) for each in (*ends, *others) if each is not None])
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    space = 0.06 * (high - low) or 0.5 * abs(high) or 1.0
+    low, high = low - space, high + space
+    least, most = low - 10 * (high - low), high + 10 * (high - low)
+    columns = (np.reshape(each, (len(x), -1)).T for each in ends)
+    for bottom, top, (color, alpha, label) in reversed([*zip(*columns, looks, strict=True)]):
+        shown = np.maximum(bottom, least), np.minimum(top, most)
+        ax.fill_between(x, *shown, color=color, alpha=alpha, linewidth=0, label=label)
+    return low, high
 
 
 def draw_bands(
@@ -238,7 +260,6 @@ class FanDisplay(style.Display):
     x, median, y : (n,) the input, ascending, medians, and targets or None, in its order
     intervals : of equal tails, at several levels
     names : of x and y, for the axes
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -267,39 +288,27 @@ class FanDisplay(style.Display):
         coverage: Sequence[float] = (0.5, 0.8, 0.95),
     ) -> Self:
         """Equal tails at each level and the median, sorted by x; a series names its axis."""
-        n, names = len(distribution), (style.name_of(x, "x"), style.name_of(y, "y"))
-        x, y = same_rows(distribution, "distribution", x=x, y=y)
-        place = check_vector(x, "x", n=n)
-        order = np.argsort(place, kind="stable")
+        order, known = _in_order(distribution, "distribution", len(distribution), x=x, y=y)
         lower, upper = distribution.interval(list(coverage))
-        return cls(
-            x=place[order],
-            intervals=Intervals(lower[order], upper[order], tuple(coverage)),
-            median=distribution.quantile(0.5)[order],
-            y=None if y is None else check_vector(y, "y", n=n)[order],
-            names=names,
-        )
+        intervals = Intervals(lower[order], upper[order], tuple(coverage))
+        return cls(intervals=intervals, median=distribution.quantile(0.5)[order], **known)
 
     _size = (7.2, 4.2)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
-        (lower, upper), levels = self.intervals, np.asarray(self.intervals.coverage, float)
-        shown = [lower.ravel(), upper.ravel(), *([] if self.y is None else [self.y])]
-        low, high = style.limits(np.concatenate(shown))
-        shades = np.linspace(0.6, 0.18, len(levels))
-        for column in reversed(range(len(levels))):
-            ends = style.drawn_ends(lower[:, column], upper[:, column], low, high)
-            words = style.percent(levels[column])
-            ax.fill_between(self.x, *ends, color=color, alpha=shades[column], lw=0, label=words)
+        levels = np.asarray(self.intervals.coverage, float)
+        shades = zip(np.linspace(0.6, 0.18, len(levels)), levels, strict=True)
+        looks = [(color, shade, style.percent(level)) for shade, level in shades]
+        limits = _fill(ax, self.x, self.intervals, [self.y], looks)
         caption = style.several(len(self.x), "row")
         if self.y is not None:
-            drawn = style.thin(len(self.x))
+            drawn = sampled(len(self.x), style.MOST_DOTS)
             ax.plot(self.x[drawn], self.y[drawn], "k.", ms=2.5, alpha=0.6, label="target")
             shares = zip(self.intervals.contains(self.y).mean(axis=0), levels, strict=True)
             told = [f"{style.percent(share)} in {style.percent(level)}" for share, level in shares]
             caption += f"; targets: {', '.join(told)}"
         ax.plot(self.x, self.median, color=style.VERMILION, linewidth=1.2, label="median")
         ax.margins(x=0.01)
-        ax.set_ylim(low, high)
+        ax.set_ylim(*limits)
         style.label(ax, *self.names, legend="best", ncols=2)
         return "Predictive distributions over the input", caption

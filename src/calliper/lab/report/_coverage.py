@@ -7,6 +7,7 @@ import numpy as np
 from scipy import stats
 
 from calliper import metrics
+from calliper._notebook import sampled
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_levels, check_vector
 from calliper.distribution import Distribution
@@ -30,7 +31,6 @@ class CalibrationCurveDisplay(style.Display):
     covered : (L,) share of the targets inside at each
     lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these intervals
     n : number of test points
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -79,29 +79,28 @@ class CalibrationCurveDisplay(style.Display):
 
     _size = (5.0, 4.8)
 
-    def plot(  # type: ignore[override]
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
-    ) -> Self:
-        """Draw the curve, called ``name`` in the legend; others on the same ``ax`` to compare."""
-        fresh = ax is None or not ax.lines
-        ax = self._start(ax)
+    _is_curve = True
+
+    def _draw(
+        self, ax: Any, fresh: bool, name: str | None, color: str = style.BLUE, marker: str = "o"
+    ) -> tuple[str, str]:
+        """A curve called ``name`` in the legend; others on the same axes to compare."""
         points = style.several(self.n, "test point")
         if fresh:
             ax.plot([0, 1], [0, 1], label="exact", **style.TARGET)
-            gap = f"largest distance from the diagonal {style.percent(self.largest_gap)}"
-            style.entitle(ax, "Calibration curve", f"{points} · {gap}")
         else:
             for words in ax.texts[:1]:
                 words.set_text(f"{points} · bars are 1-σ binomial bounds")
-        bars = style.bars(self.covered, self.lower, self.upper)
         look: dict[str, Any] = {"color": color, "marker": marker, "ms": 4.5, "linewidth": 1.4}
+        bars = style.bars(self.covered, self.lower, self.upper)
         look |= {"elinewidth": 1.4, "label": name or "measured, with 1-σ bounds"}
         ax.errorbar(self.asked, self.covered, yerr=bars, **look)
         for axis in (ax.xaxis, ax.yaxis):
             style.in_percent(axis)
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         style.label(ax, "coverage asked for", "coverage measured")
-        return self
+        gap = f"largest distance from the diagonal {style.percent(self.largest_gap)}"
+        return "Calibration curve", f"{points} · {gap}"
 
 
 @dataclass(eq=False)
@@ -116,7 +115,6 @@ class CoverageDisplay(style.Display):
     table : CoverageTable
     coverage : the level asked for, or None
     what : the binned quantity, for the axis
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -164,23 +162,21 @@ class CoverageDisplay(style.Display):
         if values is not None and groups is not None:
             raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
         if groups is not None:
-            table = metrics.coverage_by_group(y, read, groups)
-            default = style.name_of(groups, "group")
+            table, name = metrics.coverage_by_group(y, read, groups), style.name_of(groups, "group")
         elif values is not None:
             table = metrics.coverage_by_value(y, read, values, n_bins=n_bins)
-            default = style.name_of(values, "value")
+            name = style.name_of(values, "value")
         else:
             table = metrics.coverage_by_width(y, read, n_bins=n_bins)
-            default = "width of the interval (unit of y)"
+            name = "width of the interval (unit of y)"
         level = read.coverage if coverage is None else coverage
         level = None if level is None else check_levels(level)[0]
-        return cls(table, level, default if what is None else what)
+        return cls(table, level, name if what is None else what)
 
     @property
     def _size(self) -> tuple[float, float]:
-        return 6.4, 4.0 if self.table.edges is not None else max(
-            2.6, 1.8 + 0.32 * len(self.table.n)
-        )
+        in_rows = self.table.edges is None
+        return 6.4, max(2.6, 1.8 + 0.32 * len(self.table.n)) if in_rows else 4.0
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         """A dot with its bounds for each bin: bins of numbers side by side, groups in rows."""
@@ -188,8 +184,8 @@ class CoverageDisplay(style.Display):
 
         table, in_rows = self.table, self.table.edges is None
         turned = slice(None, None, -1 if in_rows else 1)  # coverage is on the other axis
-        bars = style.bars(table.coverage, table.lower, table.upper)
         look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
+        bars = style.bars(table.coverage, table.lower, table.upper)
         look |= {"xerr" if in_rows else "yerr": bars, "zorder": 3}
         dots = (np.arange(len(table.n)), table.coverage)
         ax.errorbar(*dots[turned], label="covered, with 1-σ bounds", **look)
@@ -204,7 +200,11 @@ class CoverageDisplay(style.Display):
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         style.in_percent(axis)
         if in_rows:
-            self._name_groups(ax)
+            named = zip(table.labels, table.n, strict=True)
+            names = [style.literal(f"{name}  (n = {n:,})") for name, n in named]
+            ax.set_yticks(np.arange(len(names)), names)
+            ax.set_ylim(len(names) + 0.3, -0.6)  # the last row is the legend's
+            ax.tick_params(axis="y", length=0)
             ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
             style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
@@ -216,13 +216,6 @@ class CoverageDisplay(style.Display):
         size += f" rows in a {'group' if in_rows else 'bin'}"
         by = style.literal(self.what.split(" (")[0])
         return f"Coverage by {by}", f"worst {style.percent(table.worst)} · {size}"
-
-    def _name_groups(self, ax: Any) -> None:
-        named = zip(self.table.labels, self.table.n, strict=True)
-        names = [style.literal(f"{name}  (n = {n:,})") for name, n in named]
-        ax.set_yticks(np.arange(len(names)), names)
-        ax.set_ylim(len(names) + 0.3, -0.6)  # the last row is the legend's
-        ax.tick_params(axis="y", length=0)
 
     def _name_edges(self, ax: Any) -> None:
         """Edges of the bins, which are drawn equally wide because they have equal counts."""
@@ -257,7 +250,6 @@ class RunningCoverageDisplay(style.Display):
     window : steps in a window
     mean : share inside over all steps
     lower, upper : 5th and 95th percentile of the share in a window by chance alone
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -307,27 +299,26 @@ class RunningCoverageDisplay(style.Display):
 
     _size = (7.2, 4.0)
 
-    def plot(  # type: ignore[override]
-        self, ax: Any = None, *, name: str = "running", color: str = style.BLUE
-    ) -> Self:
-        """Draw the line, called ``name`` in the legend; others on the same ``ax`` to compare."""
-        fresh = ax is None or not ax.lines
-        ax = self._start(ax)
+    _is_curve = True
+
+    def _draw(
+        self, ax: Any, fresh: bool, name: str | None, color: str = style.BLUE
+    ) -> tuple[str, str]:
+        """A line called ``name`` in the legend; others on the same axes to compare."""
         if fresh:
             band = "9 of 10, by chance alone"
             ax.axhspan(self.lower, self.upper, color=style.GREY, alpha=0.22, lw=0, label=band)
             asked = f"asked for: {style.percent(self.coverage)}"
             ax.axhline(self.coverage, label=asked, **style.TARGET)
-            words = f"share inside of the latest {style.several(self.window, 'step')}"
-            style.entitle(ax, "Coverage over time", words)
-        label = f"{name}: {style.percent(self.mean)} in all"
-        shown = style.thin(len(self.running))
+        label = f"{name or 'running'}: {style.percent(self.mean)} in all"
+        shown = sampled(len(self.running), style.MOST_DOTS)
         ax.plot(shown + self.window, self.running[shown], color=color, linewidth=1.5, label=label)
         low = min(self.lower, *(float(np.min(line.get_ydata())) for line in ax.lines))
         ax.set_ylim(1.0 - 1.4 * (1.0 - low), 1.0 + 0.02 * (1.0 - low))  # the legend is below
         style.in_percent(ax.yaxis)
         style.label(ax, "step", "share of targets inside", legend="lower left", ncols=2)
-        return self
+        window = style.several(self.window, "step")
+        return "Coverage over time", f"share inside of the latest {window}"
 
 
 @dataclass(eq=False)
@@ -341,7 +332,6 @@ class MonitorDisplay(style.Display):
     log_evidence : (T,) natural logarithm of the evidence after each label
     limit : the evidence of an alarm
     alarm_at, since : label of the alarm and where it probably began; None without an alarm
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -366,7 +356,7 @@ class MonitorDisplay(style.Display):
     _size = (7.2, 4.0)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
-        shown = style.thin(len(self.log_evidence))
+        shown = sampled(len(self.log_evidence), style.MOST_DOTS)
         ax.plot(shown, self.log_evidence[shown] / np.log(10), color=color, linewidth=1.5)
         ax.axhline(np.log10(self.limit), label=f"alarm at {self.limit:.4g}", **style.TARGET)
         for place, words in ((self.since, "probably since"), (self.alarm_at, "alarm at")):
@@ -399,7 +389,6 @@ class CoverageLawDisplay(style.Display):
     law_quantiles : 5th and 95th percentile of the law
     x, density : the law, at 400 points or at each possible coverage
     share_inside : share of the coverages between the two percentiles
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -439,9 +428,9 @@ class CoverageLawDisplay(style.Display):
         """
         values = np.sort(check_vector(coverages, "coverages"))
         if len(values) < 2 or values[0] < 0 or values[-1] > 1:
+            span = f" from {values[0]:g} to {values[-1]:g}" if len(values) else ""
             raise CalliperError(
-                f"coverages must be at least two shares between 0 and 1; got {len(values)}"
-                + (f" from {values[0]:g} to {values[-1]:g}." if len(values) else ".")
+                f"coverages must be at least two shares between 0 and 1; got {len(values)}{span}."
             )
         level, n = check_levels(coverage)[0], metrics.at_least(n_calibration, 1, "n_calibration")
         rank = conformal_rank(level, n)
@@ -450,7 +439,15 @@ class CoverageLawDisplay(style.Display):
                 f"{n} calibration points cannot support coverage {level:g}: every interval is "
                 f"infinite and covers, so there is no law to compare with."
             )
-        (low, high), x, density = _law(level, n, n_test)
+        size = None if n_test is None else metrics.at_least(n_test, 1, "n_test")
+        law = coverage_law(level, n) if size is None else stats.betabinom(size, rank, n + 1 - rank)
+        first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4]).tolist()
+        if size is None:
+            x = np.linspace(first, last, 400)
+            density = law.pdf(x)
+        else:
+            x, density = np.arange(first, last + 1), law.pmf(np.arange(first, last + 1)) * size
+            x, low, high = x / size, low / size, high / size
         inside = (values >= low - 1e-12) & (values <= high + 1e-12)
         return cls(
             coverages=values,
@@ -494,25 +491,7 @@ class CoverageLawDisplay(style.Display):
         step = max(1, round((high - low) * self.n_test / n_bars))
         first = round(low * self.n_test) - 0.5
         n_steps = int(np.ceil((high * self.n_test + 0.5 - first) / step))
-        bins: FloatArray = (first + step * np.arange(n_steps + 1)) / self.n_test
-        return bins
-
-
-def _law(
-    level: float, n: int, n_test: int | None
-) -> tuple[tuple[float, float], FloatArray, FloatArray]:
-    """The 5th and 95th percentile of the law, the points to draw it at, and its density there."""
-    if n_test is None:
-        law = coverage_law(level, n)
-        low, high = law.ppf([0.05, 0.95]).tolist()
-        first, last = law.ppf([1e-4, 1 - 1e-4])
-        x = np.linspace(first, last, 400)
-        return (low, high), x, law.pdf(x)
-    size, rank = metrics.at_least(n_test, 1, "n_test"), conformal_rank(level, n)
-    counts = stats.betabinom(size, rank, n + 1 - rank)
-    low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
-    x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size
-    return (low, high), x, counts.pmf(np.rint(x * size)) * size
+        return np.asarray((first + step * np.arange(n_steps + 1)) / self.n_test)
 
 
 @dataclass(eq=False)
@@ -557,8 +536,5 @@ class PITDisplay(style.Display):
         ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(table.share.max(), table.upper.max())))
         style.in_percent(ax.yaxis)
         style.label(ax, "place of the target in its distribution", "share", ncols=2)
-        targets = style.several(table.n, "target")
-        return (
-            "Calibration of the distributions",
-            f"{targets}, {table.n_outside} of the bars outside the band",
-        )
+        words = f"{table.n_outside} of the bars outside the band"
+        return "Calibration of the distributions", f"{style.several(table.n, 'target')}, {words}"

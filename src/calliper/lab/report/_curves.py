@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _UNITS = {"mse": " of the local scale", "deviance": "", "mi": " (nats, not null-corrected)"}
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(NamedTuple):
     """Mean of a measure over splits and its 1-σ percentile error at each N, of one method."""
 
     n_calibration: IntArray
@@ -47,7 +46,6 @@ class MetricCurveDisplay(style.Display):
     metric : its name in the records
     problem : its name
     level : the coverage asked for
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -105,8 +103,21 @@ class MetricCurveDisplay(style.Display):
         """A line with bars for each method; N is on a logarithmic axis."""
         from matplotlib.ticker import NullLocator
 
-        for place, method in enumerate(self.curves):
-            self._draw_curve(ax, place, method)
+        for place, (method, curve) in enumerate(self.curves.items()):
+            color, mark = style.SERIES[place % len(style.SERIES)]
+            # Shifted sideways, so that bars do not hide each other.
+            x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
+            finite = np.isfinite(curve.mean)
+            bars: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "linewidth": 1.6, "ms": 5}
+            bars |= {"color": color, "marker": mark, "label": method + _remarks(curve)}
+            # No bar is drawn where the error is not known.
+            ax.errorbar(x[finite], curve.mean[finite], yerr=curve.error[finite], **bars)
+            # Infinite means: arrows at the top or the bottom of the axes.
+            look = {"color": color, "ms": 8, "linestyle": "none", "clip_on": False}
+            for edge, mark, mean in ((1, "^", np.inf), (0, "v", -np.inf)):
+                if len(at := x[curve.mean == mean]):
+                    where = ax.get_xaxis_transform()
+                    ax.plot(at, [edge] * len(at), marker=mark, transform=where, **look)
         if self.metric in ("coverage", "empirical_coverage"):
             ax.axhline(self.level, label=f"asked for: {style.percent(self.level)}", **style.TARGET)
             style.in_percent(ax.yaxis)
@@ -116,22 +127,6 @@ class MetricCurveDisplay(style.Display):
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
         style.label(ax, "calibration points, N", self.label, legend="best")
         return f"{self.label}: {self.problem}", self._caption()
-
-    def _draw_curve(self, ax: Any, place: int, method: str) -> None:
-        """The line of one method, shifted sideways so that bars do not hide each other."""
-        curve, (color, mark) = self.curves[method], style.SERIES[place % len(style.SERIES)]
-        x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
-        finite = np.isfinite(curve.mean)
-        bars: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "linewidth": 1.6, "ms": 5}
-        bars |= {"color": color, "marker": mark, "label": method + _remarks(curve)}
-        # No bar is drawn where the error is not known.
-        ax.errorbar(x[finite], curve.mean[finite], yerr=curve.error[finite], **bars)
-        # Infinite means: arrows at the top or the bottom of the axes.
-        look = {"color": color, "ms": 8, "linestyle": "none", "clip_on": False}
-        for edge, mark, mean in ((1, "^", np.inf), (0, "v", -np.inf)):
-            if len(at := x[curve.mean == mean]):
-                where = ax.get_xaxis_transform()
-                ax.plot(at, [edge] * len(at), marker=mark, transform=where, **look)
 
     def _caption(self) -> str:
         splits = np.concatenate([curve.n_splits for curve in self.curves.values()])
@@ -167,15 +162,12 @@ def _the_one(rows: list[Mapping[str, Any]], key: str, name: str, value: Any) -> 
 
 
 def _curve(rows: list[Mapping[str, Any]], metric: str) -> Curve:
-    sizes = sorted({int(row["n_calibration"]) for row in rows})
     columns = []
-    for n in sizes:
+    for n in sorted({int(row["n_calibration"]) for row in rows}):
         found = np.array([row[metric] for row in rows if row["n_calibration"] == n], dtype=float)
         defined = found[~np.isnan(found)]
-        columns.append((*one_sigma(defined), len(found), len(found) - len(defined)))
-    mean, error, n_splits, n_undefined = np.array(columns).T
-    counts = n_splits.astype(np.intp), n_undefined.astype(np.intp)
-    return Curve(np.array(sizes), mean, error, *counts)
+        columns.append((n, *one_sigma(defined), len(found), len(found) - len(defined)))
+    return Curve(*map(np.array, zip(*columns, strict=True)))
 
 
 def _remarks(curve: Curve) -> str:
@@ -211,32 +203,31 @@ def draw_tuning(curve: TuningCurve) -> Figure:
     >>> len(draw_tuning(curve).axes)
     2
     """
-    figure, axes = style.blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
-    axes[1].set_xscale("log")
-    single = len(curve.candidates) == 1
-    room = 2.0 if single else _half_width(curve.candidates) ** 1.5
-    _set_up(axes[1].xaxis, float(curve.candidates[0] / room), float(curve.candidates[-1] * room))
-    _draw_criterion(axes[0], curve)
-    _draw_counts(axes[1], curve)
-    place = curve.favourite
-    words = f"{curve.candidates[place]:.3g}, chosen by {curve.counts[place]} of {len(curve.chosen)}"
-    for axis in axes:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    how: dict[str, Any] = {"sharex": True, "height_ratios": (4, 1)}
+    figure, (top, bottom) = style.blank_figure((7.6, 5.0), 2, 1, **how)
+    x, place = curve.candidates, curve.favourite
+    # Factor from the middle of a bar to its end, so that bars do not touch.
+    factor = float(np.exp(0.4 * min([0.25, *np.diff(np.log(x))])))
+    room = 2.0 if len(x) == 1 else factor**1.5
+    low, high = float(x[0] / room), float(x[-1] * room)
+    bottom.set(xscale="log", xlim=(low, high), xlabel=curve.what, ylabel="points that\nchose it")
+    # Ticks in plain numbers, several a decade if there are few decades.
+    bottom.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e4 else (1.0,)))
+    bottom.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    bottom.xaxis.set_minor_formatter(NullFormatter())
+    _draw_criterion(top, curve)
+    widths = x * factor - x / factor
+    bottom.bar(x / factor, curve.counts, widths, align="edge", color=style.GREEN)
+    bottom.set(ylim=(0, 1.05 * len(curve.chosen)), yticks=[0, len(curve.chosen)])
+    words = f"{x[place]:.3g}, chosen by {curve.counts[place]} of {len(curve.chosen)}"
+    for axis in (top, bottom):
         look: dict[str, Any] = {"color": style.GREEN, "linewidth": 1.0, "linestyle": ":"}
-        axis.axvline(curve.candidates[place], label=words, zorder=0, **look)
-    axes[0].legend(frameon=False, fontsize=9.5, loc="best")
-    figure.align_ylabels(axes)
+        axis.axvline(x[place], label=words, zorder=0, **look)
+    top.legend(frameon=False, fontsize=9.5, loc="best")
+    figure.align_ylabels([top, bottom])
     return figure
-
-
-def _set_up(xaxis: Any, low: float, high: float) -> None:
-    """Limits, and ticks in plain numbers, several a decade if there are few decades."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    xaxis.axes.set_xlim(low, high)
-    subs = (1.0, 2.0, 5.0) if high / low < 1e4 else (1.0,)
-    xaxis.set_major_locator(LogLocator(subs=subs))
-    xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
@@ -253,18 +244,3 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
         look: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (5, 2))}
         axis.axhline(value, color=style.VERMILION, label=curve.reference_name, **look)
         axis.margins(y=0.1)
-
-
-def _draw_counts(axis: Any, curve: TuningCurve) -> None:
-    factor = _half_width(curve.candidates)
-    left, right = curve.candidates / factor, curve.candidates * factor
-    axis.bar(left, curve.counts, right - left, align="edge", color=style.GREEN)
-    axis.set_ylim(0, 1.05 * len(curve.chosen))
-    axis.set_yticks([0, len(curve.chosen)])
-    axis.set_ylabel("points that\nchose it")
-    axis.set_xlabel(curve.what)
-
-
-def _half_width(candidates: FloatArray) -> float:
-    """Factor from the middle of a bar to its end, so that bars do not touch."""
-    return float(np.exp(0.4 * min([0.25, *np.diff(np.log(candidates))])))

@@ -17,7 +17,6 @@ share their effect, and permuted rows may not occur in practice; neither number 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -49,7 +48,6 @@ class WidthImportanceDisplay(style.Display):
     mean_width : of all rows
     moves : (d,) what the value in that row adds to its width, or None
     width : of that row, or None
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -102,7 +100,21 @@ class WidthImportanceDisplay(style.Display):
             raise CalliperError(
                 f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
             )
-        widths = partial(_widths, model, check_level(coverage))
+        level = check_level(coverage)
+
+        def widths(rows: Any) -> FloatArray:
+            """The widths of the intervals, (m,); an infinite one is an error."""
+            if isinstance(model, IntervalModel):
+                width = np.asarray(model.predict_interval(rows, coverage=level).width)
+            else:
+                width = 2 * np.asarray(model.predict_radius(rows, level))
+            if n_infinite := np.count_nonzero(~np.isfinite(width)):
+                raise CalliperError(
+                    f"{n_infinite} of {len(width)} intervals are infinite at coverage {level:g}, "
+                    f"whatever the columns: request a lower level, or calibrate on more rows."
+                )
+            return width
+
         at_least(n_repeats, 1, "n_repeats")
         rng, n = check_random_state(random_state), n_rows(X)
         if not hasattr(X, "iloc"):
@@ -125,17 +137,11 @@ class WidthImportanceDisplay(style.Display):
         )
         d = X.shape[1]
         names = style.columns_of(X) or [f"column {number}" for number in range(1, d + 1)]
-        made = cls(
-            tuple(map(str, names)),
-            found.importances_mean,
-            found.importances_std,
-            float(before.mean()),
-        )
+        known = found.importances_mean, found.importances_std, float(before.mean())
+        made = cls(tuple(map(str, names)), *known)
         if row is not None:
-            made.width = float(widths(_safe_indexing(X, [row, row]))[0])
-            made.moves = np.array(
-                [made.width - widths(_with(X, row, few, j)).mean() for j in range(d)]
-            )
+            made.width = own = float(widths(_safe_indexing(X, [row, row]))[0])
+            made.moves = np.array([own - widths(_with(X, row, few, j)).mean() for j in range(d)])
         return made
 
     def to_frame(self) -> pd.DataFrame:
@@ -176,21 +182,6 @@ class WidthImportanceDisplay(style.Display):
         """Numbers of the columns by their effect, largest first."""
         size = self.importance if self.moves is None else np.abs(self.moves)
         return np.argsort(-size, kind="stable")
-
-
-def _widths(model: Any, level: float, X: Any) -> FloatArray:
-    """(m,) widths of the intervals of a model or calibrator; an infinite one is an error."""
-    if isinstance(model, IntervalModel):
-        width = np.asarray(model.predict_interval(X, coverage=level).width)
-    else:
-        width = 2 * np.asarray(model.predict_radius(X, level))
-    if not np.isfinite(width).all():
-        raise CalliperError(
-            f"{np.count_nonzero(~np.isfinite(width))} of {len(width)} intervals are infinite at "
-            f"coverage {level:g}, whatever the columns: ask for a lower level, or calibrate on "
-            f"more rows."
-        )
-    return width
 
 
 def _with(X: Any, row: int, others: Any, column: int) -> Any:

@@ -33,34 +33,38 @@ class Display:
     ax_: Any = field(default=None, init=False, repr=False)
     figure_: Any = field(default=None, init=False, repr=False)
     _size: ClassVar[Any] = (6.4, 4.2)
+    #: Whether several may share axes: ``name`` is then a label, and the first one has the title.
+    _is_curve: ClassVar[bool] = False
     #: Draws on the axes, styled by ``look``, and returns the title and the caption.
     _draw: ClassVar[Callable[..., tuple[str, str]]]
 
     def plot(self, ax: Any = None, *, name: str | None = None, **look: Any) -> Self:
-        """Draw on ``ax``, by default on new axes.
+        """Draw on ``ax``, by default on new axes; ``ax_`` and ``figure_`` then refer to them.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
         name : str, optional
-            The title.
+            The title; of a curve, its name in the legend, as several may share the axes.
         **look
-            ``color``, or ``cmap`` for dots coloured by width.
+            ``color``, or ``cmap`` for dots coloured by width; ``marker`` of a calibration curve.
         """
-        ax = self._start(ax)
-        title, caption = self._draw(ax, **look)
-        entitle(ax, name or title, caption)
-        return self
-
-    def _start(self, ax: Any) -> Any:
-        """The axes to draw on, new ones if none are given."""
         if ax is None:
             from matplotlib import pyplot
 
             _, ax = pyplot.subplots(figsize=self._size, layout="constrained")
         ax.spines[["top", "right"]].set_visible(False)
         self.ax_, self.figure_ = ax, ax.figure
-        return ax
+        fresh = not ax.lines or not self._is_curve
+        if self._is_curve:
+            look, name = {"fresh": fresh, "name": name, **look}, None
+        title, caption = self._draw(ax, **look)
+        if fresh:  # a title, and a caption in small type below it
+            pad, where = 22 + 12 * caption.count("\n"), {"xycoords": "axes fraction"}
+            ax.set_title(name or title, loc="left", fontweight="bold", fontsize=11, pad=pad)
+            look = {"textcoords": "offset points", "va": "bottom", "fontsize": 9, "color": QUIET}
+            ax.annotate(caption, (0, 1), (0, 6), **where, **look)
+        return self
 
 
 def blank_figure(size: tuple[float, float], *grid: int, **how: Any) -> tuple[Figure, Any]:
@@ -103,25 +107,12 @@ def name_of(column: Any, default: str) -> str:
 
 def bars(middle: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Lengths of error bars down and up."""
-    lengths: FloatArray = np.abs(np.stack([middle - lower, upper - middle]))
-    return lengths
+    return np.abs(np.stack([middle - lower, upper - middle]))
 
 
 def in_percent(axis: Any) -> None:
     """Label an axis in percent, between 0 and 100 % only."""
-    from matplotlib.ticker import FuncFormatter
-
-    axis.set_major_formatter(
-        FuncFormatter(lambda v, _: percent(v) if -1e-9 <= v <= 1 + 1e-9 else "")
-    )
-
-
-def entitle(ax: Any, title: str, caption: str) -> None:
-    """A title, and a caption in small type below it."""
-    lines = caption.count("\n") + 1
-    ax.set_title(title, loc="left", fontweight="bold", fontsize=11, pad=10 + 12 * lines)
-    where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
-    ax.annotate(caption, (0, 1), (0, 6), fontsize=9, color=QUIET, **where)
+    axis.set_major_formatter(lambda v, _: percent(v) if -1e-9 <= v <= 1 + 1e-9 else "")
 
 
 def percent(value: float) -> str:
@@ -135,24 +126,3 @@ def percent(value: float) -> str:
 def several(n: int, thing: str) -> str:
     """``1 interval``, ``12,000 intervals``."""
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
-
-
-def thin(n: int, most: int = MOST_DOTS) -> Any:
-    """Which of n rows are drawn: all, or an even selection in order."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
-
-
-def drawn_ends(lower: Any, upper: Any, low: float, high: float) -> tuple[Any, Any]:
-    """Ends to draw on an axis from low to high; infinite ones reach beyond it."""
-    far = 10 * (high - low)
-    return np.maximum(lower, low - far), np.minimum(upper, high + far)
-
-
-def limits(values: FloatArray, room: float = 0.06) -> tuple[float, float]:
-    """Limits of an axis that shows all finite values with some margin."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return -1.0, 1.0
-    low, high = float(finite.min()), float(finite.max())
-    space = room * (high - low) or 0.5 * abs(high) or 1.0
-    return low - space, high + space

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from calliper import metrics
+from calliper._notebook import sampled
 from calliper._types import FloatArray
 from calliper._validation import check_features
 from calliper.exceptions import CalliperError
@@ -30,7 +31,6 @@ class WidthErrorDisplay(style.Display):
     isq, csq : (B,) median width and error quantile of each bin; infinite for infinite widths
     coverage : the level of the quantile
     r2, tau : R²_SQI and τ_SQI of the same bins, NaN where undefined
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -95,7 +95,7 @@ class WidthErrorDisplay(style.Display):
         # One outlying error must not squeeze everything else.
         top = 1.15 * float(self.csq[drawable].max(initial=right / 2))
         every = np.flatnonzero(finite)
-        shown = every[style.thin(len(every))]
+        shown = every[sampled(len(every), style.MOST_DOTS)]
         words = "row" if len(shown) == len(every) else f"row ({len(shown):,} of {len(every):,})"
         dots: dict[str, Any] = {"color": style.GREY, "ms": 2, "alpha": 0.5, "rasterized": True}
         ax.plot(self.widths[shown], self.errors[shown], ".", label=words, **dots)
@@ -137,7 +137,6 @@ class EmbeddingDisplay(style.Display):
     explained : share of the variance along each direction; None if the coordinates were given
     names : of the coordinates, for the axes
     n_rows : number of all rows
-    ax_, figure_ : where it was drawn last
 
     Examples
     --------
@@ -195,8 +194,13 @@ class EmbeddingDisplay(style.Display):
         rows = np.arange(n)
         if n > max_points:
             rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
-        names = _axis_names(X, explained)
-        return cls(position[rows], read.width[rows], rows, explained, n_rows=n, names=names)
+        names: Any = map(str, style.columns_of(X) or ("column 1", "column 2"))
+        if explained is not None:
+            shares = (style.percent(float(share)) for share in explained)
+            names = (f"direction {i} ({s} of the variance)" for i, s in enumerate(shares, start=1))
+        first, second = names
+        drawn = position[rows], read.width[rows], rows
+        return cls(*drawn, explained, n_rows=n, names=(first, second))
 
     _size = (6.0, 4.8)
 
@@ -225,15 +229,6 @@ class EmbeddingDisplay(style.Display):
             words += f" · all finite widths are {known[0]:.3g}"
         words += f" · {n_infinite:,} infinite" if n_infinite else ""
         return "Where intervals are wide", words
-
-
-def _axis_names(X: Any, explained: FloatArray | None) -> tuple[str, str]:
-    if explained is None:
-        first, second = style.columns_of(X) or ("column 1", "column 2")
-        return str(first), str(second)
-    shares = (style.percent(float(share)) for share in explained)
-    first, second = (f"direction {i} ({s} of the variance)" for i, s in enumerate(shares, start=1))
-    return first, second
 
 
 def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:

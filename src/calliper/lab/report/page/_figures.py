@@ -7,9 +7,6 @@ level and methods.
 
 from typing import Any
 
-#: The sources of all figures by name.
-Sources = dict[str, Any]
-
 #: Columns of each source; the script of the page fills them.
 _SOURCES = {
     "curve_chance": "level low high",
@@ -20,6 +17,9 @@ _SOURCES = {
     **dict.fromkeys(("widths_inside", "widths_outside"), "width error id told"),
     **dict.fromkeys(("points_inside", "points_outside"), "x y lower upper id told at"),
 }
+_DASHED: dict[str, Any] = {"line_dash": "dashed", "line_width": 1.3}
+#: The colours of the page, which tooltips do not follow in dark mode.
+_TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);max-width:20rem"
 
 
 def figure_items() -> dict[str, Any]:
@@ -47,9 +47,7 @@ def _models() -> Any:
     return models
 
 
-def _figure(
-    name: str, x_label: str, y_label: str, *, height: int = 340, named: bool = False
-) -> Any:
+def _figure(name: str, x_label: str, y_label: str, *, height: int = 340) -> Any:
     from bokeh.plotting import figure
 
     drawn = figure(
@@ -68,76 +66,63 @@ def _figure(
         border_fill_color=None,
         outline_line_color=None,
     )
-    drawn.xaxis.axis_label, drawn.yaxis.axis_label = x_label, y_label
-    for axis in (drawn.xaxis, drawn.yaxis):
+    for axis, label in ((drawn.xaxis, x_label), (drawn.yaxis, y_label)):
+        axis.axis_label = label
         axis.axis_label_text_font_style = "normal"
         axis.axis_label_text_font_size = "13px"
         axis.major_label_text_font_size = "12px"
         axis.minor_tick_line_color = None
         axis.major_tick_in = 0
         axis.major_label_policy = _models().AllLabels()
-    if named:  # ticks at 0, 1, 2, …, which the script names
-        drawn.xaxis.ticker = _models().FixedTicker(ticks=[])
     drawn.xgrid.grid_line_color = None
     drawn.toolbar.autohide = True
     drawn.toolbar.logo = None
     return drawn
 
 
-_DASHED: dict[str, Any] = {"line_dash": "dashed", "line_width": 1.3}
-#: The colours of the page, which tooltips do not follow in dark mode.
-_TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);max-width:20rem"
-
-
-def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]]) -> None:
-    """A tooltip of values written by the script, which are escaped."""
-    rows = "".join(f"<div><b>{name}</b> @{column}</div>" for name, column in lines)
+def _hover(drawn: Any, renderers: list[Any], lines: dict[str, str]) -> None:
+    """A tooltip of columns written by the script, which are escaped, each after its name."""
+    rows = "".join(f"<div><b>{name}</b> @{column}</div>" for column, name in lines.items())
     tip: dict[str, Any] = {"mode": "mouse", "point_policy": "snap_to_data", "name": "hover"}
     tip["tooltips"] = f'<div style="{_TIP}">{rows}</div>'
     drawn.add_tools(_models().HoverTool(renderers=renderers, **tip))
 
 
-def _bars(drawn: Any, source: Sources, which: str, x: str, y: str) -> list[Any]:
-    """Points with error bars for the chosen method and the one to compare with."""
-    caught = []
+def _bars(drawn: Any, source: dict[str, Any], which: str, columns: str, level: float) -> list[Any]:
+    """Points with error bars for the chosen method and the one to compare with, and the level."""
+    drawn.xaxis.ticker = _models().FixedTicker(ticks=[])  # 0, 1, 2, …, which the script names
+    drawn.add_layout(_models().Span(location=level, dimension="width", name="level", **_DASHED))
+    caught, (x, y, low, high) = [], columns.split()
     for role, marker in (("other", "square"), ("focus", "circle")):
         data = source[f"{which}_{role}"]
-        low, high = ("low", "high") if which == "curve" else ("lower", "upper")
         drawn.segment(x, low, x, high, source=data, line_width=1.5, name=f"{role} bar")
         drawn.line(x, y, source=data, line_width=1.5, line_alpha=0.55, name=f"{role} line")
         drawn.scatter(x, y, source=data, size=8, marker=marker, name=role)
         # As wide as a marker, so that bar and marker share a tooltip.
-        caught.append(
-            drawn.segment(x, low, x, high, source=data, line_width=12, line_alpha=0, name="catch")
-        )
+        wide: dict[str, Any] = {"line_width": 12, "line_alpha": 0, "name": "catch"}
+        caught.append(drawn.segment(x, low, x, high, source=data, **wide))
     return caught
 
 
-def _curve(source: Sources) -> Any:
-    drawn = _figure("curve", "coverage asked for", "found minus asked for (% points)", named=True)
+def _curve(source: dict[str, Any]) -> Any:
+    drawn = _figure("curve", "coverage asked for", "found minus asked for (% points)")
     drawn.varea("level", "low", "high", source=source["curve_chance"], name="chance")
-    _level_line(drawn, 0.0)
-    shown = _bars(drawn, source, "curve", "level", "excess")
-    _hover(drawn, shown, [("method", "method"), ("asked for", "asked"), ("found", "found")])
+    caught = _bars(drawn, source, "curve", "level excess low high", 0.0)
+    _hover(drawn, caught, {"method": "method", "asked": "asked for", "found": "found"})
     return drawn
 
 
-def _parts(source: Sources) -> Any:
-    drawn = _figure("parts", "", "coverage (%)", height=380, named=True)
-    _level_line(drawn, 90.0)
-    shown = _bars(drawn, source, "parts", "x", "coverage")
-    lines = [("method", "method"), ("where", "label"), ("coverage", "found"), ("test points", "n")]
-    _hover(drawn, shown, lines)
+def _parts(source: dict[str, Any]) -> Any:
+    drawn = _figure("parts", "", "coverage (%)", height=380)
+    caught = _bars(drawn, source, "parts", "x coverage lower upper", 90.0)
+    lines = {"method": "method", "label": "where", "found": "coverage", "n": "test points"}
+    _hover(drawn, caught, lines)
     drawn.xaxis.major_label_orientation = 0.75
     drawn.yaxis.bounds = (0, 100)  # the frame extends above
     return drawn
 
 
-def _level_line(drawn: Any, at: float) -> None:
-    drawn.add_layout(_models().Span(location=at, dimension="width", name="level", **_DASHED))
-
-
-def _widths(source: Sources) -> Any:
+def _widths(source: dict[str, Any]) -> Any:
     drawn = _figure("widths", "width of the interval", "size of the error |y − ŷ|")
     xy, inside, outside = ("width", "error"), source["widths_inside"], source["widths_outside"]
     caught = [
@@ -148,11 +133,11 @@ def _widths(source: Sources) -> Any:
     deciles = source["widths_deciles"]
     drawn.line(*xy, source=deciles, line_width=2, name="focus")
     drawn.scatter(*xy, source=deciles, size=9, marker="diamond", name="focus")
-    _hover(drawn, caught, [("", "id"), ("", "told")])
+    _hover(drawn, caught, {"id": "", "told": ""})
     return drawn
 
 
-def _points(source: Sources) -> Any:
+def _points(source: dict[str, Any]) -> Any:
     drawn = _figure("points", "", "target", height=400)
     caught = []
     for role, size, marker in (("inside", 4, "circle"), ("outside", 8, "x")):
@@ -163,5 +148,5 @@ def _points(source: Sources) -> Any:
         target = drawn.scatter("x", "y", source=data, **dot)
         # A target inside lies on its bar: one tooltip serves both.
         caught += [bar] if role == "inside" else [bar, target]
-    _hover(drawn, caught, [("", "id"), ("", "told"), ("at", "at")])
+    _hover(drawn, caught, {"id": "", "told": "", "at": "at"})
     return drawn

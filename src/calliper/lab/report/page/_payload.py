@@ -1,21 +1,18 @@
 """Content of the page: its table as text, and the numbers and points that its script reads."""
 
 import base64
+import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from math import floor, isinf, isnan, log10
-from typing import Any, Literal
+from math import isfinite, isnan
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper._writing import plain
+from calliper._writing import to_text
 from calliper.lab._words import number, percent, percent_down, seconds, with_error
 from calliper.lab.comparison import Comparison, Record
 from calliper.metrics import MEASURES
-
-#: Fields of a record by name, or other values for JSON.
-Values = dict[str, Any]
 
 #: Most test points drawn; all of them are counted. More would be slow and unreadable.
 PAGE_POINTS = 2_000
@@ -37,7 +34,12 @@ def payload(comparison: Comparison) -> dict[str, Any]:
         "group_name": comparison.group_name,
     }
     # The points are packed already, and their centres keep all digits.
-    return {**{name: rounded(plain(value)) for name, value in chosen.items()}, "points": points}
+    return {**rounded(chosen), "points": points}
+
+
+def rounded(values: Any) -> Any:
+    """Values of JSON, with numbers rounded to ten digits, at half the size."""
+    return json.loads(to_text(values), parse_float=lambda text: float(f"{float(text):.10g}"))
 
 
 def _points(comparison: Comparison) -> dict[str, Any]:
@@ -51,25 +53,23 @@ def _points(comparison: Comparison) -> dict[str, Any]:
     rows = rng.permutation(n)[:PAGE_POINTS]
     names = [test.feature_names[i] for i in comparison.shown_features]
     answers = {a.method: a.intervals for a in comparison.answers if a.intervals is not None}
+    ids = test.ids or [f"row {number}" for number in range(1, n + 1)]
     return {
         "n": len(rows),
         "n_intervals": min(MOST_INTERVALS, len(rows)),
-        "ids": [
-            f"row {row + 1}" if test.ids is None else test.ids[row][:LONGEST_ID] for row in rows
-        ],
+        "ids": [ids[row][:LONGEST_ID] for row in rows],
         "error": packed((test.y - test.y_pred)[rows], np.float32),  # with its sign
         "y_pred": centred(test.y_pred[rows]),
         "features": names,
         "Z": [centred(test.Z[rows, i]) for i in comparison.shown_features],
         # Level after level; the intervals are symmetric about the prediction.
         "half_width": {
-            method: packed(intervals.width[rows].T / 2, np.float32)
-            for method, intervals in answers.items()
+            method: packed(each.width[rows].T / 2, np.float32) for method, each in answers.items()
         },
         # Not computed from the 32 bits of the half-width, which could change the side.
         "inside": {
-            method: packed(intervals.contains(test.y)[rows].T, np.uint8)
-            for method, intervals in answers.items()
+            method: packed(each.contains(test.y)[rows].T, np.uint8)
+            for method, each in answers.items()
         },
     }
 
@@ -86,49 +86,28 @@ def packed(values: NDArray[Any], kind: type[np.float32] | type[np.uint8]) -> str
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-def rounded(value: Any) -> Any:
-    """Numbers rounded to ten digits, at half the size."""
-    if isinstance(value, dict):
-        return {key: rounded(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [rounded(entry) for entry in value]
-    if isinstance(value, float) and value != 0:
-        return round(value, 9 - floor(log10(abs(value))))
-    return value
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageColumn:
-    """A column of the table: heading, meaning, which values are better, and its cells.
-
-    ``name`` is the field of a record to sort by; ``text`` formats the values of a record.
-    """
+class PageColumn(NamedTuple):
+    """A column of the table: the field of a record to sort by, its text, heading and meaning."""
 
     name: str
-    text: Callable[[Values], str]
+    text: Callable[[Record], str]
     title: str
     meaning: str
     best: Literal["high", "low"]
 
 
-def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> PageColumn:
-    """The column of a registered measure."""
+def _measure(name: str, text: Callable[[Record], str], field: str | None = None) -> PageColumn:
+    """The column of a registered measure, whose field in a record may have another name."""
     measure = MEASURES[name]
-    known: dict[str, Any] = {
-        "name": name,
-        "text": lambda values: show(values[name]),
-        "title": measure.label or name,
-        "meaning": measure.meaning,
-        "best": "low" if measure.best == "smaller" else "high",
-    }
-    return PageColumn(**known | other)
+    best: Literal["high", "low"] = "low" if measure.best == "smaller" else "high"
+    return PageColumn(field or name, text, measure.label or name, measure.meaning, best)
 
 
-def _relative(values: Values) -> str:
-    ratio, error = values["relative_score"], values["relative_score_error"]
+def _relative(record: Record) -> str:
+    ratio, error = record.relative_score, record.relative_score_error
     if ratio == 1 and error == 0:
         return "100\u00a0%"
-    if isnan(ratio) or isinf(ratio) or isnan(error):
+    if not isfinite(ratio) or isnan(error):
         return number(ratio)
     return f"{100 * ratio:.1f} ± {100 * error:.1f}\u00a0%"
 
@@ -139,66 +118,55 @@ def _plain(value: float) -> str:
 
 PAGE_COLUMNS = (
     PageColumn(
-        name="proved",
-        text=lambda values: percent_down(values["proved"]),
-        title="proved",
-        meaning="the coverage that is proved if the assumptions hold",
-        best="high",
+        "proved",
+        lambda r: percent_down(r.proved),
+        "proved",
+        "the coverage that is proved if the assumptions hold",
+        "high",
     ),
-    _measure(
-        "coverage",
-        percent,
-        text=lambda v: f"{percent(v['coverage'])} ± {100 * v['coverage_error']:.1f}",
-    ),
-    _measure("mean_width", number),
-    _measure("median_width", number),
-    _measure(
-        "interval_score",
-        number,
-        name="score",
-        text=lambda v: with_error(v["score"], v["score_error"]),
-    ),
+    _measure("coverage", lambda r: f"{percent(r.coverage)} ± {100 * r.coverage_error:.1f}"),
+    _measure("mean_width", lambda r: number(r.mean_width)),
+    _measure("median_width", lambda r: number(r.median_width)),
+    _measure("interval_score", lambda r: with_error(r.score, r.score_error), "score"),
     PageColumn(
-        name="relative_score",
-        text=_relative,
-        title="score against constant width",
-        meaning="interval score in percent of that of split; below 100 % is better than a "
-        "constant width",
-        best="low",
+        "relative_score",
+        _relative,
+        "score against constant width",
+        "interval score in percent of that of split; below 100 % is better than a constant width",
+        "low",
     ),
-    _measure("worst_by_prediction", percent),
-    _measure("worst_by_width", percent),
-    _measure("tau_si", _plain),
-    _measure("r2_sqi", lambda value: "< −10" if value < -10 else _plain(value)),
-    _measure("fraction_infinite", percent),
+    _measure("worst_by_prediction", lambda r: percent(r.worst_by_prediction)),
+    _measure("worst_by_width", lambda r: percent(r.worst_by_width)),
+    _measure("tau_si", lambda r: _plain(r.tau_si)),
+    _measure("r2_sqi", lambda r: "< −10" if r.r2_sqi < -10 else _plain(r.r2_sqi)),
+    _measure("fraction_infinite", lambda r: percent(r.fraction_infinite)),
     PageColumn(
-        name="seconds",
-        text=lambda values: seconds(values["seconds"]),
-        title="seconds",
-        meaning="time to fit and predict at all levels",
-        best="low",
+        "seconds",
+        lambda r: seconds(r.seconds),
+        "seconds",
+        "time to fit and predict at all levels",
+        "low",
     ),
 )
 
 
-def table_rows(comparison: Comparison, level: float) -> list[Values]:
+def table_rows(comparison: Comparison, level: float) -> list[dict[str, Any]]:
     """The table at one level, in the given order of the methods.
 
     ``note`` is shown next to the name of a method; a cell shows ``text`` and sorts by ``value``.
     """
     chosen = comparison.verdicts[comparison.levels.index(level)].method
-    found = [comparison.record(method, level) for method in comparison.methods]
     return [
         {
             "method": record.method,
             "note": "" if comparison.is_void else _note(record, chosen),
             "cells": [
-                {"text": column.text(values), "value": values[column.name]}
-                for values in [asdict(record)]
+                {"text": column.text(record), "value": getattr(record, column.name)}
                 for column in PAGE_COLUMNS
             ],
         }
-        for record in found
+        for record in comparison.records
+        if record.level == level
     ]
 
 
