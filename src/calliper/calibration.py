@@ -62,7 +62,6 @@ from calliper.space import (
     learnt_from_training,
     n_teaching,
     part_of_few,
-    refuse_changing,
     warn_if_poor,
     why_no_refit,
 )
@@ -117,7 +116,7 @@ def calibrate_model(
         given = {name: value[kept] for name, value in given.items()}
         order = kept if order is None else order[kept]
     y_pred, Z = space.predict_and_transform(X)
-    slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
+    slack = slack_of(score, y, y_pred, *space.refuse_changing(X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
         # Those at hand are the first of them.

@@ -363,6 +363,10 @@ class ModelFamily:
         y_pred = predictions(self.core, rows)
         return y_pred, np.empty((0, len(y_pred)))
 
+    def is_by_row(self, n: int) -> bool:
+        """Whether ``measure`` of n rows surely has the bits that each row has alone."""
+        return False
+
     def describe(self) -> str:
         """What the spread is, in words."""
         return ""

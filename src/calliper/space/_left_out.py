@@ -40,9 +40,8 @@ from calliper._validation import at_least, check_folds, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.rows import Rows
-from calliper.space._embedding import Embedding, PredictionAndSpread
 from calliper.space._error_model import FEWEST_ERRORS
-from calliper.space._spaces import one_target
+from calliper.space._spaces import Embedding, PredictionAndSpread, one_target
 
 #: Refits behind left-out errors, where nothing else was said.
 N_REFITS = 5
