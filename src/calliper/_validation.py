@@ -786,14 +786,20 @@ def at_least(value: Any, least: int, name: str) -> int:
     return int(value)
 
 
-def check_folds(folds: Any) -> int | None:
-    """``refits``: None, 0, or a number of folds."""
+def check_parts(front: Any) -> tuple[int | None, int]:
+    """``refits`` and ``gap`` of a regressor: folds, or None, and rows between parts."""
+    folds, gap = front.refits, at_least(front.gap, 0, "gap")
     whole = isinstance(folds, Integral) and not isinstance(folds, bool)
     if folds is not None and not (whole and (folds == 0 or folds >= 2)):
         raise CalliperError(
             f"refits must be None, 0 (never refit) or an integer of at least 2; got {folds!r}."
         )
-    return folds  # type: ignore[no-any-return]
+    if gap and front.shuffle is not False:
+        raise CalliperError(
+            f"gap={gap} leaves rows between parts in order of time, and shuffle is "
+            f"{front.shuffle!r}: pass shuffle=False, too."
+        )
+    return folds, gap
 
 
 def check_offset(offset: float) -> float:

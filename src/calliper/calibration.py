@@ -22,7 +22,7 @@ from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
 from calliper._answering import TrainedHere
 from calliper._notebook import reporter
-from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows, state_of, warn_of_trend
+from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows
 from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
@@ -41,12 +41,14 @@ from calliper.exceptions import (
     unheard,
     warn,
 )
-from calliper.models import family_of, open_model, predictions
+from calliper.models import family_of, is_of_sklearn, open_model, predictions
 from calliper.quantile import effective_size
-from calliper.rows import Rows, rows_of_groups, same_rows
+from calliper.rows import Rows, rows_of_groups, same_rows, warn_of_trend
 from calliper.scores import AbsoluteError, DistributionError, Score, as_score
 from calliper.shift import check_weights
 from calliper.space import (
+    FEWEST_KEPT,
+    FEWEST_TAUGHT,
     RAW,
     UNTOUCHED,
     Embedding,
@@ -54,13 +56,11 @@ from calliper.space import (
     LearningPart,
     LeftOut,
     Training,
-    checked_gap,
     deal,
     fit_embedding,
     knows_left_out,
     learn_errors,
     learnt_from_training,
-    n_teaching,
     part_of_few,
     warn_if_poor,
     why_no_refit,
@@ -144,7 +144,7 @@ def calibrate_model(
         left_out=left_out,
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(errors, order),
-        probe=state_of(valid.first_rows(X)),
+        probe=valid.first_rows(X),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
@@ -155,7 +155,7 @@ def calibrate_model(
 
 def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
     """What is asked for predictions, and their score: the model itself, unless of quantiles."""
-    if score is None or isinstance(score, DistributionError):
+    if isinstance(score, DistributionError) or (score is None and not is_of_sklearn(model)):
         from calliper.models import model_of_quantiles
 
         found = model_of_quantiles(model, score)
@@ -257,7 +257,7 @@ def _learn(
             part,
             labels=given.get("groups"),
             shuffle=front.shuffle is not False,
-            gap=checked_gap(front),
+            gap=training.gap,
             random_state=front.random_state,
         )
         if len(taught):
@@ -273,7 +273,8 @@ def _warn_of_part(part: Any, why: str) -> None:
 
 def _enough(n: int, weights: FloatArray | None) -> bool:
     """Whether n rows, of weights that are known beforehand, are enough for two parts."""
-    return n_teaching(n if weights is None else int(effective_size(weights)), "auto") > 0
+    size = n if weights is None else int(effective_size(weights))
+    return size >= FEWEST_KEPT + FEWEST_TAUGHT
 
 
 def _inputs_of(method: Calibrator) -> Any:
@@ -415,7 +416,7 @@ def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
             check_consistent_length(X_train, y_train)
             y_train = front._check_targets(y_train, "y_train")
         valid.refuse_collection(X_train, "X_train")
-    folds = valid.check_folds(front.refits)
+    folds, gap = valid.check_parts(front)
     if X_train is None and y_train is not None:
         raise CalliperError("y_train was given without X_train: pass both.")
     if y_train is None and folds:
@@ -430,7 +431,7 @@ def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
         n_refits=folds or 0,
         random_state=front.random_state,
         shuffle=front.shuffle is None or front.shuffle,
-        gap=checked_gap(front),
+        gap=gap,
         progress=reporter(front.progress, "training") if folds else None,
     )
 

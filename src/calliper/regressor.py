@@ -19,13 +19,13 @@ from calliper import _validation as valid
 from calliper import calibration
 from calliper._answering import Calibration, TrainedHere
 from calliper._estimator import CalibratedRegressor
-from calliper._row_checks import sketch_rows, warn_of_times
+from calliper._row_checks import sketch_rows
 from calliper._types import AgeingWeights, Coverage, FloatArray
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.models import predictions, takes_sparse
-from calliper.rows import same_rows
+from calliper.rows import same_rows, warn_of_times
 from calliper.scores import Score
 from calliper.space import Training, train_apart
 

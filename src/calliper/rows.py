@@ -2,6 +2,11 @@
 
 Calibration, training and left-out rows are all :class:`Rows`. Where values of the same rows come
 with labels, as series and frames of pandas do, the labels must agree.
+
+A trend of errors in the order of rows shows in rank correlations of the row number with the size
+of the error and with the error itself. If rows are exchangeable, every order of them is equally
+likely, and the correlation r of n ranks (ties share theirs) has mean 0 and variance 1/(n − 1),
+whatever the errors are; r √(n − 1) is about normal. Each of the two is tested at half the level.
 """
 
 from collections import Counter
@@ -9,16 +14,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
+from scipy.special import ndtr
+from scipy.stats import rankdata
 from sklearn.utils import _safe_indexing
 
+from calliper._kept import Keeps, Number
 from calliper._types import FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
 from calliper._validation import n_rows
-from calliper.exceptions import CalliperError, RowLabelsWarning, warn
+from calliper.exceptions import CalliperError, RowLabelsWarning, RowOrderWarning, warn
 
+#: Level of the test for a trend.
+TREND_LEVEL = 1e-4
+#: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
+TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: What may be known of a row besides its features.
 KNOWN = ("scores", "magnitudes", "signs", "weights", "groups", "targets")
 
@@ -248,4 +260,106 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
         f"{other} has the row labels of {name} in another order: the row at position {at} is "
         f"{labels[at]!r:.40} in {name} and {others[at]!r:.40} in {other}. Pass {by_label}"
         f"{by_position}."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTrend(Keeps):
+    """Errors that depend on the row number."""
+
+    of_size: Annotated[bool, Number(bool)]  # whether their size does, or the signed error
+    correlation: Annotated[float, Number()]  # rank correlation with the row number
+    p_value: Annotated[float, Number()]
+    first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
+    last: Annotated[float, Number()]  # and in the last
+
+    def describe(self, rows: str = "calibration") -> str:
+        """What was found and what it means."""
+        what = "size of the error" if self.of_size else "error"
+        return (
+            f"The {what} depends on the row number among the {rows} rows: its mean is "
+            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
+            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
+            "of time, errors may change again on later rows, and coverage may be lower than "
+            "promised: train on the older rows and calibrate on the latest ones (shuffle=False "
+            "where calliper splits). If they are sorted by something else, nothing is wrong."
+        )
+
+
+def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """How errors y − ŷ depend on the row number; None if chance can explain it.
+
+    ``order`` holds the row numbers where rows were drawn from a longer table.
+    """
+    errors = np.asarray(errors, dtype=np.float64)
+    if order is not None:
+        errors = errors[np.argsort(order, kind="stable")]
+    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
+    clearest = min(found, key=lambda trend: trend.p_value)
+    return clearest if clearest.p_value < TREND_LEVEL else None
+
+
+def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """The trend of errors of calibration rows, with a warning if there is one."""
+    trend = find_trend(errors, order)
+    if trend is not None:
+        warn(trend.describe(), RowOrderWarning)
+    return trend
+
+
+def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
+    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
+
+    ``what`` splits them, and ``remedy`` says how to change that.
+    """
+    found = _times(X) or _times(y)
+    in_order = [(where, order) for where, order in found if order != "no"]
+    if shuffle is None and in_order:
+        where, order = in_order[0]
+        sort = " (sort rows by time first)" if order == "descending" else ""
+        warn(
+            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
+            f"are later than these, coverage may be lower than promised: {remedy}",
+            RowOrderWarning,
+        )
+    elif shuffle is False and found and not any(order == "ascending" for _, order in found):
+        where, order = (in_order or found)[0]
+        warn(
+            f"shuffle=False takes the last rows to be the latest, but {where} holds times in "
+            f"{order} order: sort rows by time first.",
+            RowOrderWarning,
+        )
+
+
+def _times(table: Any) -> list[tuple[str, str]]:
+    """Where a frame or a series holds times, and in which order."""
+    if not hasattr(table, "dtypes"):
+        return []
+    found = {"the index": table.index} if hasattr(table, "iloc") else {}
+    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
+        if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
+            column = table.iloc[:, place] if hasattr(table, "iloc") else table[name]
+            found[f"column {name!r}"] = column
+    orders = []
+    for where, values in found.items():
+        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
+        if len(times) < FEWEST_TIMES or times[0] == times[-1]:
+            continue
+        rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
+        orders.append((where, "ascending" if rises else "descending" if falls else "no"))
+    return orders
+
+
+def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
+    n = len(values)
+    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
+    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
+    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
+    quarter = max(n // 4, 1)
+    return RowTrend(
+        of_size=of_size,
+        correlation=correlation,
+        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
+        first=float(values[:quarter].mean()),
+        last=float(values[-quarter:].mean()),
     )

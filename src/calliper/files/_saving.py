@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Inline, Keeps, Number
-from calliper._row_checks import rows_again
 from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper._validation import row_values
@@ -39,7 +38,9 @@ from calliper.files._model import (
     parts_of,
     refuse_class,
     refuse_unfitted,
+    rows_again,
     slots_of,
+    state_of,
 )
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
@@ -58,7 +59,7 @@ UNFITTED = (
     "This {name} has not been calibrated, so there is nothing to save: call calibrate or fit first."
 )
 
-#: The attribute that has a few rows as they came, of whatever kind; see ``_row_checks.py``.
+#: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
 
 #: Rows of features at which a loaded calibrator is asked for the radius that it gave before.
@@ -305,10 +306,10 @@ def _levels(calibrated: Any) -> list[float]:
 def _probe(calibrated: Any, writer: Writer) -> Any:
     """A few rows, and what the model said of them; None where they cannot be kept."""
     front = isinstance(calibrated, FrontDoor)
-    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
+    rows = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
+    state = None if rows is None else state_of(rows)
     if state is None:
         return None
-    rows = rows_again(state)
     known = {
         "rows": state,
         "said": ask(calibrated, rows),
@@ -456,10 +457,10 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
                     f"{probe['functions'].get(name)}: pass the function used at calibration."
                 )
         if isinstance(calibrated, FrontDoor):
-            known = replace(calibrated.calibration_, probe=probe["rows"])
+            known = replace(calibrated.calibration_, probe=rows)
             calibrated.calibration_ = known
         else:
-            vars(calibrated)[PROBE] = probe["rows"]
+            vars(calibrated)[PROBE] = rows
     elif models:
         check_class(models[0], header["model"])
 

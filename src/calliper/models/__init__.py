@@ -40,6 +40,7 @@ from calliper.models._asking import (
     families,
     family_of,
     is_module,
+    is_of_sklearn,
     is_tensor,
     learnt,
     open_model,

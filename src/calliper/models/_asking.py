@@ -140,9 +140,10 @@ def unwrapped(model: Any) -> Any:
             return model
 
 
-def learnt(model: Any, name: str) -> Any:
-    """What ``fit`` has stored under this name; None before, or if there is no such attribute."""
-    return getattr(model, name, None)
+def learnt(model: Any, *names: str) -> Any:
+    """What ``fit`` has stored under the first of these names that has anything; None before."""
+    found = (getattr(model, name, None) for name in names)
+    return next((each for each in found if each is not None), None)
 
 
 def comes_from(value: Any, library: str) -> bool:
@@ -154,6 +155,11 @@ def _is_predict(model: Any) -> bool:
     """Whether it is the unchanged ``predict`` of an object."""
     bound = isinstance(model, MethodType | BuiltinMethodType) and model.__name__ == "predict"
     return bound and bool(learnt(model.__self__, "predict") == model)
+
+
+def is_of_sklearn(model: Any) -> bool:
+    """Whether the class of its core is scikit-learn's own: such a model predicts one number."""
+    return type(open_model(model).core).__module__.startswith("sklearn.")
 
 
 def _is_calibrated(model: Any) -> bool:

@@ -97,8 +97,7 @@ class Stages(ModelFamily):
 
 def _n_stages(core: Any) -> int:
     """Number of fitted stages; 0 for a model that does not count them."""
-    counts = (learnt(core, name) for name in ("n_iter_", "n_estimators_", "tree_count_"))
-    return next((int(count) for count in counts if count is not None), 0)
+    return int(learnt(core, "n_iter_", "n_estimators_", "tree_count_") or 0)
 
 
 def _leaves(predictor: Any) -> Any:

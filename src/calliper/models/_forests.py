@@ -99,8 +99,7 @@ class Members(ModelFamily):
         members = learnt(core, "estimators_")
         if not isinstance(members, list) or len(members) < FEWEST_MEMBERS:
             return False
-        weighted = ("estimator_weights_", "final_estimator_")
-        if any(learnt(core, name) is not None for name in weighted):
+        if learnt(core, "estimator_weights_", "final_estimator_") is not None:
             return False
         return all(hasattr(member, "predict") for member in members)
 

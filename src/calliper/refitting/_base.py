@@ -28,7 +28,6 @@ from calliper import _validation as valid
 from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
 from calliper._kept import COLUMN_FIELDS, Array, Field, Plain, Text
-from calliper._row_checks import state_of
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.calibration import asked_as
 from calliper.exceptions import CalliperError
@@ -143,7 +142,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], groups: Any = None) -> Self:
         y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
         y = valid.check_known_rows(self, X, y)
-        self._probe = state_of(valid.first_rows(X))
+        self._probe = valid.first_rows(X)
         if len(y) < 2:
             raise CalliperError(
                 f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "

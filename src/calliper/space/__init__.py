@@ -4,10 +4,11 @@ from calliper.space._embedding import fit_embedding, learnt_from_training, warn_
 from calliper.space._error_model import ErrorModel, Expected
 from calliper.space._learnt_error import learn_errors
 from calliper.space._left_out import (
+    FEWEST_KEPT,
+    FEWEST_TAUGHT,
     LearningPart,
     LeftOut,
     Training,
-    checked_gap,
     deal,
     knows_left_out,
     n_teaching,
