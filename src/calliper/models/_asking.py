@@ -38,6 +38,7 @@ from sklearn.utils import Tags, get_tags
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_predictions, is_frame, shape_of
 from calliper.exceptions import CalliperError
+from calliper.scores import DistributionError, Score, as_score
 
 #: Methods that scikit-learn's ensembles predict by.
 PREDICTING = (
@@ -142,8 +143,11 @@ def unwrapped(model: Any) -> Any:
 
 def learnt(model: Any, *names: str) -> Any:
     """What ``fit`` has stored under the first of these names that has anything; None before."""
-    found = (getattr(model, name, None) for name in names)
-    return next((each for each in found if each is not None), None)
+    for name in names:
+        found = getattr(model, name, None)
+        if found is not None:
+            return found
+    return None
 
 
 def comes_from(value: Any, library: str) -> bool:
@@ -157,15 +161,10 @@ def _is_predict(model: Any) -> bool:
     return bound and bool(learnt(model.__self__, "predict") == model)
 
 
-def is_of_sklearn(model: Any) -> bool:
-    """Whether the class of its core is scikit-learn's own: such a model predicts one number."""
-    return type(open_model(model).core).__module__.startswith("sklearn.")
-
-
 def _is_calibrated(model: Any) -> bool:
     """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
     code = getattr_static(type(model), "predict", None)
-    if not isinstance(code, FunctionType) or code.__module__ != "calliper.regressor":
+    if not isinstance(code, FunctionType) or code.__module__ != "calliper._answering":
         return False
     of_one_number = getattr(model.score_function, "n_outputs", 1) == 1
     return of_one_number and learnt(model, "estimator_") is not None
@@ -251,6 +250,21 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     if is_tensor(y_pred):
         y_pred = y_pred.detach().cpu().numpy()
     return check_predictions(y_pred, X, n_outputs)
+
+
+def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
+    """What is asked for predictions, and their score: the model itself, unless of quantiles.
+
+    All of scikit-learn's own classes predict one number for each target.
+    """
+    of_one = score is None and type(open_model(model).core).__module__.startswith("sklearn.")
+    if isinstance(score, DistributionError) or (score is None and not of_one):
+        from calliper.models._distributions import model_of_quantiles
+
+        found = model_of_quantiles(model, score)
+        if found is not None:
+            return found
+    return model, as_score(score)
 
 
 def refuse_crashing(model: Any, X: Any) -> None:

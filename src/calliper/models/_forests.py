@@ -151,7 +151,8 @@ class Members(ModelFamily):
         others = len(self.members) - 1
         if n * others < FEWEST_IN_THREADS:
             return 1
-        return max(1, min(effective_n_jobs(getattr(self.core, "n_jobs", None)), others))
+        n_jobs = int(effective_n_jobs(getattr(self.core, "n_jobs", None)))
+        return max(1, min(n_jobs, others))
 
     def is_by_row(self, n: int) -> bool:
         """Trees go down row by row; one thread adds up their values in one order."""

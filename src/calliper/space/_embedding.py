@@ -50,6 +50,7 @@ from calliper.space._spaces import (
     Scaling,
     Space,
     as_features,
+    coefficients,
     is_transformer,
     one_target,
     prepared_and_predicted,
@@ -174,7 +175,7 @@ class SpaceChoice:
                     f"Nearness is judged without them"
                 )
                 break
-            if space.unit is None and models.is_linear(opened.core):
+            if space.unit is None and coefficients(opened.core) is not None:
                 break  # a linear model has coordinates with a unit
             return space
         return self._untrained(opened) if self.X_train is None else self._trained(opened)
@@ -204,11 +205,10 @@ class SpaceChoice:
         d = _n_inputs(opened, self.X_calibration)
         if d == 1:
             return InputsAndPrediction(opened=opened, encode=ColumnEncoder.of_numbers(1))
-        if self.n_outputs == 1 and models.is_linear(opened.core):
-            weights = models.coefficients(opened.core)
-            if len(weights) == d and weights.any():
-                name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
-                return Contributions(opened=opened, name=name)
+        weights = coefficients(opened.core)
+        if self.n_outputs == 1 and weights is not None and len(weights) == d and weights.any():
+            name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
+            return Contributions(opened=opened, name=name)
         return self._prediction_alone("there are no training rows (pass X_train and y_train)")
 
     def _prediction_alone(self, why: str) -> Prediction:

@@ -43,10 +43,10 @@ from calliper.models import (
     Layer,
     ModelFamily,
     OpenedModel,
-    coefficients,
     families,
     is_module,
     is_tensor,
+    learnt,
     open_model,
     predictions,
 )
@@ -337,7 +337,7 @@ class Contributions(Space):
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
         rows, y_pred = prepared_and_predicted(self.opened, X, 1)
-        weights = coefficients(self.opened.core)
+        weights = np.asarray(coefficients(self.opened.core))
         used = np.flatnonzero(weights)
         added = ColumnEncoder.of_numbers(len(weights))(rows)[:, used] * weights[used]
         return y_pred, np.column_stack([added, y_pred])
@@ -357,6 +357,12 @@ class Network(Space):
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """The module's predictions, None if it answers with no tensor, and the layer's output."""
         return self.layer.predict_and_place(X)
+
+
+def coefficients(core: Any) -> FloatArray | None:
+    """Coefficients of a fitted linear model, (d,) if it has one output; None of any other."""
+    found = learnt(core, "coef_")
+    return None if found is None else np.asarray(found, dtype=np.float64).reshape(-1)
 
 
 def prepared_and_predicted(opened: OpenedModel, X: Any, n_outputs: int) -> tuple[Any, FloatArray]:
