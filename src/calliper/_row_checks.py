@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from calliper._handlers import in_memory
 from calliper._kept import Array, Keeps, Number, Plain
-from calliper._types import FloatArray, Frame, IntArray, Tensor
+from calliper._types import FloatArray, Frame, IntArray
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 
 #: Texts of an empty cell, in Python, NumPy and pandas.
@@ -238,8 +239,7 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     """The columns of rows of any kind; one column of things where rows are not numbers."""
     if sparse.issparse(X):
         X = _narrowed(X)
-    if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
+    X = in_memory(X)
     if isinstance(X, Frame):
         return [_as_numbers(np.asarray(X[name])) for name in X.columns]
     try:

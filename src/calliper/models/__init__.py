@@ -41,7 +41,6 @@ from calliper.models._asking import (
     families,
     family_of,
     is_module,
-    is_tensor,
     learnt,
     open_model,
     predictions,

@@ -35,6 +35,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 
+from calliper._handlers import in_memory
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_predictions, is_frame, shape_of
 from calliper.exceptions import CalliperError
@@ -247,9 +248,7 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         predict = partial(outputs, model)
     with _left_as_they_are(X):
         y_pred: Any = predict(rows)
-    if is_tensor(y_pred):
-        y_pred = y_pred.detach().cpu().numpy()
-    return check_predictions(y_pred, X, n_outputs)
+    return check_predictions(in_memory(y_pred), X, n_outputs)
 
 
 def asked_as(model: Any, score: Any) -> tuple[Any, Score]:

@@ -34,6 +34,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import models
+from calliper._handlers import in_memory
 from calliper._types import FloatArray
 from calliper._validation import n_rows, shape_of
 from calliper.exceptions import EmbeddingWarning, UnscaledFeaturesWarning, warn
@@ -296,15 +297,13 @@ def _n_inputs(opened: models.OpenedModel, X: Any) -> int | None:
         return models.learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
     if sparse.issparse(rows) or len(shape_of(rows)) != 2:
         return None
-    plain = isinstance(rows, np.ndarray) or models.is_tensor(rows)
-    types = [rows.dtype] if plain else list(rows.dtypes)
+    first = in_memory(rows[:1])
+    types = [first.dtype] if isinstance(first, np.ndarray) else list(rows.dtypes)
     return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
 
 
 def _is_number(dtype: Any) -> bool:
-    """For types of PyTorch; of Polars; of NumPy and pandas."""
-    if models.comes_from(dtype, "torch"):
-        return bool(dtype.is_floating_point)
+    """For types of Polars; of NumPy and pandas."""
     return bool(dtype.is_numeric() if models.comes_from(dtype, "polars") else dtype.kind in "biuf")
 
 

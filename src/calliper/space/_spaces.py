@@ -29,6 +29,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper._handlers import in_memory
 from calliper._kept import Array, Field, Inline, Keeps, Number, OneOf, Opened, Part, Plain, Text
 from calliper._types import FloatArray, IntArray
 from calliper._validation import (
@@ -45,7 +46,6 @@ from calliper.models import (
     OpenedModel,
     families,
     is_module,
-    is_tensor,
     learnt,
     open_model,
     predictions,
@@ -405,8 +405,7 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
 
 def _table(values: Any, name: str) -> Any:
     refuse_sparse(values, name)
-    if is_tensor(values):
-        values = values.detach().cpu().numpy()
+    values = in_memory(values)
     one = len(shape_of(values)) == 1  # a column, or inputs by name
     return np.asarray(values).reshape(len(values), -1) if one else values
 
