@@ -588,14 +588,10 @@ def reachable(n: int, levels: Sequence[float]) -> list[int]:
 
 def warn_if_zero_scales(scale: FloatArray) -> None:
     """Warn of calibration points whose local scale is zero, with their number."""
-    warn_zero_scales(int(np.count_nonzero(scale <= 0)), len(scale))
-
-
-def warn_zero_scales(n_zero: int, n: int) -> None:
-    """The same for a count."""
+    n_zero = int(np.count_nonzero(scale <= 0))
     if n_zero:
         warn(
-            f"The local scale is zero at {n_zero} of {n} calibration points, so their "
+            f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
             f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
             f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
             f"y, chosen without looking at the calibration data).",
