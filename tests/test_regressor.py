@@ -331,6 +331,8 @@ def test_a_wrong_argument_is_named_with_the_public_class():
         model.calibrate(X_CAL, Y_CAL, X_CAL)
     with pytest.raises(TypeError, match=r"^ConformalRegressor.predict_interval\(\) got an unexpec"):
         model.predict_interval(X_CAL, level_of=0.9)
+    with pytest.raises(TypeError, match=r"^ConformalRegressor.guarantee\(\) got an unexpected"):
+        model.guarantee(rows=3)
     several = MultiTargetRegressor(LinearRegression())
     with pytest.raises(TypeError, match=r"^MultiTargetRegressor.extend\(\) missing a required arg"):
         several.extend(X_CAL)

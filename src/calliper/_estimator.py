@@ -76,6 +76,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         made: Self = super().__new__(cls)
         return made
 
+    @valid.says_coverage
     def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
         """What weights leave for these rows: effective calibration rows, infinite intervals.
 
@@ -87,11 +88,13 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
         return report
 
+    @valid.says_coverage
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""
         check_calibrated(self)
         return self._promising.guaranteed_coverage(coverage)
 
+    @valid.says_coverage
     def guarantee(
         self, coverage: float = valid.USUAL_COVERAGE, confidence: float | None = None
     ) -> Guarantee:

@@ -1,7 +1,7 @@
-"""Who handles rows that are not arrays of NumPy: collections, tensors, inputs of networks, engines.
+"""Which module handles rows that are not NumPy arrays: Dask collections, tensors, network inputs.
 
-The core knows neither Dask nor tensors nor devices. This registry finds by the type of the rows
-which module handles them, and imports it only then.
+The core has no code for Dask, tensors or devices. This registry finds the module by the type of
+the rows, and imports it only then.
 """
 
 from __future__ import annotations

@@ -63,8 +63,10 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
         return
     made: Any = called
     found = signature(made.__init__ if isinstance(called, type) else called).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in found.values()):
+        return  # it passes on what it does not know
     here = "coverage" in found
-    for name in known.keys() & (LEVEL_WORDS if here else OUR_WORDS):
+    for name in (known.keys() - found.keys()) & (LEVEL_WORDS if here else OUR_WORDS):
         level = float(known[name]) if isinstance(known[name], Real) else USUAL_COVERAGE
         hint = ""
         if name in MISSES:

@@ -223,7 +223,7 @@ def _unchanged(model: Any, known: type) -> bool:
 
 
 def is_module(model: Any) -> bool:
-    """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
+    """Whether it is a ``torch.nn.Module``; without torch imported, nothing is."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
@@ -313,7 +313,7 @@ def _some_rows(X: Any) -> Any:
 
 
 def is_native_xgboost(model: Any) -> bool:
-    """Whether it is an ``xgboost.Booster``; who has one has imported xgboost."""
+    """Whether it is an ``xgboost.Booster``; without xgboost imported, nothing is."""
     xgboost = sys.modules.get("xgboost")
     return xgboost is not None and isinstance(model, xgboost.Booster)
 
@@ -383,7 +383,7 @@ class ModelFamily:
         return y_pred, np.empty((0, len(y_pred)))
 
     def is_by_row(self, n: int) -> bool:
-        """Whether ``measure`` of n rows surely has the bits that each row has alone."""
+        """Whether ``measure`` is known to give n rows the same bits together as one by one."""
         return False
 
     def describe(self) -> str:
@@ -409,7 +409,7 @@ class ModelFamily:
 
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
-        """Whether it was surely trained on these targets, in this order."""
+        """Whether it was certainly trained on these targets, in this order."""
         return False
 
     @classmethod

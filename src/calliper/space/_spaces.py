@@ -105,7 +105,7 @@ class Space(Keeps):
         raise NotImplementedError
 
     def is_by_row(self, n: int) -> bool:
-        """Whether n rows together surely have the bits that each of them has alone."""
+        """Whether n rows are known to give the same bits together as one by one."""
         return False
 
     def with_model(self, opened: OpenedModel) -> Self:
@@ -253,7 +253,7 @@ class PredictionAndSpread(Space):
 
     @property
     def family(self) -> str:
-        """Who reads the model again."""
+        """The name of the family that reads the model."""
         return type(self.doubt).__name__
 
     @classmethod
@@ -448,7 +448,7 @@ class Embedding(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """The map; who has the model adds it."""
+        """The map, without its model, which the caller adds."""
         made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
         made.n_dimensions = state["n_dimensions"]
         return made
@@ -531,7 +531,7 @@ class Embedding(Keeps):
         return predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
-        if isinstance(self.space, Untouched):  # a frame, perhaps: who asked for it knows what to do
+        if isinstance(self.space, Untouched):  # perhaps a frame, for a method that converts it
             return Z
         features = check_features(Z, "the embedding")
         self.n_dimensions = features.shape[1]
