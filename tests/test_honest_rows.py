@@ -23,7 +23,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._answering import UNCHECKED
 from calliper._blocks import map_slices
-from calliper._row_checks import TREND_LEVEL, find_trend
 from calliper._stored import calibrate_stored
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import (
@@ -34,6 +33,7 @@ from calliper.exceptions import (
     UnusedWarning,
 )
 from calliper.refitting import CVPlus
+from calliper.rows import TREND_LEVEL, find_trend
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))

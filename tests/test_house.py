@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -9,9 +10,11 @@ from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import calliper
+from checks import house
 
 SOURCE = Path(calliper.__file__).parent
 
@@ -42,6 +45,10 @@ NAMES = [
 ]
 #: Modules of ours that ``import calliper`` may load.
 MOST_LOADED = 55
+#: Files of the source that a call around a forest may enter, and calls from one file into another.
+MOST_ENTERED = {"calibrate": (16, 90), "predict_interval": (12, 35)}
+#: Attributes asked for by name.
+MOST_BY_NAME = 130
 SUBMODULES = {
     "calibrators": [
         "LCP",
@@ -319,6 +326,22 @@ def test_import_loads_what_intervals_need_and_no_more(imported):
     )
     assert len(loaded) < MOST_LOADED
     assert [name for name in loaded if name.split(".")[1] in later] == []
+
+
+def test_a_call_passes_through_few_files():
+    found = {
+        name: (len(seen.files), seen.changes.total()) for name, seen in house.entered().items()
+    }
+    assert found.keys() == MOST_ENTERED.keys()
+    too_many = [
+        name for name, most in MOST_ENTERED.items() if np.any(np.greater(found[name], most))
+    ]
+    assert too_many == [], found
+
+
+def test_few_attributes_are_asked_for_by_name():
+    texts = (path.read_text() for path in SOURCE.rglob("*.py"))
+    assert sum(len(re.findall(r"\b(?:getattr|hasattr)\(", each)) for each in texts) <= MOST_BY_NAME
 
 
 def test_import_changes_nothing(imported):

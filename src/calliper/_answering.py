@@ -1,23 +1,27 @@
 """What calibration made, and how it answers: intervals, distributions and a guarantee."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from calliper import _validation as valid
+from calliper._handlers import handler_of_collection
 from calliper._kept import Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import floored
-from calliper._row_checks import RowSketch, RowTrend
+from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
 from calliper.calibrators import Calibrator, FullRescaled, Split, refuse_distribution
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import is_frozen
+from calliper.models import asked_as, is_frozen, predictions
 from calliper.quantile import as_fraction, conformal_rank
+from calliper.rows import PerRow, RowTrend, gathered, same_rows
 from calliper.scores import AbsoluteError, Score, SignedError
 from calliper.space import Embedding, ErrorModel, LeftOut
 
@@ -77,7 +81,7 @@ class Calibration:
     left_out : training rows with out-of-fold or out-of-bag predictions, or None
     per_row : what gives the group and the weight of a new row
     row_trend : how errors depend on the order of the rows, or None
-    probe : a few calibration rows as plain values, or None
+    probe : a few calibration rows as they came, by which a file knows the model again, or None
     chosen : parameters of the regressor that the calibration followed, by name
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or whose training rows were given, or None
@@ -93,7 +97,7 @@ class Calibration:
     model: Any = None
     space: Any = None
     left_out: LeftOut | None = None
-    per_row: valid.PerRow = valid.PerRow()  # noqa: RUF009
+    per_row: PerRow = PerRow()  # noqa: RUF009
     row_trend: Any = None
     probe: Any = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
@@ -145,7 +149,7 @@ class Calibration:
             **state,
             model=model,
             on_all=None if on_all is None else cls(AbsoluteError(), (on_all,)),
-            per_row=valid.PerRow(groups=groups, weights=weights),
+            per_row=PerRow(groups=groups, weights=weights),
             row_trend=trend,
             chosen=chosen,
             trained=None if sketch is None else TrainedHere(model, model, sketch),
@@ -260,7 +264,7 @@ class Calibration:
         distinct = tuple(sorted({*per_tail}))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
+        tails = [each.radii(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         return radius[..., 0] if len(tails) == 1 else radius
@@ -385,3 +389,126 @@ class Calibration:
     def _of_tail(self, level: float) -> float:
         """The level of each tail at which all of them together miss no more than allowed."""
         return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
+
+
+def check_calibrated(front: Any, first: str = "") -> None:
+    """Refuse to answer before there is a calibration; ``first`` is said before the rest."""
+    if "calibration_" not in vars(front):
+        raise NotFittedError(
+            f"{first}This {type(front).__name__} is not calibrated yet: call calibrate(X, y) "
+            f"with rows that the fitted model has not seen, or fit(X, y) to train a new model "
+            f"on some rows and calibrate on the rest."
+        )
+
+
+def handled(method: valid.Method) -> valid.Method:
+    """Decorate a method of a regressor: a collection is answered by the module that handles it.
+
+    The method gets inputs by name, and those of a loader, as rows.
+    """
+
+    @wraps(method)
+    def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
+        valid.check_call(self, method, (X, *given), known)
+        if isinstance(X, np.ndarray):
+            return method(self, X, *given, **known)
+        handler = handler_of_collection(X)
+        if handler is None:
+            return method(self, gathered(X, model=self.estimator)[0], *given, **known)
+        check_calibrated(self)
+        return handler.answer(method.__name__, self, X, *given, **known)
+
+    return ask  # type: ignore[return-value]
+
+
+class Answers:
+    """How a calibrated regressor of one target answers for new rows."""
+
+    calibration_: Calibration
+
+    @handled
+    def predict(self, X: Any) -> FloatArray:
+        """The model's prediction, (m,); the middle one if it predicts several quantiles."""
+        check_calibrated(self)
+        valid.check_new_rows(self, X)
+        made = self.calibration_
+        y_pred = predictions(made.space.model, X, made.space.n_outputs)
+        if y_pred.ndim == 1:
+            return y_pred
+        _, score = asked_as(made.model, made.chosen["score_function"])
+        return np.asarray(score.centre(y_pred))
+
+    @handled
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: Coverage = valid.USUAL_COVERAGE,
+        *,
+        bounds: tuple[float | None, float | None] | None = None,
+        confidence: float | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Intervals:
+        """Intervals at one level, or at each of several.
+
+        Parameters
+        ----------
+        X : rows to predict
+        coverage : float or increasing list of floats, default 0.9
+            With a list of L levels the ends have shape (m, L).
+        bounds : (y_min, y_max), optional
+            The range that y can have, known beforehand; ends are moved into it, which loses no
+            coverage. ``None`` or an infinity leaves a side open.
+        confidence : float, optional
+            The share of calibration sets for which the coverage holds; for calibrators with a law
+            of coverage, such as ``Split``. Give ``coverage`` as well.
+        groups : (m,), column name or function of the rows, optional
+            The group of each row, if :meth:`calibrate` was given groups.
+        weights : (m,), column name or function of the rows, optional
+            The weight of each row, if :meth:`calibrate` was given weights.
+        """
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        return self.calibration_.intervals(
+            y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
+        )
+
+    def ranking(
+        self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
+    ) -> tuple[FloatArray | None, Callable[[FloatArray], Any]]:
+        """Ranks of the scores, and whether the interval at each level contains the target, (m, L).
+
+        The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
+        between rows.
+        """
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        made = self.calibration_
+        alike = groups is None and weights is None
+        return (
+            made.share_below(y, y_pred, Z) if alike else None,
+            lambda levels: made.intervals(y_pred, Z, levels, X=X, **per_row).contains(y),
+        )
+
+    @handled
+    def predict_distribution(
+        self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
+    ) -> Distribution:
+        """The full predictive distribution of each row, from the same calibration.
+
+        See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
+        and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
+        """
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        return self.calibration_.distribution(y_pred, Z, bounds=bounds, **per_row)
+
+    def _predicted(
+        self, X: Any, groups: Any, weights: Any
+    ) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+        """Predictions and features; and labels, groups and weights of the rows, by name."""
+        check_calibrated(self)
+        valid.check_new_rows(self, X)
+        made, per_row = self.calibration_, {}
+        if groups is not None or weights is not None or made.per_row != PerRow():
+            groups, weights = same_rows(X, "X", groups=groups, weights=weights)
+            per_row = made.per_row.new(X, groups=groups, weights=weights)
+        y_pred, Z = made.space.predict_and_transform(X)
+        return y_pred, Z, {"index": valid.labels_of(X), **per_row}

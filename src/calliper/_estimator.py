@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
@@ -12,14 +11,14 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils.metadata_routing import MetadataRouter
 
 from calliper import _validation as valid
-from calliper._answering import Calibration
-from calliper._kept import COLUMN_FIELDS, Field
+from calliper._answering import Calibration, check_calibrated
+from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
 from calliper._notebook import card
 from calliper._types import Coverage, FloatArray
-from calliper.calibration import asked_as, chosen_of
+from calliper.calibration import chosen_of
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.guarantees import Guarantee
-from calliper.models import fit_router, fresh
+from calliper.models import asked_as, fit_router, fresh
 from calliper.rows import same_rows
 from calliper.scores import ScaledError
 from calliper.shift import ShiftReport
@@ -37,7 +36,7 @@ class Made:
     def __get__(self, front: Any, owner: type) -> Any:
         if front is None:
             return self
-        front._check_calibrated(f"There is no {self.own_name} yet. ")
+        check_calibrated(front, f"There is no {self.own_name} yet. ")
         return getattr(front.calibration_, self.name)
 
 
@@ -61,7 +60,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         """What a file holds of a calibrated one, with the parameters that it was calibrated by."""
         made, own = self.calibration_, vars(self)
         followed = {name: value for name, value in made.chosen.items() if name in own}
-        return {**made.for_file(), **valid.columns_for_file(self), **followed}
+        return {**made.for_file(), **columns_for_file(self), **followed}
 
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
@@ -70,34 +69,37 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         given = followed.get("score_function") if isinstance(score, ScaledError) else score
         asked, _ = asked_as(self.estimator, given)
         self.calibration_ = Calibration.again(state, self.estimator, asked, followed)
-        valid.restore_columns(self, state)
+        restore_columns(self, state)
 
     def __new__(cls, *given: Any, **known: Any) -> Self:
         valid.refuse_level_words(cls, known)
         made: Self = super().__new__(cls)
         return made
 
+    @valid.says_coverage
     def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
         """What weights leave for these rows: effective calibration rows, infinite intervals.
 
         With groups, ask ``calibrators_[0].calibrators_[group].shift_report(weights)``.
         """
-        self._check_calibrated()
+        check_calibrated(self)
         (weights,) = same_rows(X, "X", weights=weights)
         new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
         report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
         return report
 
+    @valid.says_coverage
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""
-        self._check_calibrated()
+        check_calibrated(self)
         return self._promising.guaranteed_coverage(coverage)
 
+    @valid.says_coverage
     def guarantee(
         self, coverage: float = valid.USUAL_COVERAGE, confidence: float | None = None
     ) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        self._check_calibrated()
+        check_calibrated(self)
         valid.refuse_lone_confidence(coverage, confidence)
         promise = self._promising.guarantee(coverage, confidence)
         checks = [*self.calibration_.checks(promise.coverage), promise.checks]
@@ -135,14 +137,10 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         cloned.estimator = fresh(self.estimator)
         return cloned
 
-    @abstractmethod
-    def _check_calibrated(self, first: str = "") -> None:
-        """Refuse to answer before there is a calibration; ``first`` is said before the rest."""
-
     @property
     def calibrator_(self) -> Calibrator:
         """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
-        self._check_calibrated("There is no calibrator_ yet. ")
+        check_calibrated(self, "There is no calibrator_ yet. ")
         if len(self.calibrators_) != 1:
             n = len(self.calibrators_)
             raise AttributeError(f"there is no calibrator_: {n} are fitted (see calibrators_).")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from inspect import get_annotations
 from typing import Any, ClassVar, get_args
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Array:
@@ -122,3 +124,17 @@ class Keeps:
     def again(cls, state: dict[str, Any]) -> Any:
         """The object, from checked values."""
         return cls(**state)
+
+
+def columns_for_file(estimator: Any) -> dict[str, Any]:
+    """The columns that it was fitted to, for a file: how many, and their names."""
+    own = vars(estimator)
+    return {"n_columns": own.get("n_features_in_"), "names": [*own.get("feature_names_in_", ())]}
+
+
+def restore_columns(estimator: Any, state: Mapping[str, Any]) -> None:
+    """Remember the columns that a file holds."""
+    if state["n_columns"] is not None:
+        estimator.n_features_in_ = state["n_columns"]
+    if state["names"]:
+        estimator.feature_names_in_ = np.array(state["names"], dtype=object)

@@ -1,8 +1,6 @@
-"""Checks of calibration rows: rows shared with another set, errors with a trend.
+"""Rows that two sets share, such as calibration rows that the model was trained on.
 
-A few rows are kept as plain values, so that a file can recognise a model by its predictions.
-
-**Shared rows.** Two rows are the same if inputs *and* target agree, numbers to four digits of the
+Two rows are the same if inputs *and* target agree, numbers to four digits of the
 spread of their column, since files round. Rows also coincide by chance, where values are few or the
 data hold copies. If the two sets are random parts of one pool, every split of the pool is equally
 likely, so the pool is split again some times: if equal rows are divided between the sets more
@@ -12,11 +10,6 @@ cannot: sets that are the same but for the order of rows; and ten rows or more i
 For pools that hold ten (five) copies, split at random, the last rule is wrong about once in 2¹⁰
 (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not split at random, such
 as even and odd rows of a sorted table, may be divided too evenly without sharing a row.
-
-**A trend.** Rank correlations of the row number with the size of the error and with the error
-itself. If rows are exchangeable, every order of them is equally likely, and the correlation r of n
-ranks (ties share theirs) has mean 0 and variance 1/(n − 1), whatever the errors are; r √(n − 1) is
-about normal. Each of the two is tested at half of the level.
 """
 
 from collections.abc import Iterator
@@ -27,30 +20,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtr
-from scipy.stats import rankdata
 
+from calliper._handlers import in_memory
 from calliper._kept import Array, Keeps, Number, Plain
-from calliper._types import FloatArray, Frame, IntArray, Tensor
-from calliper.exceptions import (
-    CalliperError,
-    DamagedFileError,
-    RowOrderWarning,
-    SharedRowsWarning,
-    warn,
-)
-
-#: Types of Polars columns that can be restored by name.
-POLARS = frozenset(
-    {"Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
-    | {"Float32", "Float64", "String", "Date", "Categorical"}
-)
-
-#: Types of pandas with gaps of their own.
-PANDAS = frozenset(
-    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
-    | {"Float32", "Float64", "boolean", "string", "str"}
-)
+from calliper._types import FloatArray, Frame, IntArray
+from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 
 #: Texts of an empty cell, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
@@ -61,10 +35,6 @@ SEEN_IN_TRAINING = (
 )
 #: Share of a column's spread within which numbers agree.
 AGREEMENT = 1e-4
-#: Level of the test for a trend.
-TREND_LEVEL = 1e-4
-#: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
-TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: Standard deviations beyond chance, and the number of random splits.
 BEYOND, N_DEALT = 6.0, 40
 #: Fewest shared rows, in number and share, that are noticed where only copies can coincide.
@@ -269,8 +239,7 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     """The columns of rows of any kind; one column of things where rows are not numbers."""
     if sparse.issparse(X):
         X = _narrowed(X)
-    if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
+    X = in_memory(X)
     if isinstance(X, Frame):
         return [_as_numbers(np.asarray(X[name])) for name in X.columns]
     try:
@@ -306,108 +275,6 @@ def _as_numbers(column: NDArray[Any]) -> NDArray[Any]:
         return column
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowTrend(Keeps):
-    """Errors that depend on the row number."""
-
-    of_size: Annotated[bool, Number(bool)]  # whether their size does, or the signed error
-    correlation: Annotated[float, Number()]  # rank correlation with the row number
-    p_value: Annotated[float, Number()]
-    first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
-    last: Annotated[float, Number()]  # and in the last
-
-    def describe(self, rows: str = "calibration") -> str:
-        """What was found and what it means."""
-        what = "size of the error" if self.of_size else "error"
-        return (
-            f"The {what} depends on the row number among the {rows} rows: its mean is "
-            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
-            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
-            "of time, errors may change again on later rows, and coverage may be lower than "
-            "promised: train on the older rows and calibrate on the latest ones (shuffle=False "
-            "where calliper splits). If they are sorted by something else, nothing is wrong."
-        )
-
-
-def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
-    """How errors y − ŷ depend on the row number; None if chance can explain it.
-
-    ``order`` holds the row numbers where rows were drawn from a longer table.
-    """
-    errors = np.asarray(errors, dtype=np.float64)
-    if order is not None:
-        errors = errors[np.argsort(order, kind="stable")]
-    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
-    clearest = min(found, key=lambda trend: trend.p_value)
-    return clearest if clearest.p_value < TREND_LEVEL else None
-
-
-def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
-    """The trend of errors of calibration rows, with a warning if there is one."""
-    trend = find_trend(errors, order)
-    if trend is not None:
-        warn(trend.describe(), RowOrderWarning)
-    return trend
-
-
-def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
-    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
-
-    ``what`` splits them, and ``remedy`` says how to change that.
-    """
-    found = _times(X) or _times(y)
-    in_order = [(where, order) for where, order in found if order != "no"]
-    if shuffle is None and in_order:
-        where, order = in_order[0]
-        sort = " (sort rows by time first)" if order == "descending" else ""
-        warn(
-            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
-            f"are later than these, coverage may be lower than promised: {remedy}",
-            RowOrderWarning,
-        )
-    elif shuffle is False and found and not any(order == "ascending" for _, order in found):
-        where, order = (in_order or found)[0]
-        warn(
-            f"shuffle=False takes the last rows to be the latest, but {where} holds times in "
-            f"{order} order: sort rows by time first.",
-            RowOrderWarning,
-        )
-
-
-def _times(table: Any) -> list[tuple[str, str]]:
-    """Where a frame or a series holds times, and in which order."""
-    if not hasattr(table, "dtypes"):
-        return []
-    found = {"the index": table.index} if hasattr(table, "iloc") else {}
-    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
-        if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
-            column = table.iloc[:, place] if hasattr(table, "iloc") else table[name]
-            found[f"column {name!r}"] = column
-    orders = []
-    for where, values in found.items():
-        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
-        if len(times) < FEWEST_TIMES or times[0] == times[-1]:
-            continue
-        rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
-        orders.append((where, "ascending" if rises else "descending" if falls else "no"))
-    return orders
-
-
-def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
-    n = len(values)
-    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
-    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
-    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
-    quarter = max(n // 4, 1)
-    return RowTrend(
-        of_size=of_size,
-        correlation=correlation,
-        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
-        first=float(values[:quarter].mean()),
-        last=float(values[-quarter:].mean()),
-    )
-
-
 def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
     """Why there is no guarantee if the model was trained on calibration rows; None if it was not.
 
@@ -421,68 +288,3 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
         return None
     warn(f"The guarantee no longer holds. {why}", SharedRowsWarning)
     return why
-
-
-def state_of(X: Any) -> dict[str, Any] | None:
-    """Rows as plain values; None for kinds that cannot be restored."""
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
-        columns = [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
-        if any(each is None for each in columns):
-            return None
-        return {"kind": "pandas", "names": list(X.columns), "columns": columns}
-    if hasattr(X, "get_columns"):
-        types = [type(each).__name__ for each in X.dtypes]
-        if not set(types) <= POLARS:
-            return None
-        cells = [each.to_list() for each in X.get_columns()]
-        return {"kind": "polars", "names": list(X.columns), "types": types, "columns": cells}
-    if hasattr(X, "detach"):
-        return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
-    return {"kind": "rows", "rows": X} if isinstance(X, np.ndarray | list) else None
-
-
-def _pandas_column(column: Any) -> dict[str, Any] | None:
-    kind = column.dtype
-    if isinstance(kind, np.dtype):
-        return {"values": column.to_numpy()}
-    if type(kind).__name__ == "CategoricalDtype":
-        codes, categories = np.asarray(column.cat.codes), list(column.cat.categories)
-        return {"codes": codes, "categories": categories, "ordered": bool(kind.ordered)}
-    if str(kind) not in PANDAS:  # times with a zone, for example
-        return None
-    missing = column.isna().to_numpy()
-    cells = [None if gap else cell for cell, gap in zip(column.tolist(), missing, strict=True)]
-    return {"cells": cells, "type": str(kind)}
-
-
-def rows_again(state: dict[str, Any]) -> Any:
-    """The rows of :func:`state_of`."""
-    kind = state["kind"]
-    if kind == "pandas":
-        import pandas as pd
-
-        frame = pd.concat([_pandas_again(pd, each) for each in state["columns"]], axis=1)
-        frame.columns = state["names"]
-        return frame
-    if kind == "polars":
-        import polars as pl
-
-        parts = zip(state["names"], state["columns"], state["types"], strict=True)
-        known = [(name, cells, getattr(pl, of)) for name, cells, of in parts if of in POLARS]
-        return pl.DataFrame([pl.Series(*each) for each in known])
-    if kind == "tensor":
-        import torch
-
-        return torch.as_tensor(state["rows"])
-    return state["rows"]
-
-
-def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
-    if "codes" in column:
-        kind = pd.CategoricalDtype(column["categories"], ordered=column["ordered"])
-        return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
-    if "cells" in column:
-        if column["type"] not in PANDAS:
-            raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
-        return pd.Series(column["cells"], dtype=column["type"])
-    return pd.Series(column["values"])

@@ -39,13 +39,6 @@ class Labels(Protocol):
 
 
 @runtime_checkable
-class Tensor(Protocol):
-    """A tensor of PyTorch, on any device."""
-
-    def detach(self) -> Any: ...
-
-
-@runtime_checkable
 class IntervalModel(Protocol):
     """A model that answers with intervals."""
 

@@ -1,20 +1,9 @@
-"""What a user passes: every check of it, and which module handles rows that are not arrays.
-
-A check says what was expected, what came, and what to do. The core knows neither Dask nor tensors
-nor devices: this module finds by the type of the rows, or by the name of an engine, which part of
-``calliper.scale`` handles them, and imports it only then.
-
-Groups and weights are values, one for each row; the name of a column of the frame that the rows are
-in; or a function of the rows. A name or a function is remembered from calibration and applied to
-new rows; values must be given again.
-"""
+"""Checks of what a user passes: each says what was expected, what came, and what to do."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set, Sized
-from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from inspect import signature
 from numbers import Integral, Real
@@ -22,11 +11,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import _safe_indexing, check_array, indexable
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._types import AgeingWeights, BoolArray, Coverage, FloatArray
+from calliper._handlers import (
+    ENGINE_NAMES,
+    ENGINES,
+    EngineRows,
+    handler_of_collection,
+    handler_of_tensor,
+)
+from calliper._types import BoolArray, Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
 
@@ -37,31 +32,6 @@ LARGEST_FEATURE = 1e150
 #: Beyond this, sums of scores may overflow.
 LARGEST_SCORE = 1e302
 
-#: Rows that a model is recognised by.
-N_PROBES = 5
-
-#: Modules that handle collections that are computed later, by the package of their type, or by
-#: package and name.
-COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
-
-#: The same for arrays of other libraries, which become rows or arrays of NumPy.
-TENSORS = {"torch.Tensor": "calliper.scale._device"}
-
-#: The same for inputs of networks, which become rows.
-INPUTS = dict.fromkeys(
-    ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
-)
-
-#: The same for models that take a dict for each row.
-NETWORKS = {"torch.Module": "calliper.models._networks"}
-
-#: Modules of engines, by the first part of an engine's name.
-ENGINES = {"torch": "calliper.scale._device"}
-ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
-
-#: The module behind ``KNN(cells=...)``.
-CELLS = "calliper.scale._cells"
-
 #: Most levels that an error message lists.
 N_LISTED = 9
 #: The default level; its identity tells it from a 0.9 that the user passes.
@@ -70,88 +40,6 @@ USUAL_COVERAGE = float("0.9")
 MISSES = frozenset({"alpha", "significance", "significance_level"})
 LEVEL_WORDS = MISSES | {"confidence_level", "level"}
 OUR_WORDS = LEVEL_WORDS | {"coverage", "confidence"}
-
-#: Stands for values that were given at calibration and belong to its rows.
-GIVEN = Ellipsis
-
-
-class EngineRows(ABC):
-    """Checked rows of features, (n, d), that an engine holds; NumPy sees a copy of them.
-
-    Attributes
-    ----------
-    shape : (n, d)
-    engine : computes with them, by its ``search`` and ``radial``
-    """
-
-    shape: tuple[int, int]
-    engine: Any
-    ndim = 2
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @abstractmethod
-    def __getitem__(self, rows: Any) -> EngineRows:
-        """Some of them."""
-
-    @abstractmethod
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
-        """All of them in main memory."""
-
-    @abstractmethod
-    def ends(self) -> tuple[float, float]:
-        """The least and the largest number."""
-
-    @abstractmethod
-    def vstack(self, more: Any) -> EngineRows:
-        """These and then others, which may be in main memory."""
-
-    @abstractmethod
-    def check_beside(self, rows: Any, kernel: Any) -> None:
-        """Refuse new rows that are held elsewhere, unless the kernel names an engine for them."""
-
-
-def handler_of_collection(X: Any) -> Any:
-    """The module that handles rows that are computed later; None for any other X."""
-    return _handler(X, COLLECTIONS)
-
-
-def handler_of_tensor(values: Any) -> Any:
-    """The module that makes rows of a tensor; None for anything else."""
-    return _handler(values, TENSORS)
-
-
-def _handler(what: Any, handlers: dict[str, str]) -> Any:
-    kinds = ((base.__module__.partition(".")[0], base.__name__) for base in type(what).__mro__)
-    names = (name for package, kind in kinds for name in (package, f"{package}.{kind}"))
-    found = next((handlers[name] for name in names if name in handlers), None)
-    return None if found is None else import_module(found)
-
-
-def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
-    """Rows and targets; a dict of inputs, or a loader, as rows that can be counted and picked.
-
-    For a network, a list of dicts is inputs by name, too.
-    """
-    if sparse.issparse(X):
-        return X.tocsr(), y
-    handler = _handler(model, NETWORKS) if _has_dicts(X) else _handler(X, INPUTS)
-    return (X, y) if handler is None else handler.gathered(X, y)
-
-
-def rows_at_hand(
-    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
-) -> tuple[Any, Any, PerRow, Any]:
-    """Calibration rows, targets, groups and weights; of a collection, those of its first rows.
-
-    Last, what predicts all rows of a collection; None where all rows are at hand.
-    """
-    per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
-    if handler is None:
-        return *gathered(X, y, model), per_row, None
-    lazy = handler.LazyRows(X, y, per_row)
-    return lazy.X, lazy.y, lazy.per_row, lazy
 
 
 def engine_of(rows: Any, named: str | None) -> Any:
@@ -169,24 +57,6 @@ def check_engine(named: Any) -> Any:
     return import_module(ENGINES[kind]).engine(where)
 
 
-def handled(method: Method) -> Method:
-    """Decorate a method of a regressor: a collection is answered by the module that handles it.
-
-    The method gets inputs by name, and those of a loader, as rows.
-    """
-
-    @wraps(method)
-    def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
-        handler = handler_of_collection(X)
-        if handler is None:
-            refuse_level_words(method, known)
-            return method(self, gathered(X, model=self.estimator)[0], *given, **known)
-        self._check_calibrated()
-        return handler.answer(method.__name__, self, X, *given, **known)
-
-    return ask  # type: ignore[return-value]
-
-
 def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
     """Point to ``coverage=`` if a class or a method gets a level under another name."""
     if not known.keys() & OUR_WORDS:
@@ -196,7 +66,7 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return  # it passes on what it does not know
     here = "coverage" in found
-    for name in known.keys() & (LEVEL_WORDS if here else OUR_WORDS):
+    for name in (known.keys() - found.keys()) & (LEVEL_WORDS if here else OUR_WORDS):
         level = float(known[name]) if isinstance(known[name], Real) else USUAL_COVERAGE
         hint = ""
         if name in MISSES:
@@ -211,15 +81,44 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
         )
 
 
+def check_call(owner: Any, method: Any, given: tuple[Any, ...], known: Mapping[str, Any]) -> None:
+    """Refuse arguments that a public method does not take, by the name of the owner's class."""
+    try:
+        signature_of(method).bind(owner, *given, **known)
+    except TypeError as error:
+        refuse_level_words(method, known)
+        raise TypeError(f"{type(owner).__name__}.{method.__name__}() {error}.") from None
+
+
+signature_of = cache(signature)
+
+
 def says_coverage(method: Method) -> Method:
     """Decorate a method with ``coverage=``: other names for a level are pointed out."""
 
     @wraps(method)
     def ask(self: Any, *given: Any, **known: Any) -> Any:
-        refuse_level_words(method, known)
+        check_call(self, method, given, known)
         return method(self, *given, **known)
 
     return ask  # type: ignore[return-value]
+
+
+def unchanged_if_refused(method: Method) -> Method:
+    """Decorate a method of an estimator: if it fails, the estimator stays as it was."""
+
+    @wraps(method)
+    def call(self: Any, *given: Any, **known: Any) -> Any:
+        check_call(self, method, given, known)
+        before = dict(vars(self))
+        try:
+            return method(self, *given, **known)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return call  # type: ignore[return-value]
 
 
 def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
@@ -234,13 +133,13 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
 
 def as_array(values: Any, name: str, beside: Any = None) -> Any:
     """A tensor as an array, if it is on the device of the rows; anything else as given."""
-    handler = handler_of_tensor(values)
+    handler = None if isinstance(values, np.ndarray) else handler_of_tensor(values)
     return values if handler is None else handler.to_array(values, name, beside)
 
 
 def refuse_collection(what: Any, name: str) -> None:
     """Refuse a collection before anything fetches all its rows into this process."""
-    if handler_of_collection(what) is not None:
+    if not isinstance(what, np.ndarray) and handler_of_collection(what) is not None:
         raise TypeError(
             f"{name} is a Dask {type(what).__name__}, and all its rows would have to be loaded "
             "into this process. calibrate, predict, predict_interval and predict_distribution "
@@ -281,12 +180,12 @@ def refuse_no_table(Z: Any, name: str) -> None:
     _refuse_dicts(Z, name)
 
 
-def _has_dicts(X: Any) -> bool:
+def has_dicts(X: Any) -> bool:
     return isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
 
 
 def _refuse_dicts(Z: Any, name: str) -> None:
-    if _has_dicts(Z):
+    if has_dicts(Z):
         raise CalliperError(
             f"{name} must have columns; got a list of {type(Z[0]).__name__}s, one for each row. "
             f"Make a frame of it first, pandas.DataFrame({name}), or an array."
@@ -302,11 +201,6 @@ def n_rows(X: Any) -> int:
         return len(X) if isinstance(X, Sized) else len(np.asarray(X))
     except TypeError:
         raise CalliperError(f"expected rows; got {X!r:.80}, which has none.") from None
-
-
-def first_rows(X: Any) -> Any:
-    """A few rows as they came, to recognise a model by its predictions."""
-    return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X))))
 
 
 def shape_of(values: Any) -> tuple[int, ...]:
@@ -419,20 +313,6 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
     return type(Z) is np.ndarray and Z.ndim == 2 and Z.shape[1] == known
 
 
-def columns_for_file(estimator: Any) -> dict[str, Any]:
-    """The columns that it was fitted to, for a file: how many, and their names."""
-    own = vars(estimator)
-    return {"n_columns": own.get("n_features_in_"), "names": [*own.get("feature_names_in_", ())]}
-
-
-def restore_columns(estimator: Any, state: Mapping[str, Any]) -> None:
-    """Remember the columns that a file holds."""
-    if state["n_columns"] is not None:
-        estimator.n_features_in_ = state["n_columns"]
-    if state["names"]:
-        estimator.feature_names_in_ = np.array(state["names"], dtype=object)
-
-
 def _refuse_huge(features: Any, name: str) -> Any:
     """Refuse features whose squared distances would overflow."""
     if isinstance(features, EngineRows):
@@ -518,54 +398,6 @@ def check_new_features(estimator: Any, Z: Any) -> Any:
     return _refuse_huge(Z, "Z")
 
 
-def unchanged_if_refused(method: Method) -> Method:
-    """Decorate a method of an estimator: if it fails, the estimator stays as it was."""
-
-    @wraps(method)
-    def call(self: Any, *given: Any, **known: Any) -> Any:
-        refuse_level_words(method, known)
-        before = dict(vars(self))
-        try:
-            return method(self, *given, **known)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
-    return call  # type: ignore[return-value]
-
-
-def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
-    """Remember the columns of X on ``estimator``; return y as numbers."""
-    refuse_collection(X, "X")
-    by_name = isinstance(X, Mapping) and not sparse.issparse(X) and len(shape_of(X)) > 0
-    if not by_name:
-        refuse_no_rows(X, "X")
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
-        )
-    validate_data(estimator, X, skip_check_array=True)
-    if by_name:
-        estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
-    check_consistent_length(X, y)
-    try:
-        y = np.asarray(y)
-    except ValueError as error:
-        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
-    if y.ndim == 2 and y.shape[1] == 1:
-        warn(
-            "A column-vector y was passed when a 1d array was expected; it is flattened.",
-            DataConversionWarning,
-        )
-    if y.ndim == 2 and y.shape[1] > 1:
-        raise CalliperError(
-            f"y must have one value for each row, shape (n,); got shape {y.shape}. For several "
-            f"targets use MultiTargetRegressor(estimator), which answers with a box for each row."
-        )
-    return check_vector(y, "y")
-
-
 def check_new_rows(estimator: Any, X: Any) -> None:
     """Refuse new rows that do not have the columns that ``estimator`` remembers."""
     refuse_collection(X, "X")
@@ -619,78 +451,6 @@ def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     names = (f"column {column} of predictions" for column in range(n_outputs))
     columns = zip(y_pred.T, names, strict=True)
     return np.stack([check_vector(each, name, n=n) for each, name in columns], axis=1)
-
-
-def row_values(given: Any, X: Any, name: str) -> Any:
-    """One value for each row of ``X``, (n,); ``name`` is how the user knows the argument."""
-    if isinstance(given, str):
-        columns = list(getattr(X, "columns", ()))
-        if given not in columns:
-            there = f"there are {columns[:20]}" if columns else f"X is a {type(X).__name__}"
-            raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
-        given = X[given]
-    try:
-        values = np.asarray(given(X) if callable(given) else given)
-    except ValueError as error:
-        raise CalliperError(f"{name} must be one for each row: {error}.") from error
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.shape != (n_rows(X),):
-        named = isinstance(given, list) and all(isinstance(each, str) for each in given)
-        how = " Pass one column by its name, several by a function of the rows that joins them."
-        raise CalliperError(
-            f"{name} must have one value for each of {n_rows(X)} rows; got shape {values.shape}."
-            f"{how if named else ''}"
-        )
-    return values
-
-
-@dataclass(frozen=True)
-class PerRow:
-    """What calibration was given for each row; None where nothing was."""
-
-    groups: Any = None
-    weights: Any = None
-
-    def known(self, X: Any) -> dict[str, Any]:
-        """What was given, as values of the calibration rows by name."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        return {
-            name: value.of_age(n_rows(X))
-            if isinstance(value, AgeingWeights)
-            else row_values(value, X, name)
-            for name, value in given.items()
-        }
-
-    def remembered(self) -> PerRow:
-        """The same without values of calibration rows."""
-        return PerRow(remembered(self.groups), remembered(self.weights))
-
-    def new(self, X: Any, **now: Any) -> dict[str, Any]:
-        """Values of new rows by name: as given now, or by what calibration was given."""
-        return {
-            name: _new_values(before, now.get(name), X, name) for name, before in vars(self).items()
-        }
-
-
-def remembered(given: Any) -> Any:
-    """What calibration keeps of groups or weights: a name or a function, never values."""
-    return given if given is None or isinstance(given, str) or callable(given) else GIVEN
-
-
-def _new_values(before: Any, now: Any, X: Any, name: str) -> Any:
-    """Values of new rows: as given now, or by what calibration remembered; None without."""
-    if before is None and now is not None:
-        raise CalliperError(
-            f"{name} were given for new rows but not at calibration: pass {name}= to "
-            f"calibrate, too."
-        )
-    if before is GIVEN and now is None:
-        raise CalliperError(
-            f"calibration was given {name}, one value for each row: pass {name}= for the new "
-            f"rows, too (a column name or a function would have been remembered)."
-        )
-    return None if before is None else row_values(before if now is None else now, X, name)
 
 
 def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...]:
@@ -786,14 +546,20 @@ def at_least(value: Any, least: int, name: str) -> int:
     return int(value)
 
 
-def check_folds(folds: Any) -> int | None:
-    """``refits``: None, 0, or a number of folds."""
+def check_parts(front: Any) -> tuple[int | None, int]:
+    """``refits`` and ``gap`` of a regressor: folds, or None, and rows between parts."""
+    folds, gap = front.refits, at_least(front.gap, 0, "gap")
     whole = isinstance(folds, Integral) and not isinstance(folds, bool)
     if folds is not None and not (whole and (folds == 0 or folds >= 2)):
         raise CalliperError(
             f"refits must be None, 0 (never refit) or an integer of at least 2; got {folds!r}."
         )
-    return folds  # type: ignore[no-any-return]
+    if gap and front.shuffle is not False:
+        raise CalliperError(
+            f"gap={gap} leaves rows between parts in order of time, and shuffle is "
+            f"{front.shuffle!r}: pass shuffle=False, too."
+        )
+    return folds, gap
 
 
 def check_offset(offset: float) -> float:
@@ -824,14 +590,10 @@ def reachable(n: int, levels: Sequence[float]) -> list[int]:
 
 def warn_if_zero_scales(scale: FloatArray) -> None:
     """Warn of calibration points whose local scale is zero, with their number."""
-    warn_zero_scales(int(np.count_nonzero(scale <= 0)), len(scale))
-
-
-def warn_zero_scales(n_zero: int, n: int) -> None:
-    """The same for a count."""
+    n_zero = int(np.count_nonzero(scale <= 0))
     if n_zero:
         warn(
-            f"The local scale is zero at {n_zero} of {n} calibration points, so their "
+            f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
             f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
             f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
             f"y, chosen without looking at the calibration data).",

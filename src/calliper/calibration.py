@@ -7,22 +7,17 @@ to it, makes the space where nearness is judged, and learns how the model errs.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
-from calliper._answering import TrainedHere
-from calliper._notebook import reporter
-from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows, state_of, warn_of_trend
+from calliper._row_checks import refuse_seen
 from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
@@ -33,7 +28,6 @@ from calliper.calibrators import (
 )
 from calliper.exceptions import (
     CalliperError,
-    EmbeddingWarning,
     QuantileCrossingWarning,
     SplitGroupsWarning,
     UnusedWarning,
@@ -41,12 +35,14 @@ from calliper.exceptions import (
     unheard,
     warn,
 )
-from calliper.models import family_of, open_model, predictions
+from calliper.models import asked_as
 from calliper.quantile import effective_size
-from calliper.rows import Rows, rows_of_groups, same_rows
-from calliper.scores import AbsoluteError, DistributionError, Score, as_score
+from calliper.rows import PerRow, Rows, first_rows, rows_of_groups, warn_of_trend
+from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 from calliper.space import (
+    FEWEST_KEPT,
+    FEWEST_TAUGHT,
     RAW,
     UNTOUCHED,
     Embedding,
@@ -54,17 +50,11 @@ from calliper.space import (
     LearningPart,
     LeftOut,
     Training,
-    checked_gap,
     deal,
     fit_embedding,
-    knows_left_out,
     learn_errors,
-    learnt_from_training,
-    n_teaching,
     part_of_few,
-    refuse_changing,
     warn_if_poor,
-    why_no_refit,
 )
 
 #: Parameters of the regressor that a calibration follows; others may be set later.
@@ -79,7 +69,7 @@ def calibrate_model(
     training: Training,
     order: Any = None,
     *,
-    per_row: valid.PerRow = valid.PerRow(),  # noqa: B008
+    per_row: PerRow = PerRow(),  # noqa: B008
     lazy: Any = None,
 ) -> Calibration:
     """Calibrate a fitted model on rows that it has not seen, as the parameters of ``front`` say.
@@ -117,7 +107,7 @@ def calibrate_model(
         given = {name: value[kept] for name, value in given.items()}
         order = kept if order is None else order[kept]
     y_pred, Z = space.predict_and_transform(X)
-    slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
+    slack = slack_of(score, y, y_pred, *space.refuse_changing(X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
         # Those at hand are the first of them.
@@ -145,24 +135,13 @@ def calibrate_model(
         left_out=left_out,
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(errors, order),
-        probe=state_of(valid.first_rows(X)),
+        probe=first_rows(X),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
         on_all=on_all,
         slack=slack,
     )
-
-
-def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
-    """What is asked for predictions, and their score: the model itself, unless of quantiles."""
-    if score is None or isinstance(score, DistributionError):
-        from calliper.models import model_of_quantiles
-
-        found = model_of_quantiles(model, score)
-        if found is not None:
-            return found
-    return model, as_score(score)
 
 
 def chosen_of(front: Any) -> dict[str, Any]:
@@ -258,7 +237,7 @@ def _learn(
             part,
             labels=given.get("groups"),
             shuffle=front.shuffle is not False,
-            gap=checked_gap(front),
+            gap=training.gap,
             random_state=front.random_state,
         )
         if len(taught):
@@ -274,7 +253,8 @@ def _warn_of_part(part: Any, why: str) -> None:
 
 def _enough(n: int, weights: FloatArray | None) -> bool:
     """Whether n rows, of weights that are known beforehand, are enough for two parts."""
-    return n_teaching(n if weights is None else int(effective_size(weights)), "auto") > 0
+    size = n if weights is None else int(effective_size(weights))
+    return size >= FEWEST_KEPT + FEWEST_TAUGHT
 
 
 def _inputs_of(method: Calibrator) -> Any:
@@ -405,160 +385,6 @@ def with_random_state(calibrator: Any, random_state: Any) -> Any:
         if last == "random_state" and value is None and not shared:
             missing.append(name)
     return copied.set_params(**dict.fromkeys(missing, random_state))
-
-
-def _given_training(front: Any, X_train: Any, y_train: Any) -> Training:
-    """Training rows that ``calibrate`` was given, and how the model may be trained again."""
-    if X_train is not None:
-        X_train, y_train = valid.gathered(X_train, y_train, front.estimator)
-        if y_train is not None:
-            same_rows(X_train, "X_train", y_train=y_train)
-            check_consistent_length(X_train, y_train)
-            y_train = front._check_targets(y_train, "y_train")
-        valid.refuse_collection(X_train, "X_train")
-    folds = valid.check_folds(front.refits)
-    if X_train is None and y_train is not None:
-        raise CalliperError("y_train was given without X_train: pass both.")
-    if y_train is None and folds:
-        warn(
-            f"refits={folds} needs training rows, and calibrate got none: the model is not "
-            "refitted. Pass X_train and y_train, or leave refits out.",
-            UnusedWarning,
-        )
-    return Training(
-        X=X_train,
-        y=y_train,
-        n_refits=folds or 0,
-        random_state=front.random_state,
-        shuffle=front.shuffle is None or front.shuffle,
-        gap=checked_gap(front),
-        progress=reporter(front.progress, "training") if folds else None,
-    )
-
-
-def given_model(
-    front: Any, trained: TrainedHere | None, X: Any, y: FloatArray, X_train: Any, y_train: Any
-) -> tuple[Any, Training, TrainedHere | None, str | None]:
-    """The estimator, or what ``fit`` trained of it; its training rows, as far as they are known.
-
-    Last, why nothing is promised on the calibration rows X. Refuses a model that is not fitted, and
-    rows that it was trained on.
-    """
-    training = _given_training(front, X_train, y_train)
-    model, why = front.estimator, None
-    here = trained is not None and trained.estimator is model
-    if trained is not None and here:
-        model, why = trained.model, refuse_seen(trained.rows, X, y)
-    if training.X is not None:
-        rows = sketch_rows(training.X, training.y)
-        why = why or refuse_seen(rows, X, y)
-        trained = trained if here else TrainedHere(None, model, rows)
-    _refuse_unfitted(model, X)
-    opened = open_model(model)
-    if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
-        raise CalliperError(
-            f"The model was trained on these calibration rows: its trees hold the means of their "
-            f"targets. {SEEN_IN_TRAINING}"
-        )
-    return model, training, trained, why
-
-
-def _refuse_unfitted(model: Any, X: Any) -> None:
-    """Say that a model is not fitted, or a class, before anything is said of its space."""
-    if isinstance(model, type):
-        raise TypeError(
-            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
-        )
-    with suppress(NotFittedError):
-        if isinstance(model, BaseEstimator):
-            check_is_fitted(model)
-            return
-    try:
-        predictions(model, valid.first_rows(X))
-    except NotFittedError as error:
-        raise NotFittedError(
-            f"{error} calibrate needs a model that is already fitted; fit(X, y) trains a copy of "
-            f"it on some of the rows and calibrates on the rest."
-        ) from error
-    except Exception:  # reported better where the space is made
-        return
-
-
-def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
-    """Say that without training rows nearness is judged in another space than before."""
-    if before is None or not before.has_training or now.has_training:
-        return
-    same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
-    if same and before.space.space.name != now.space.space.name:
-        warn(
-            f"Without X_train nearness is now judged in another space: {now.space} instead of "
-            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, "
-            "to keep it.",
-            EmbeddingWarning,
-        )
-
-
-def warn_after_calibrate(
-    before: Calibration | None, now: Calibration, training: Training, front: Any
-) -> None:
-    """Point out what was given and changes nothing, and another space than before."""
-    no_parts = not now.n_taught and (now.left_out is None or now.left_out.source == "out of bag")
-    if front.gap and no_parts:
-        warn(
-            f"gap={front.gap} is not used: all rows calibrate and nothing is refitted, so there "
-            f"are no parts to leave it between.",
-            UnusedWarning,
-        )
-    _warn_if_other(before, now)
-    warn_of_unused(now, training, front.refits, given=True)
-
-
-def warn_of_unused(made: Calibration, training: Training, folds: Any, *, given: bool) -> None:
-    """Point out training rows that were ``given``, and refits, that change nothing."""
-    if training.X is None:
-        return
-    uses, why = made.calibrators[0].uses, why_no_refit(made.model)
-    learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
-    embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
-    mapped = not isinstance(embed, str) or embed == "inputs"
-    sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
-    changes_nothing = learns and not (mapped or sloped or learnt_from_training(made.space.space))
-    only_checked = "only checked for rows that are also calibration rows"
-    if training.y is None:
-        if not changes_nothing:
-            return
-        unused = (
-            f"X_train was given without y_train: it is {only_checked}. Pass y_train, too, to learn "
-            f"from training rows how the model errs."
-        )
-    elif made.left_out is not None and not made.n_taught:
-        return
-    elif folds and why is not None:
-        unused = (
-            f"refits={folds} cannot train the model again, since it {why}. Pass an "
-            f"estimator with fit, or leave refits out."
-        )
-    elif folds and "left_out" not in uses and made.score.units is None:
-        unused = (
-            f"refits={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
-            f"left-out errors. Leave it out, or use FullRescaled()."
-        )
-    elif given and not folds and changes_nothing:
-        more = (
-            f"the model {why}" if why else "refits=5 trains the model five more times to find them"
-        )
-        if knows_left_out(made.space.space):
-            more = (
-                "a bootstrapped model has them if X_train and y_train are the rows that it was "
-                f"trained on, in that order; otherwise {more}"
-            )
-        unused = (
-            f"X_train and y_train are {only_checked}, and change nothing else. Widths are learnt "
-            f"from errors on rows that were left out of training: {more}."
-        )
-    else:
-        return
-    warn(unused, UnusedWarning)
 
 
 def warn_of_groups(held_out: Any) -> str:

@@ -63,12 +63,11 @@ from calliper._validation import (
     check_vector,
     n_rows,
     refuse_level_words,
-    row_values,
 )
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
 from calliper.intervals import Boxes, Intervals
 from calliper.quantile import TOLERANCE
-from calliper.rows import labels_of, same_rows
+from calliper.rows import labels_of, row_values, same_rows
 
 __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 

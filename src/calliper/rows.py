@@ -1,24 +1,50 @@
-"""Rows: what is known of some points, one value each, whatever they are used for.
+"""Rows: how they come, and what is known of each, whatever they are used for.
 
 Calibration, training and left-out rows are all :class:`Rows`. Where values of the same rows come
 with labels, as series and frames of pandas do, the labels must agree.
+
+Groups and weights are values, one for each row; the name of a column of the frame that the rows are
+in; or a function of the rows. A name or a function is remembered from calibration and applied to
+new rows; values must be given again.
+
+A trend of errors in the order of rows shows in rank correlations of the row number with the size
+of the error and with the error itself. If rows are exchangeable, every order of them is equally
+likely, and the correlation r of n ranks (ties share theirs) has mean 0 and variance 1/(n − 1),
+whatever the errors are; r √(n − 1) is about normal. Each of the two is tested at half the level.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from sklearn.utils import _safe_indexing
+from scipy import sparse
+from scipy.special import ndtr
+from scipy.stats import rankdata
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._types import FloatArray, Frame, IntArray, Labels
+from calliper import _validation as valid
+from calliper._handlers import INPUTS, NETWORKS, handler_of, handler_of_collection
+from calliper._kept import Keeps, Number
+from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
-from calliper._validation import n_rows
-from calliper.exceptions import CalliperError, RowLabelsWarning, warn
+from calliper.exceptions import CalliperError, RowLabelsWarning, RowOrderWarning, warn
 
+#: Rows that a model is recognised by.
+N_PROBES = 5
+#: Stands for values that were given at calibration and belong to its rows.
+GIVEN = Ellipsis
+#: Level of the test for a trend.
+TREND_LEVEL = 1e-4
+#: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
+TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: What may be known of a row besides its features.
 KNOWN = ("scores", "magnitudes", "signs", "weights", "groups", "targets")
 
@@ -53,7 +79,7 @@ class Rows:
     targets: Any = None
 
     @classmethod
-    def of(cls, given: Any) -> "Rows | None":
+    def of(cls, given: Any) -> Rows | None:
         """Rows unchanged, or made of (Z, scores), (Z, scores, targets) or features alone."""
         if given is None or isinstance(given, Rows):
             return given
@@ -72,7 +98,7 @@ class Rows:
         return cls(Z, **dict(zip(known, same_rows(Z, "Z", **known), strict=True)))
 
     def __len__(self) -> int:
-        return n_rows(self.Z) if self.scores is None else len(self.scores)
+        return valid.n_rows(self.Z) if self.scores is None else len(self.scores)
 
     @cached_property
     def ascending(self) -> FloatArray:
@@ -84,16 +110,16 @@ class Rows:
         """What is known besides the features, in the order of ``KNOWN``."""
         return self.scores, self.magnitudes, self.signs, self.weights, self.groups, self.targets
 
-    def take(self, rows: Any) -> "Rows":
+    def take(self, rows: Any) -> Rows:
         """Some of the rows, by their numbers."""
         values = (self.Z, *self._values)
         return Rows(*(None if each is None else _safe_indexing(each, rows) for each in values))
 
-    def latest(self, n: int) -> "Rows":
+    def latest(self, n: int) -> Rows:
         """The last n rows."""
         return Rows(*(None if each is None else each[-n:] for each in (self.Z, *self._values)))
 
-    def join(self, other: "Rows") -> "Rows":
+    def join(self, other: Rows) -> Rows:
         """These rows followed by others, of which the same is known."""
         joined = []
         for name, before, added in zip(KNOWN, self._values, other._values, strict=True):
@@ -102,6 +128,142 @@ class Rows:
                 raise CalliperError(f"fitted {known} {name} and extended {now}: give them to both.")
             joined.append(None if before is None else np.concatenate([before, added]))
         return Rows(stacked(self.Z, other.Z), *joined)
+
+
+def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
+    """Rows and targets; a dict of inputs, or a loader, as rows that can be counted and picked.
+
+    For a network, a list of dicts is inputs by name, too.
+    """
+    if sparse.issparse(X):
+        return X.tocsr(), y
+    handler = handler_of(model, NETWORKS) if valid.has_dicts(X) else handler_of(X, INPUTS)
+    return (X, y) if handler is None else handler.gathered(X, y)
+
+
+def rows_at_hand(
+    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
+) -> tuple[Any, Any, PerRow, Any]:
+    """Calibration rows, targets, groups and weights; of a collection, those of its first rows.
+
+    Last, what predicts all rows of a collection; None where all rows are at hand.
+    """
+    per_row = PerRow(groups=groups, weights=weights)
+    if isinstance(X, np.ndarray):
+        return X, y, per_row, None
+    handler = handler_of_collection(X)
+    if handler is None:
+        return *gathered(X, y, model), per_row, None
+    lazy = handler.LazyRows(X, y, per_row)
+    return lazy.X, lazy.y, lazy.per_row, lazy
+
+
+def first_rows(X: Any) -> Any:
+    """A few rows as they came, to recognise a model by its predictions."""
+    return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, valid.n_rows(X))))
+
+
+def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
+    """Remember the columns of X on ``estimator``; return y as numbers."""
+    valid.refuse_collection(X, "X")
+    by_name = isinstance(X, Mapping) and not sparse.issparse(X) and len(valid.shape_of(X)) > 0
+    if not by_name:
+        valid.refuse_no_rows(X, "X")
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    validate_data(estimator, X, skip_check_array=True)
+    if by_name:
+        estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
+    check_consistent_length(X, y)
+    try:
+        y = np.asarray(y)
+    except ValueError as error:
+        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
+    if y.ndim == 2 and y.shape[1] == 1:
+        warn(
+            "A column-vector y was passed when a 1d array was expected; it is flattened.",
+            DataConversionWarning,
+        )
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise CalliperError(
+            f"y must have one value for each row, shape (n,); got shape {y.shape}. For several "
+            f"targets use MultiTargetRegressor(estimator), which answers with a box for each row."
+        )
+    return valid.check_vector(y, "y")
+
+
+def row_values(given: Any, X: Any, name: str) -> Any:
+    """One value for each row of ``X``, (n,); ``name`` is how the user knows the argument."""
+    if isinstance(given, str):
+        columns = list(getattr(X, "columns", ()))
+        if given not in columns:
+            there = f"there are {columns[:20]}" if columns else f"X is a {type(X).__name__}"
+            raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
+        given = X[given]
+    try:
+        values = np.asarray(given(X) if callable(given) else given)
+    except ValueError as error:
+        raise CalliperError(f"{name} must be one for each row: {error}.") from error
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.shape != (valid.n_rows(X),):
+        named = isinstance(given, list) and all(isinstance(each, str) for each in given)
+        how = " Pass one column by its name, several by a function of the rows that joins them."
+        raise CalliperError(
+            f"{name} must have one value for each of {valid.n_rows(X)} rows; got shape "
+            f"{values.shape}.{how if named else ''}"
+        )
+    return values
+
+
+@dataclass(frozen=True)
+class PerRow:
+    """What calibration was given for each row; None where nothing was."""
+
+    groups: Any = None
+    weights: Any = None
+
+    def known(self, X: Any) -> dict[str, Any]:
+        """What was given, as values of the calibration rows by name."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {
+            name: value.of_age(valid.n_rows(X))
+            if isinstance(value, AgeingWeights)
+            else row_values(value, X, name)
+            for name, value in given.items()
+        }
+
+    def remembered(self) -> PerRow:
+        """The same without values of calibration rows."""
+        return PerRow(remembered(self.groups), remembered(self.weights))
+
+    def new(self, X: Any, **now: Any) -> dict[str, Any]:
+        """Values of new rows by name: as given now, or by what calibration was given."""
+        return {
+            name: _new_values(before, now.get(name), X, name) for name, before in vars(self).items()
+        }
+
+
+def remembered(given: Any) -> Any:
+    """What calibration keeps of groups or weights: a name or a function, never values."""
+    return given if given is None or isinstance(given, str) or callable(given) else GIVEN
+
+
+def _new_values(before: Any, now: Any, X: Any, name: str) -> Any:
+    """Values of new rows: as given now, or by what calibration remembered; None without."""
+    if before is None and now is not None:
+        raise CalliperError(
+            f"{name} were given for new rows but not at calibration: pass {name}= to "
+            f"calibrate, too."
+        )
+    if before is GIVEN and now is None:
+        raise CalliperError(
+            f"calibration was given {name}, one value for each row: pass {name}= for the new "
+            f"rows, too (a column name or a function would have been remembered)."
+        )
+    return None if before is None else row_values(before if now is None else now, X, name)
 
 
 def stacked(first: Any, second: Any) -> Any:
@@ -248,4 +410,106 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
         f"{other} has the row labels of {name} in another order: the row at position {at} is "
         f"{labels[at]!r:.40} in {name} and {others[at]!r:.40} in {other}. Pass {by_label}"
         f"{by_position}."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTrend(Keeps):
+    """Errors that depend on the row number."""
+
+    of_size: Annotated[bool, Number(bool)]  # whether their size does, or the signed error
+    correlation: Annotated[float, Number()]  # rank correlation with the row number
+    p_value: Annotated[float, Number()]
+    first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
+    last: Annotated[float, Number()]  # and in the last
+
+    def describe(self, rows: str = "calibration") -> str:
+        """What was found and what it means."""
+        what = "size of the error" if self.of_size else "error"
+        return (
+            f"The {what} depends on the row number among the {rows} rows: its mean is "
+            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
+            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
+            "of time, errors may change again on later rows, and coverage may be lower than "
+            "promised: train on the older rows and calibrate on the latest ones (shuffle=False "
+            "where calliper splits). If they are sorted by something else, nothing is wrong."
+        )
+
+
+def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """How errors y − ŷ depend on the row number; None if chance can explain it.
+
+    ``order`` holds the row numbers where rows were drawn from a longer table.
+    """
+    errors = np.asarray(errors, dtype=np.float64)
+    if order is not None:
+        errors = errors[np.argsort(order, kind="stable")]
+    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
+    clearest = min(found, key=lambda trend: trend.p_value)
+    return clearest if clearest.p_value < TREND_LEVEL else None
+
+
+def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """The trend of errors of calibration rows, with a warning if there is one."""
+    trend = find_trend(errors, order)
+    if trend is not None:
+        warn(trend.describe(), RowOrderWarning)
+    return trend
+
+
+def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
+    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
+
+    ``what`` splits them, and ``remedy`` says how to change that.
+    """
+    found = _times(X) or _times(y)
+    in_order = [(where, order) for where, order in found if order != "no"]
+    if shuffle is None and in_order:
+        where, order = in_order[0]
+        sort = " (sort rows by time first)" if order == "descending" else ""
+        warn(
+            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
+            f"are later than these, coverage may be lower than promised: {remedy}",
+            RowOrderWarning,
+        )
+    elif shuffle is False and found and not any(order == "ascending" for _, order in found):
+        where, order = (in_order or found)[0]
+        warn(
+            f"shuffle=False takes the last rows to be the latest, but {where} holds times in "
+            f"{order} order: sort rows by time first.",
+            RowOrderWarning,
+        )
+
+
+def _times(table: Any) -> list[tuple[str, str]]:
+    """Where a frame or a series holds times, and in which order."""
+    if not hasattr(table, "dtypes"):
+        return []
+    found = {"the index": table.index} if hasattr(table, "iloc") else {}
+    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
+        if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
+            column = table.iloc[:, place] if hasattr(table, "iloc") else table[name]
+            found[f"column {name!r}"] = column
+    orders = []
+    for where, values in found.items():
+        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
+        if len(times) < FEWEST_TIMES or times[0] == times[-1]:
+            continue
+        rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
+        orders.append((where, "ascending" if rises else "descending" if falls else "no"))
+    return orders
+
+
+def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
+    n = len(values)
+    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
+    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
+    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
+    quarter = max(n // 4, 1)
+    return RowTrend(
+        of_size=of_size,
+        correlation=correlation,
+        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
+        first=float(values[:quarter].mean()),
+        last=float(values[-quarter:].mean()),
     )

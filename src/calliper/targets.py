@@ -13,7 +13,7 @@ interval covers with 1−α; all together may do so as rarely as 1 − kα.
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -23,7 +23,8 @@ from sklearn.pipeline import make_pipeline
 
 from calliper import _validation as valid
 from calliper import models
-from calliper._answering import Calibration, TrainedHere
+from calliper._answering import Calibration, check_calibrated, handled
+from calliper._estimator import CalibratedRegressor
 from calliper._kept import Array, Field, Part, Plain
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.calibration import calibrate_model
@@ -31,13 +32,19 @@ from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
-from calliper.regressor import ConformalRegressor, FrontDoor
+from calliper.regressor import (
+    ConformalRegressor,
+    calibrated,
+    rows_to_add,
+    trained_and_calibrated,
+)
+from calliper.rows import check_known_rows
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
 
 
 @dataclass(eq=False, repr=False)
-class MultiTargetRegressor(FrontDoor):
+class MultiTargetRegressor(CalibratedRegressor):
     """Prediction boxes for a model with several targets, y of shape (n, k).
 
     As :class:`ConformalRegressor`, but y has a column for each target. The columns of a frame name
@@ -84,7 +91,7 @@ class MultiTargetRegressor(FrontDoor):
     progress: Any = None
 
     keeps: ClassVar[Mapping[str, Field]] = {
-        **FrontDoor.keeps,
+        **CalibratedRegressor.keeps,
         "targets": Plain(),
         "parts": Part("regressor", several=True),
         "units_": Array("float64", ("k",), least=np.finfo(float).tiny, optional=True),
@@ -107,25 +114,57 @@ class MultiTargetRegressor(FrontDoor):
         together = replace(self.calibration_, score=first.score, space=first.space)
         self.calibration_ = replace(together, calibrators=self._calibrators())
 
-    def _extend(self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any) -> None:
+    @valid.unchanged_if_refused
+    def fit(
+        self, X: Any, y: Any, *, groups: Any = None, split_groups: Any = None, **fit_params: Any
+    ) -> Self:
+        """As :meth:`ConformalRegressor.fit`, with targets (n, k)."""
+        return self._keep(trained_and_calibrated(self, X, y, groups, split_groups, fit_params))
+
+    @valid.unchanged_if_refused
+    def calibrate(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        X_train: Any = None,
+        y_train: Any = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """As :meth:`ConformalRegressor.calibrate`, with targets (n, k)."""
+        return self._keep(calibrated(self, X, y, X_train, y_train, groups, weights))
+
+    @valid.unchanged_if_refused
+    def extend(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        window: int | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """As :meth:`ConformalRegressor.extend`, with targets (n, k)."""
+        X, y, groups, weights = rows_to_add(self, X, y, groups, weights)
         columns = y.T if len(self.regressors_) > 1 else [y]
         grown = tuple(copy(each) for each in self.regressors_)
         for each, column in zip(grown, columns, strict=True):
             each._extend(X, column, window, groups, weights)
         self.regressors_, now = grown, self.calibration_
         why = now.no_guarantee or (grown[0].no_guarantee_ if len(grown) == 1 else None)
-        made = replace(self._together(now.model), no_guarantee=why)
-        self._keep(made, now.trained)
+        together = self._together(now.model)
+        return self._keep(replace(together, no_guarantee=why, trained=now.trained))
 
-    @valid.handled
+    @handled
     def predict(self, X: Any) -> FloatArray:
         """The model's predictions, (m, k)."""
-        self._check_calibrated()
+        check_calibrated(self)
         valid.check_new_rows(self, X)
         k = len(self.target_names_)
         return models.predictions(self.estimator_, X, k).reshape(-1, k)
 
-    @valid.handled
+    @handled
     def predict_interval(
         self,
         X: Any,
@@ -141,7 +180,7 @@ class MultiTargetRegressor(FrontDoor):
         ``bounds`` are k pairs (y_min, y_max), None for a target without; all else is as in
         ``predict_interval`` of :class:`ConformalRegressor`.
         """
-        self._check_calibrated()
+        check_calibrated(self)
         names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
         if len(self.regressors_) == len(names):
             how = {"confidence": confidence, "groups": groups, "weights": weights}
@@ -169,7 +208,7 @@ class MultiTargetRegressor(FrontDoor):
 
         Arguments as in :meth:`predict_interval`.
         """
-        self._check_calibrated()
+        check_calibrated(self)
         valid.refuse_collection(X, "X")
         if len(self.regressors_) < len(self.target_names_):
             raise CalliperError(
@@ -196,6 +235,7 @@ class MultiTargetRegressor(FrontDoor):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output, tags.target_tags.single_output = True, False
+        tags.input_tags.sparse = models.takes_sparse(self.estimator)
         return tags
 
     @property
@@ -207,9 +247,9 @@ class MultiTargetRegressor(FrontDoor):
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         """Targets (n, k), or (n,) if there is one, in the order that the model was trained on."""
         if y is None:
-            return valid.check_known_rows(self, X, y)
+            return check_known_rows(self, X, y)
         names = self.target_names_ if again else target_names(y)
-        valid.check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
+        check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
         self.target_names_ = names
         return self._check_targets(y)
 
@@ -226,10 +266,12 @@ class MultiTargetRegressor(FrontDoor):
     def _calibrators(self) -> tuple[Any, ...]:
         return tuple(own for each in self.regressors_ for own in each.calibrators_)
 
-    def _keep(self, made: Calibration, trained: TrainedHere | None) -> None:
-        super()._keep(made, trained)
+    def _keep(self, made: Calibration) -> Self:
+        """Answer by this from now on."""
+        self.calibration_ = made
         if len(self.regressors_) == 1:
-            self.regressors_[0].calibration_ = self.calibration_
+            self.regressors_[0].calibration_ = made
+        return self
 
     def _calibrated(
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
@@ -273,7 +315,7 @@ class MultiTargetRegressor(FrontDoor):
         names = ("embed", "random_state", "shuffle", "gap", "learning_part")
         own = {name: getattr(self, name) for name in names}
         made = ConformalRegressor(model, self.calibrator, score_function=score, **own)
-        valid.check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
+        check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
         made.calibration_ = calibrate_model(made, model, X, y, training, **how)
         return made
 

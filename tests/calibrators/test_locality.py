@@ -7,7 +7,8 @@ import pytest
 
 from calliper import KNN, RBF, FullRescaled, Split
 from calliper.calibrators import _locality
-from calliper.calibrators._locality import locality_rule, search_locality
+from calliper.calibrators._full_rescaled import locality_rule
+from calliper.calibrators._locality import search_locality
 from calliper.kernels import GradedKNN, TunedKNN
 from oracles import rescaled as oracles
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calliper import KNN, RBF, CalliperError, FullRescaled
-from calliper.calibrators._locality import locality_rule
+from calliper.calibrators._full_rescaled import locality_rule
 from calliper.kernels import GradedKNN, TunedKNN
 from cases.problems import small_problem
 from oracles import rescaled as oracles

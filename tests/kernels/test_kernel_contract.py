@@ -78,8 +78,9 @@ def test_a_resolved_kernel_is_a_kernel_and_the_one_given_is_left_alone(kernel):
     fixed = kernel.resolved(TRAIN, state).fixed(TRAIN, ERRORS, state)
     assert isinstance(fixed, Kernel) and not fixed.learns_on_errors
     assert repr(kernel) == before
-    bag = fixed.bag(Rows(fixed.moved(Z), SCORES, SCORES), statistic="mean", offset=0.0)
-    assert bag.order_statistics(fixed.moved(NEW), [0.5, 0.9]).shape == (30, 2)
+    known, new = (Z, NEW) if fixed.moved is None else (fixed.moved(Z), fixed.moved(NEW))
+    bag = fixed.bag(Rows(known, SCORES, SCORES), statistic="mean", offset=0.0)
+    assert bag.order_statistics(new, [0.5, 0.9]).shape == (30, 2)
     assert bag.with_offset(1.0).calibration_scale(0.5) == pytest.approx(
         bag.calibration_scale(0.5) + 1.0
     )

@@ -251,3 +251,11 @@ def test_forests_are_passed_through_once(monkeypatch):
     monkeypatch.setattr(RandomForestRegressor, "predict", None)
     found = model.predict_interval(X_NEW)
     np.testing.assert_array_equal(found.lower, expected.lower)
+
+
+def test_one_column_of_integers_is_one_input_in_arrays_and_tensors_alike():
+    torch = pytest.importorskip("torch")
+    for rows in (np.arange(40)[:, None], torch.arange(40)[:, None]):
+        space = fit_embedding("auto", None, rows, model=lambda rows: np.zeros(len(rows)))
+        assert space.space.name == "the one input"
+        np.testing.assert_array_equal(space.transform(rows)[:, 0], np.arange(40.0))

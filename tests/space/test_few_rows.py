@@ -63,11 +63,15 @@ def test_members_of_few_rows(name, given, monkeypatch):
     rows = np.vstack([on_thresholds(trees), given[:30]])
     members = [m(read.rows(rows)) for m in read.members]
     np.testing.assert_array_equal(read.grove.values(read.rows(rows)), members)
-    monkeypatch.setattr(read.grove, "most_rows", len(rows))
+    monkeypatch.setattr(read.grove, "takes", lambda n: True)
     few = read.measure(rows)
-    monkeypatch.setattr(read.grove, "most_rows", 0)
+    monkeypatch.setattr(read.grove, "takes", lambda n: False)
     for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
+    assert read.is_by_row(len(rows))
+    alone = [read.measure(row[None]) for row in rows]
+    np.testing.assert_array_equal(few[0], np.concatenate([mean for mean, _ in alone]))
+    np.testing.assert_array_equal(few[1], np.hstack([spread for _, spread in alone]))
     np.testing.assert_allclose(few[0], model.predict(rows), rtol=1e-12, atol=1e-12)
     columns = getattr(model, "estimators_features_", [slice(None)] * len(trees))
     own = [m.predict(rows[:, c]) for m, c in zip(model.estimators_, columns, strict=True)]
@@ -91,16 +95,24 @@ def test_stages_of_few_rows(name, given, monkeypatch):
     assert (read.grove is None) == (name == "categories")
     rows = given[:40].copy()
     if read.grove is not None:
-        monkeypatch.setattr(read.grove, "most_rows", len(rows))
+        monkeypatch.setattr(read.grove, "takes", lambda n: True)
         nodes = np.concatenate([tree.nodes for tree in read.grove.trees])
         cuts = nodes["num_threshold"][(nodes["feature_idx"] == 4) & (nodes["is_leaf"] == 0)]
         rows[:20, 4] = RNG.choice(cuts, 20)
     few = read.measure(rows)
     if read.grove is not None:
-        monkeypatch.setattr(read.grove, "most_rows", 0)
+        monkeypatch.setattr(read.grove, "takes", lambda n: False)
     for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(few[0], model.predict(rows))
+
+
+def test_threads_add_up_in_another_order(monkeypatch):
+    model = RandomForestRegressor(20, random_state=0, n_jobs=2).fit(X, Y)
+    read = Members(model)
+    assert read.is_by_row(len(X))
+    monkeypatch.setattr(_forests, "FEWEST_IN_THREADS", 1)
+    assert not read.is_by_row(len(X))
 
 
 def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
@@ -112,7 +124,7 @@ def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
     again = pickle.loads(pickle.dumps(grove))
     np.testing.assert_array_equal(again.values(X[:2].astype(np.float32)), expected)
     monkeypatch.setattr(_forests, "MOST_NODES", 100)
-    assert not Grove(grove.trees).suits(X[:1])
+    assert not Grove(grove.trees).takes(1)
 
 
 MODELS = {

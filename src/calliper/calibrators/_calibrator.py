@@ -28,10 +28,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
 from calliper import quantile
+from calliper._handlers import EngineRows, handler_of_tensor
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
-from calliper._validation import EngineRows, as_array, handler_of_tensor
+from calliper._validation import as_array
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import (

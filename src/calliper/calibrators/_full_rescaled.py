@@ -19,6 +19,21 @@ g belongs to all members alike and does not decrease in t, and t/ŝ_{N+1}(t) sti
 σ_i(t), so there is still one crossing each; m = 1 ranks the bare scores, which is ``Split``. With
 the root mean square, squares are mixed, inside the root.
 
+*The rule*, if the user does not say how local the scale is. Few neighbours follow the error closely
+but noisily; many miss where it changes. The best number depends on the number N of calibration
+points and on how fast the error varies.
+
+- If the space has a unit of its own (a model's prediction and spread, say), the distance at which
+  points still inform one another is known beforehand. The rule is a radial kernel of that length,
+  which turns into plain split conformal where all points are near.
+- If it has no unit and many dimensions (a network's embedding), the rule is the root mean square
+  over the K nearest and the 4K nearest, half of each; K grows with the sixth root of N. The root
+  mean square is closer than the mean to the high quantiles that intervals need. Half of the scale
+  is global up to a few hundred points; beyond, this share fades fast. The constants were chosen on
+  ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's.
+- In fewer dimensions (inputs), and for a quantile, the rule is the 20 nearest, mixed with the
+  global scale: there the root mean square costs more where errors are all alike than it gains.
+
 Letters: s_i → ``scores``, ŝ → ``bag_``, t_(Q) → the radius.
 
 Guarantee: 1−α, marginal, for exchangeable data, since p is the rank p-value of a score that
@@ -47,12 +62,11 @@ from calliper.calibrators._locality import (
     MOST_MEMBERS,
     Locality,
     ShrunkBag,
-    locality_rule,
     search_locality,
 )
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
+from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Neighborhood, as_kernel
 from calliper.quantile import Shares
 from calliper.rows import Rows
 
@@ -60,6 +74,23 @@ from calliper.rows import Rows
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
 LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 
+
+#: How many points the mean of all counts for in a radial mean.
+SMOOTHING = 1.0
+
+#: Side of the cells that points of a radial kernel are moved to, in length scales: up to so many
+#: calibration points, and beyond.
+FEW_POINTS, STEP, COARSE_STEP = 2_000, 0.5, 1.5
+
+#: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
+#: few points, and from how many on it fades.
+NEIGHBORS, GRADED_SHARE, FADING = 2.25, 0.5, 300
+
+#: Dimensions from which a space without a unit has graded neighbours.
+WIDE = 64
+
+#: Least and most of the scale that is global where the K nearest are the rule.
+LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
 
 #: Cells that there may be however few points a file has.
 FEW_CELLS = 64
@@ -239,9 +270,13 @@ class FullRescaled(Calibrator):
         elif self.statistic_ == "quantile":
             return None
         else:
-            sizes = self._in_unit(self.bag_.thresholds(self.kernel_.moved(Z)))
+            sizes = self._in_unit(self.bag_.thresholds(self._moved(Z)))
             below = (sizes < scores[:, None]).sum(axis=1)
         return np.asarray(below / (self.n_calibration_ + 1))
+
+    def _moved(self, Z: FloatArray) -> Any:
+        """Rows in the space of the kernel."""
+        return Z if self.kernel_.moved is None else self.kernel_.moved(Z)
 
     def _stays(self, rows: Rows, before: Self) -> bool:
         """Whether rule and search say of these rows what they said of the first of them."""
@@ -268,7 +303,7 @@ class FullRescaled(Calibrator):
         scaled = np.ldexp(rows.magnitudes, self.shift_) ** power
         self.least_ = self._least(rows.magnitudes, scaled)
         scores = np.ldexp(rows.scores, self.shift_) ** power
-        members = Rows(self.kernel_.moved(rows.Z), scores, scaled)
+        members = Rows(self._moved(rows.Z), scores, scaled)
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
@@ -307,7 +342,7 @@ class FullRescaled(Calibrator):
         if self.bag_ is None:
             threshold = quantile.conformal_thresholds(self.scores_, levels, shares)
             return np.broadcast_to(threshold, (len(Z), len(levels)))
-        return self._in_unit(self.bag_.order_statistics(self.kernel_.moved(Z), levels, shares))
+        return self._in_unit(self.bag_.order_statistics(self._moved(Z), levels, shares))
 
     def _in_unit(self, threshold: FloatArray) -> FloatArray:
         """Thresholds of the bag in the unit of the scores, and not as squares."""
@@ -324,7 +359,7 @@ class FullRescaled(Calibrator):
         """±t_i of the bag, of all points or of some ranks."""
         if self.bag_ is None:
             return super().signed_thresholds(Z, ranks)
-        Z = self.kernel_.moved(Z)
+        Z = self._moved(Z)
         if ranks is None:
             return quantile.with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
         found = self.bag_.signed_order_statistics(Z, self._rows.signs, ranks)
@@ -339,3 +374,48 @@ def _refuse_other_magnitudes(rows: Rows) -> None:
             "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
             "takes any magnitudes."
         )
+
+
+def locality_rule(
+    n: int,
+    length_scale: float | None,
+    shrinkage: float | None,
+    *,
+    statistic: str | None,
+    dimensions: int = 2,
+) -> Locality:
+    """The rule for N = n calibration points.
+
+    Parameters
+    ----------
+    length_scale : distance at which n points still speak for one another, if known
+    shrinkage : kept if given
+    statistic : kept if given; a quantile takes the K nearest
+    dimensions : of the space; in few of them, the K nearest are the rule
+    """
+    if length_scale is None and statistic != "quantile" and dimensions >= WIDE and n >= 8:
+        return _graded_rule(n, shrinkage, statistic or "rms")
+    said = statistic or "mean"
+    if length_scale is not None and statistic != "quantile":
+        step = STEP if n <= FEW_POINTS else COARSE_STEP
+        radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=step)
+        return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule", statistic=said)
+    few_coordinates = length_scale is not None
+    k = round(2 * np.sqrt(n)) if few_coordinates else 20
+    usual = 0.0 if few_coordinates else np.clip(8 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE)
+    # Half of a small set at most: with all of it, nothing is local.
+    kernel = KNN(max(1, min(k, n // 2)))
+    m = rounded(usual) if shrinkage is None else shrinkage
+    return Locality(kernel, m, "rule", statistic=said)
+
+
+def _graded_rule(n: int, shrinkage: float | None, statistic: str) -> Locality:
+    """The rule where many dimensions have no unit: 4K is half of a small set at most."""
+    kernel = GradedKNN(min(round(NEIGHBORS * n ** (1 / 6)), n // 8))
+    usual = rounded(GRADED_SHARE * min(1.0, (FADING / n) ** 1.5))
+    return Locality(kernel, usual if shrinkage is None else shrinkage, "rule", statistic=statistic)
+
+
+def rounded(value: float) -> float:
+    """Three digits: more would mean nothing."""
+    return float(f"{value:.3g}")

@@ -25,14 +25,13 @@ from sklearn.utils.validation import check_is_fitted
 from calliper import _validation as valid
 from calliper._kept import Array, Field, Number, Part, Plain
 from calliper._types import FloatArray, IntArray
-from calliper._validation import row_values
 from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
 from calliper.declarations import Uses
 from calliper.distribution import Distribution, GroupedDistribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, required_for_confidence
 from calliper.quantile import Shares, required_calibration_size
-from calliper.rows import Rows, rows_of_groups, same_rows
+from calliper.rows import Rows, row_values, rows_of_groups, same_rows
 
 #: Groups that a warning names before it only counts.
 NAMED = 5

@@ -1,18 +1,4 @@
-"""How local a scale should be if the user does not say, and local scales mixed with a global one.
-
-*The rule.* Few neighbours follow the error closely but noisily; many miss where it changes. The
-best number depends on the number N of calibration points and on how fast the error varies.
-
-- If the space has a unit of its own (a model's prediction and spread, say), the distance at which
-  points still inform one another is known beforehand. The rule is a radial kernel of that length,
-  which turns into plain split conformal where all points are near.
-- If it has no unit and many dimensions (a network's embedding), the rule is the root mean square
-  over the K nearest and the 4K nearest, half of each; K grows with the sixth root of N. The root
-  mean square is closer than the mean to the high quantiles that intervals need. Half of the scale
-  is global up to a few hundred points; beyond, this share fades fast. The constants were chosen on
-  ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's.
-- In fewer dimensions (inputs), and for a quantile, the rule is the 20 nearest, mixed with the
-  global scale: there the root mean square costs more where errors are all alike than it gains.
+"""How local left-out errors want a scale to be, and local scales mixed with a global one.
 
 *The search.* Errors on training rows that the model was not fitted to (out of fold, out of bag)
 stand in for the calibration errors. Bags of N+1 of them are drawn. Each member in turn is the new
@@ -57,25 +43,8 @@ import numpy as np
 
 from calliper._kept import Field, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
-from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Kernel, as_kernel, rescale
+from calliper.kernels import STATISTICS, Bag, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
-
-#: How many points the mean of all counts for in a radial mean.
-SMOOTHING = 1.0
-
-#: Side of the cells that points of a radial kernel are moved to, in length scales: up to so many
-#: calibration points, and beyond.
-FEW_POINTS, STEP, COARSE_STEP = 2_000, 0.5, 1.5
-
-#: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
-#: few points, and from how many on it fades.
-NEIGHBORS, GRADED_SHARE, FADING = 2.25, 0.5, 300
-
-#: Dimensions from which a space without a unit has graded neighbours.
-WIDE = 64
-
-#: Least and most of the scale that is global where the K nearest are the rule.
-LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
 
 #: Levels whose interval scores are averaged.
 SCORED_LEVELS = (0.8, 0.9, 0.95)
@@ -142,51 +111,6 @@ class Locality(Keeps):
             return f"{what}, {why}"
         gain = f"estimated interval score {self.against_split:.3f} times that of plain split"
         return f"{what}, {why} ({gain})"
-
-
-def locality_rule(
-    n: int,
-    length_scale: float | None,
-    shrinkage: float | None,
-    *,
-    statistic: str | None,
-    dimensions: int = 2,
-) -> Locality:
-    """The rule for N = n calibration points.
-
-    Parameters
-    ----------
-    length_scale : distance at which n points still speak for one another, if known
-    shrinkage : kept if given
-    statistic : kept if given; a quantile takes the K nearest
-    dimensions : of the space; in few of them, the K nearest are the rule
-    """
-    if length_scale is None and statistic != "quantile" and dimensions >= WIDE and n >= 8:
-        return _graded_rule(n, shrinkage, statistic or "rms")
-    said = statistic or "mean"
-    if length_scale is not None and statistic != "quantile":
-        step = STEP if n <= FEW_POINTS else COARSE_STEP
-        radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=step)
-        return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule", statistic=said)
-    few_coordinates = length_scale is not None
-    k = round(2 * np.sqrt(n)) if few_coordinates else 20
-    usual = 0.0 if few_coordinates else np.clip(8 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE)
-    # Half of a small set at most: with all of it, nothing is local.
-    kernel = KNN(max(1, min(k, n // 2)))
-    m = rounded(usual) if shrinkage is None else shrinkage
-    return Locality(kernel, m, "rule", statistic=said)
-
-
-def _graded_rule(n: int, shrinkage: float | None, statistic: str) -> Locality:
-    """The rule where many dimensions have no unit: 4K is half of a small set at most."""
-    kernel = GradedKNN(min(round(NEIGHBORS * n ** (1 / 6)), n // 8))
-    usual = rounded(GRADED_SHARE * min(1.0, (FADING / n) ** 1.5))
-    return Locality(kernel, usual if shrinkage is None else shrinkage, "rule", statistic=statistic)
-
-
-def rounded(value: float) -> float:
-    """Three digits: more would mean nothing."""
-    return float(f"{value:.3g}")
 
 
 def search_locality(

@@ -14,11 +14,10 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from calliper._estimator import CalibratedRegressor
 from calliper._kept import Array, Field, Inline, Keeps, Number
-from calliper._row_checks import rows_again
 from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
-from calliper._validation import row_values
 from calliper._version import __version__
 from calliper.calibrators import Calibrator, Grouped
 from calliper.exceptions import (
@@ -39,12 +38,14 @@ from calliper.files._model import (
     parts_of,
     refuse_class,
     refuse_unfitted,
+    rows_again,
     slots_of,
+    state_of,
 )
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
-from calliper.regressor import FrontDoor
+from calliper.rows import row_values
 from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.
@@ -52,13 +53,13 @@ LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 
 #: What can be saved: what promises something, and what does not.
 SILENT = (Controller, CoverageMonitor, ExchangeabilityMonitor, LikelihoodRatio)
-KINDS = (FrontDoor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
+KINDS = (CalibratedRegressor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
 
 UNFITTED = (
     "This {name} has not been calibrated, so there is nothing to save: call calibrate or fit first."
 )
 
-#: The attribute that has a few rows as they came, of whatever kind; see ``_row_checks.py``.
+#: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
 
 #: Rows of features at which a loaded calibrator is asked for the radius that it gave before.
@@ -265,9 +266,9 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
         "locality": "" if locality is None else locality.describe(),
         "space": "" if embedding is None else embedding.space.name,
-        "score": repr(front.score_) if isinstance(front, FrontDoor) else "",
+        "score": repr(front.score_) if isinstance(front, CalibratedRegressor) else "",
         "n_calibration": n_calibration,
-        "n_taught": front.calibration_.n_taught if isinstance(front, FrontDoor) else 0,
+        "n_taught": front.calibration_.n_taught if isinstance(front, CalibratedRegressor) else 0,
         "levels": levels,
         "guarantee": said,
         "model": fingerprint(models[0]) if models and needs["models"] else None,
@@ -281,7 +282,7 @@ def _methods(calibrated: Any) -> tuple[Calibrator, ...]:
     """Its fitted calibrators, one for each tail or target; none of what has no such."""
     if isinstance(calibrated, CalibratedOnStored):
         return tuple(calibrated.regressor.calibrators_)
-    if isinstance(calibrated, FrontDoor):
+    if isinstance(calibrated, CalibratedRegressor):
         return tuple(calibrated.calibrators_)
     return (calibrated,) if isinstance(calibrated, Calibrator) else ()
 
@@ -304,11 +305,11 @@ def _levels(calibrated: Any) -> list[float]:
 
 def _probe(calibrated: Any, writer: Writer) -> Any:
     """A few rows, and what the model said of them; None where they cannot be kept."""
-    front = isinstance(calibrated, FrontDoor)
-    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
+    front = isinstance(calibrated, CalibratedRegressor)
+    rows = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
+    state = None if rows is None else state_of(rows)
     if state is None:
         return None
-    rows = rows_again(state)
     known = {
         "rows": state,
         "said": ask(calibrated, rows),
@@ -321,7 +322,7 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
 
 def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
     """What functions of groups and of weights say of rows, by name."""
-    if not isinstance(calibrated, FrontDoor):
+    if not isinstance(calibrated, CalibratedRegressor):
         return {}
     given = vars(calibrated.calibration_.per_row)
     known = {name: value for name, value in given.items() if callable(value)}
@@ -455,11 +456,11 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
                     f"the function for {name} gives {said[:3]} for stored rows, where it gave "
                     f"{probe['functions'].get(name)}: pass the function used at calibration."
                 )
-        if isinstance(calibrated, FrontDoor):
-            known = replace(calibrated.calibration_, probe=probe["rows"])
+        if isinstance(calibrated, CalibratedRegressor):
+            known = replace(calibrated.calibration_, probe=rows)
             calibrated.calibration_ = known
         else:
-            vars(calibrated)[PROBE] = probe["rows"]
+            vars(calibrated)[PROBE] = rows
     elif models:
         check_class(models[0], header["model"])
 

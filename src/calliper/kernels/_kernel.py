@@ -204,6 +204,8 @@ class Kernel:
     smoothing: float = 0.0
     engines: tuple[str, ...] = ()
     engine: str | None = None
+    #: Maps rows to the space that the kernel was fixed in; None where that is their own.
+    moved: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -234,10 +236,6 @@ class Kernel:
         raise TypeError(
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
-
-    def moved(self, Z: FloatArray) -> FloatArray:
-        """Rows in the space that the kernel was fixed in; for most kernels unchanged."""
-        return Z
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal, whose rows are asked for as :meth:`moved` gives them.

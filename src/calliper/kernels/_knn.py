@@ -35,9 +35,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
+from calliper._handlers import CELLS
 from calliper._kept import Array, Keeps
 from calliper._types import FloatArray, IntArray
-from calliper._validation import CELLS, at_least, check_engine
+from calliper._validation import at_least, check_engine
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.kernels._arithmetic import rescale, signed_root, times
 from calliper.kernels._kernel import (

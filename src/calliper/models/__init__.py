@@ -8,7 +8,7 @@ again (``_training.py``). The rest depends on the family, one file each:
 | ``_forests.py`` | forests, extra trees, bagging, votes: a plain mean of members |
 | ``_boosting.py`` | gradient boosting of scikit-learn |
 | ``_libraries.py`` | XGBoost, LightGBM, CatBoost |
-| ``_linear.py`` | linear models, and those that state a standard deviation |
+| ``_linear.py`` | linear models and others that state a standard deviation |
 | ``_networks.py`` | modules of PyTorch, and their layers |
 | ``_distributions.py`` | models that predict quantiles or a distribution |
 
@@ -36,11 +36,11 @@ from calliper.models._asking import (
     ModelFamily,
     OpenedModel,
     UnreadableError,
+    asked_as,
     comes_from,
     families,
     family_of,
     is_module,
-    is_tensor,
     learnt,
     open_model,
     predictions,
@@ -50,7 +50,6 @@ from calliper.models._asking import (
     unwrapped,
     without_names,
 )
-from calliper.models._linear import coefficients, is_linear
 from calliper.models._networks import Layer
 from calliper.models._training import (
     PredictWith,

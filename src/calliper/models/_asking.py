@@ -35,9 +35,11 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 
+from calliper._handlers import in_memory
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_predictions, is_frame, shape_of
 from calliper.exceptions import CalliperError
+from calliper.scores import DistributionError, Score, as_score
 
 #: Methods that scikit-learn's ensembles predict by.
 PREDICTING = (
@@ -140,9 +142,13 @@ def unwrapped(model: Any) -> Any:
             return model
 
 
-def learnt(model: Any, name: str) -> Any:
-    """What ``fit`` has stored under this name; None before, or if there is no such attribute."""
-    return getattr(model, name, None)
+def learnt(model: Any, *names: str) -> Any:
+    """What ``fit`` has stored under the first of these names that has anything; None before."""
+    for name in names:
+        found = getattr(model, name, None)
+        if found is not None:
+            return found
+    return None
 
 
 def comes_from(value: Any, library: str) -> bool:
@@ -159,7 +165,7 @@ def _is_predict(model: Any) -> bool:
 def _is_calibrated(model: Any) -> bool:
     """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
     code = getattr_static(type(model), "predict", None)
-    if not isinstance(code, FunctionType) or code.__module__ != "calliper.regressor":
+    if not isinstance(code, FunctionType) or code.__module__ != "calliper._answering":
         return False
     of_one_number = getattr(model.score_function, "n_outputs", 1) == 1
     return of_one_number and learnt(model, "estimator_") is not None
@@ -217,7 +223,7 @@ def _unchanged(model: Any, known: type) -> bool:
 
 
 def is_module(model: Any) -> bool:
-    """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
+    """Whether it is a ``torch.nn.Module``; without torch imported, nothing is."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
@@ -242,9 +248,22 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         predict = partial(outputs, model)
     with _left_as_they_are(X):
         y_pred: Any = predict(rows)
-    if is_tensor(y_pred):
-        y_pred = y_pred.detach().cpu().numpy()
-    return check_predictions(y_pred, X, n_outputs)
+    return check_predictions(in_memory(y_pred), X, n_outputs)
+
+
+def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
+    """What is asked for predictions, and their score: the model itself, unless of quantiles.
+
+    All of scikit-learn's own classes predict one number for each target.
+    """
+    of_one = score is None and type(open_model(model).core).__module__.startswith("sklearn.")
+    if isinstance(score, DistributionError) or (score is None and not of_one):
+        from calliper.models._distributions import model_of_quantiles
+
+        found = model_of_quantiles(model, score)
+        if found is not None:
+            return found
+    return model, as_score(score)
 
 
 def refuse_crashing(model: Any, X: Any) -> None:
@@ -294,7 +313,7 @@ def _some_rows(X: Any) -> Any:
 
 
 def is_native_xgboost(model: Any) -> bool:
-    """Whether it is an ``xgboost.Booster``; who has one has imported xgboost."""
+    """Whether it is an ``xgboost.Booster``; without xgboost imported, nothing is."""
     xgboost = sys.modules.get("xgboost")
     return xgboost is not None and isinstance(model, xgboost.Booster)
 
@@ -363,6 +382,10 @@ class ModelFamily:
         y_pred = predictions(self.core, rows)
         return y_pred, np.empty((0, len(y_pred)))
 
+    def is_by_row(self, n: int) -> bool:
+        """Whether ``measure`` is known to give n rows the same bits together as one by one."""
+        return False
+
     def describe(self) -> str:
         """What the spread is, in words."""
         return ""
@@ -386,7 +409,7 @@ class ModelFamily:
 
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
-        """Whether it was surely trained on these targets, in this order."""
+        """Whether it was certainly trained on these targets, in this order."""
         return False
 
     @classmethod

@@ -67,7 +67,7 @@ class Stages(ModelFamily):
 
     def _sums(self, X: Any) -> Iterable[Any]:
         """The prediction by each number of stages, (m,)."""
-        if self.grove is None or n_rows(X) > self.grove.most_rows:
+        if self.grove is None or not self.grove.takes(n_rows(X)):
             return self.core.staged_predict(X)  # type: ignore[no-any-return]
         steps = self.grove.values(self.core._preprocess_X(X, reset=False))
         steps[0] += self.core._baseline_prediction[0]
@@ -97,8 +97,7 @@ class Stages(ModelFamily):
 
 def _n_stages(core: Any) -> int:
     """Number of fitted stages; 0 for a model that does not count them."""
-    counts = (learnt(core, name) for name in ("n_iter_", "n_estimators_", "tree_count_"))
-    return next((int(count) for count in counts if count is not None), 0)
+    return int(learnt(core, "n_iter_", "n_estimators_", "tree_count_") or 0)
 
 
 def _leaves(predictor: Any) -> Any:

@@ -32,7 +32,7 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.metaestimators import available_if
 
 from calliper._types import FloatArray
-from calliper._validation import check_known_rows, check_new_rows, first_rows, n_rows
+from calliper._validation import check_new_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
     is_module,
@@ -45,7 +45,7 @@ from calliper.models._asking import (
 )
 from calliper.models._networks import outputs
 from calliper.models._training import fit_router, fresh, is_fitted, routed
-from calliper.rows import same_rows
+from calliper.rows import check_known_rows, first_rows, same_rows
 from calliper.scores import DistributionError
 
 #: Asked of a model that answers at any: enough for the shape, and few to compute with.

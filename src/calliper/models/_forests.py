@@ -99,8 +99,7 @@ class Members(ModelFamily):
         members = learnt(core, "estimators_")
         if not isinstance(members, list) or len(members) < FEWEST_MEMBERS:
             return False
-        weighted = ("estimator_weights_", "final_estimator_")
-        if any(learnt(core, name) is not None for name in weighted):
+        if learnt(core, "estimator_weights_", "final_estimator_") is not None:
             return False
         return all(hasattr(member, "predict") for member in members)
 
@@ -126,7 +125,7 @@ class Members(ModelFamily):
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread."""
         rows, members = self.rows(rows), self.members
-        if self.grove is not None and self.grove.suits(rows):
+        if self.grove and isinstance(rows, np.ndarray) and self.grove.takes(len(rows)):
             first, *_ = values = self.grove.values(rows)
             beyond = values[1:] - first
             total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
@@ -138,16 +137,26 @@ class Members(ModelFamily):
 
     def _sums_of_all(self, rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Sums over all members but the first, by as many threads as are worth it."""
-        others = self.members[1:]
-        if len(first) * len(others) < FEWEST_IN_THREADS:
+        others, n_groups = self.members[1:], self._n_threads(len(first))
+        if n_groups == 1:
             return _sums(others, rows, first)
-        n_jobs = effective_n_jobs(getattr(self.core, "n_jobs", None))
-        n_groups = max(1, min(n_jobs, len(others)))
         groups = [others[start::n_groups] for start in range(n_groups)]
         workers = Parallel(n_jobs=n_groups, require="sharedmem")
         sums = workers(delayed(_sums)(group, rows, first) for group in groups)
         total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
         return total, squares
+
+    def _n_threads(self, n: int) -> int:
+        """How many threads are worth it for n rows."""
+        others = len(self.members) - 1
+        if n * others < FEWEST_IN_THREADS:
+            return 1
+        n_jobs = int(effective_n_jobs(getattr(self.core, "n_jobs", None)))
+        return max(1, min(n_jobs, others))
+
+    def is_by_row(self, n: int) -> bool:
+        """Trees go down row by row; one thread adds up their values in one order."""
+        return self.grove is not None and self._n_threads(n) == 1
 
     def describe(self) -> str:
         return f"spread of {len(self.members)} {'trees' if self.all_trees else 'members'}"
@@ -205,19 +214,22 @@ class Grove:
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
         self.trees, self.columns = trees, columns
-        self.most_rows = MOST_AT_ONCE // len(trees) if n_nodes(trees) <= MOST_NODES else 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Nodes can be gathered again."""
-        return {name: value for name, value in vars(self).items() if name != "_nodes"}
+        return {"trees": self.trees, "columns": self.columns}
 
-    def suits(self, rows: Any) -> bool:
-        """Whether rows are dense and few."""
-        return isinstance(rows, np.ndarray) and len(rows) <= self.most_rows
+    def takes(self, n: int) -> bool:
+        """Whether n rows are few enough for these trees."""
+        return n * len(self.trees) <= MOST_AT_ONCE and self._n_nodes <= MOST_NODES
 
     def values(self, rows: Any) -> FloatArray:
         """(trees, m) what each tree predicts of each row."""
         return self._nodes.values(rows)
+
+    @cached_property
+    def _n_nodes(self) -> int:
+        return n_nodes(self.trees)
 
     @cached_property
     def _nodes(self) -> PlainTrees:

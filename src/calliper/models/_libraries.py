@@ -18,7 +18,7 @@ itself. A model that came fitted has not kept it: copies then grow as many round
 at the same rate. Columns that ``fit`` was told are categories are not kept either; the trees know
 them.
 
-Nothing is imported from the libraries: who has such a model has imported its library.
+Nothing is imported from the libraries: a model of one implies that it is imported already.
 """
 
 import json
@@ -48,9 +48,9 @@ from calliper.models._asking import (
     xgboost_matrix,
 )
 
-#: Leaf sizes are read in the first of so many parts of the stages.
+#: Leaf sizes are read in the first of this many parts of the stages.
 EARLY = 10
-#: Up to so many rows, the wrapper of LightGBM takes longer than the library.
+#: Up to this many rows, the wrapper of LightGBM takes longer than the library.
 FEW_ROWS = 30
 #: Types of Polars columns that all of them read.
 PLAIN_COLUMNS = r"U?Int(8|16|32|64)|Float(32|64)|Boolean"
@@ -214,7 +214,7 @@ class Library(ModelFamily):
 
 
 def _is_watched(told: set[str]) -> bool:
-    """Whether ``fit`` is told the rows by which it may stop early."""
+    """Whether ``fit`` gets rows by which it may stop early."""
     return not told.isdisjoint(("eval_set", "eval_X"))
 
 

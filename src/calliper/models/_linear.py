@@ -1,8 +1,4 @@
-"""Linear models, and those that state a standard deviation with the mean.
-
-Gaussian processes and Bayesian regression state a deviation, which is the spread. A linear model
-has coefficients: each input adds coefᵢ·xᵢ to the prediction.
-"""
+"""Models that state a standard deviation with the mean: Gaussian processes, Bayesian regression."""
 
 from inspect import signature
 from typing import Any
@@ -11,16 +7,6 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.models._asking import ModelFamily, learnt, predicts_as
-
-
-def is_linear(core: Any) -> bool:
-    """Whether a fitted model has coefficients."""
-    return learnt(core, "coef_") is not None
-
-
-def coefficients(core: Any) -> FloatArray:
-    """Coefficients of a linear model with one output, (d,)."""
-    return np.asarray(core.coef_, dtype=np.float64).reshape(-1)
 
 
 class StatedDeviation(ModelFamily):

@@ -27,15 +27,21 @@ from sklearn.utils.validation import check_is_fitted
 from calliper import _validation as valid
 from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._kept import COLUMN_FIELDS, Array, Field, Plain, Text
-from calliper._row_checks import state_of
+from calliper._kept import (
+    COLUMN_FIELDS,
+    Array,
+    Field,
+    Plain,
+    Text,
+    columns_for_file,
+    restore_columns,
+)
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper.calibration import asked_as
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import conformal_rank, row_order_statistics
-from calliper.rows import labels_of, same_rows
+from calliper.rows import check_known_rows, first_rows, labels_of, same_rows
 from calliper.scores import Score
 
 #: Predictions held at a time, models times new rows: 128 MB.
@@ -104,7 +110,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def for_file(self) -> dict[str, Any]:
         """What a file holds; models are stored by number."""
         known = {name: vars(self).get(name) for name in self.keeps if name not in COLUMN_FIELDS}
-        return {**known, **valid.columns_for_file(self)}
+        return {**known, **columns_for_file(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what a file held, with the models given."""
@@ -115,7 +121,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         whole = fold is not None and n_models and fold.max(initial=0) < n_models
         if not (whole or (bags is not None and len(bags) == n_models)):
             raise CalliperError("rows refer to models that are missing.")
-        valid.restore_columns(self, state)
+        restore_columns(self, state)
 
     def __new__(cls, *given: Any, **known: Any) -> Self:
         valid.refuse_level_words(cls, known)
@@ -142,8 +148,8 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], groups: Any = None) -> Self:
         y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
-        y = valid.check_known_rows(self, X, y)
-        self._probe = state_of(valid.first_rows(X))
+        y = check_known_rows(self, X, y)
+        self._probe = first_rows(X)
         if len(y) < 2:
             raise CalliperError(
                 f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
@@ -175,7 +181,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def _asked(self, model: Any) -> tuple[Any, Score]:
         """The model to train and predict with, and the score of its predictions."""
-        return asked_as(model, self.score_function)
+        return models.asked_as(model, self.score_function)
 
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
         """Rows to train on and rows left out, of each fold; each row is left out once."""

@@ -42,7 +42,6 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 
 from calliper import _validation as valid
-from calliper._row_checks import warn_of_times
 from calliper._types import FloatArray, IntArray
 from calliper.calibration import warn_of_groups
 from calliper.declarations import About
@@ -50,7 +49,7 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
-from calliper.rows import same_rows
+from calliper.rows import row_values, same_rows, warn_of_times
 
 
 @dataclass(eq=False, repr=False)
@@ -191,7 +190,7 @@ class CVPlus(RefittedRegressor):
         """
         (groups,) = same_rows(X, "X", split_groups=split_groups)
         if groups is not None:
-            groups = valid.row_values(groups, X, "split_groups")
+            groups = row_values(groups, X, "split_groups")
         if isinstance(self.cv, Integral) and groups is None:
             runs = f"cv=KFold({self.cv}) leaves out runs of neighbouring rows instead."
             matters = f"cv=KFold({self.cv}, shuffle=True) says that the order does not matter."

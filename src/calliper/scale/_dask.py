@@ -28,11 +28,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from calliper._blocks import one_core
+from calliper._handlers import handler_of_collection
 from calliper._types import Coverage, FloatArray
-from calliper._validation import PerRow, check_levels, handler_of_collection, n_rows
+from calliper._validation import check_levels, n_rows
 from calliper._version import __version__
 from calliper.exceptions import CalliperError, once, unheard
 from calliper.intervals import Intervals
+from calliper.rows import PerRow
 
 #: First rows, by which the layout is known and the model is tried.
 HEAD = 1000

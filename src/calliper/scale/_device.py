@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from calliper._handlers import ENGINE_NAMES, EngineRows
 from calliper._types import FloatArray
-from calliper._validation import ENGINE_NAMES, EngineRows
 from calliper.exceptions import CalliperError
 from calliper.kernels import Kernel
 
@@ -202,6 +202,12 @@ def to_array(values: Tensor, name: str, beside: Any) -> Any:
     if values.device.type != "cpu":
         refuse_elsewhere(values, name, beside.device if isinstance(beside, DeviceRows) else "cpu")
     return values.cpu().numpy()
+
+
+def in_memory(values: Tensor) -> Any:
+    """A tensor as an array in main memory, of its own type if NumPy has it."""
+    values = values.detach().cpu()
+    return (values.float() if values.dtype is import_torch().bfloat16 else values).numpy()
 
 
 def to_columns(rows: Any, device: str) -> Tensor:

@@ -1,21 +1,14 @@
 """Where nearness is judged: from inputs to the space where the error lives."""
 
-from calliper.space._embedding import (
-    RAW,
-    UNTOUCHED,
-    Embedding,
-    fit_embedding,
-    learnt_from_training,
-    refuse_changing,
-    warn_if_poor,
-)
+from calliper.space._embedding import fit_embedding, learnt_from_training, warn_if_poor
 from calliper.space._error_model import ErrorModel, Expected
 from calliper.space._learnt_error import learn_errors
 from calliper.space._left_out import (
+    FEWEST_KEPT,
+    FEWEST_TAUGHT,
     LearningPart,
     LeftOut,
     Training,
-    checked_gap,
     deal,
     knows_left_out,
     n_teaching,
@@ -24,3 +17,4 @@ from calliper.space._left_out import (
     train_apart,
     why_no_refit,
 )
+from calliper.space._spaces import RAW, UNTOUCHED, Embedding

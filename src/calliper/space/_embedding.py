@@ -1,4 +1,4 @@
-"""A space and a model together: rows in, predictions and places out; and how the space is chosen.
+"""How the space is chosen where nearness is judged.
 
 ``embed="auto"`` looks at the fitted model:
 
@@ -23,10 +23,8 @@ training rows, and has no spread without. Of calibration rows only the layout is
 columns, and whether of numbers. No value in them is looked at.
 """
 
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -36,13 +34,15 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import models
-from calliper._kept import Field, Keeps, Number, OneOf
-from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_predictions, n_rows, shape_of
-from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
+from calliper._handlers import in_memory
+from calliper._types import FloatArray
+from calliper._validation import n_rows, shape_of
+from calliper.exceptions import EmbeddingWarning, UnscaledFeaturesWarning, warn
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._spaces import (
+    RAW,
     Contributions,
+    Embedding,
     InputsAndPrediction,
     Mapped,
     Network,
@@ -50,143 +50,17 @@ from calliper.space._spaces import (
     PredictionAndSpread,
     Scaling,
     Space,
-    Untouched,
     as_features,
+    coefficients,
     is_transformer,
     one_target,
     prepared_and_predicted,
 )
 
-#: Distance within which rows are near where coordinates are in absolute units:
-#: LENGTH · N^(−1/3), within the limits (studies/experiments/nearness).
-LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
 #: The most training rows on which predictions of an unknown class are compared.
 N_CHECKED = 1000
 #: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
 SPREAD_RATIO = 100.0
-#: Rows that are predicted and mapped again, together and alone: the result must be the same.
-N_REPEATED = 10
-#: How much two calls may differ, since batch sizes change rounding: as a part of the range of a
-#: column, and of its largest value, which single precision rounds.
-REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
-
-RAW = Mapped(name="inputs as they are")
-UNTOUCHED = Untouched()
-
-
-#: Spaces that a file may hold, by their names there; another module adds one more.
-SPACES: dict[str, Any] = {
-    "mapped": Mapped,
-    "inputs as they are": Untouched,
-    "prediction": Prediction,
-    "inputs and prediction": InputsAndPrediction,
-    "contributions": Contributions,
-    "layer": Network,
-    "spread": PredictionAndSpread,
-}
-
-
-class Embedding(Keeps):
-    """A fitted map from inputs to the space where nearness is judged.
-
-    Parameters
-    ----------
-    space : Space, default the inputs as they are
-    model : regressor or callable, optional
-        Whose predictions the space may use.
-    n_outputs : int
-        Predictions that the model makes for each row.
-    n_columns : int, optional
-        Columns that ``space`` returns as predictions, if not ``n_outputs``.
-    """
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "space": OneOf(SPACES),
-        "n_outputs": Number(int, 1),
-        "n_columns": Number(int, 1),
-        "n_dimensions": Number(int, 0, optional=True),
-    }
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """The map; who has the model adds it."""
-        made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
-        made.n_dimensions = state["n_dimensions"]
-        return made
-
-    @property
-    def error_model(self) -> Any:
-        """The model of errors that the space has, or None."""
-        return getattr(self.space, "errors", None)
-
-    @property
-    def transformer(self) -> Any:
-        """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
-        return self.space.mapping if isinstance(self.space, Mapped) else None
-
-    def __init__(
-        self,
-        space: Space | None = None,
-        model: Any = None,
-        n_outputs: int = 1,
-        n_columns: int | None = None,
-    ) -> None:
-        self.space: Space = RAW if space is None else space
-        self.model, self.n_outputs = model, n_outputs
-        self.n_columns = n_outputs if n_columns is None else n_columns
-        self.n_dimensions: int | None = None
-
-    def transform(self, X: Any) -> FloatArray:
-        """Features of each row, (m, d)."""
-        return self._checked(self.space.locate(X, self._predict)[1])
-
-    def predict_and_transform(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Predictions and features of each row, in one pass where the space predicts itself."""
-        y_pred, Z = self.space.locate(X, self._predict)
-        if y_pred is None:
-            return self._predict(X), self._checked(Z)
-        return check_predictions(y_pred, X, self.n_columns), self._checked(Z)
-
-    def middle(self, X: Any) -> FloatArray:
-        """One prediction a row, (m,): the middle, if the model predicts quantiles."""
-        y_pred = self._predict(X)
-        return y_pred if y_pred.ndim == 1 else np.asarray(np.median(y_pred, axis=1))
-
-    def one_by_one(self, X: Any, numbers: IntArray) -> tuple[FloatArray, FloatArray]:
-        """As :meth:`predict_and_transform` of some rows, each asked for alone."""
-        asked = (_safe_indexing(X, [number]) for number in numbers)
-        found = [(row, *self.space.locate(row, self._predict)) for row in asked]
-        told = [self._predict(row) if y is None else np.asarray(y) for row, y, _ in found]
-        y_pred = check_predictions(np.concatenate(told), numbers, self.n_columns)
-        if isinstance(self.space, Untouched):
-            return y_pred, np.empty((len(numbers), 0))
-        return y_pred, self._checked(np.concatenate([np.asarray(Z) for *_, Z in found]))
-
-    def length_scale(self, n: int) -> float | None:
-        """Distance within which n calibration rows are near; None if coordinates have no unit."""
-        if not self.space.has_unit:
-            return None
-        return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
-
-    def refitted(self, model: Any) -> "Embedding":
-        """The same space, in the same units, around another fit of the model."""
-        space = self.space.with_model(models.open_model(model))
-        return Embedding(space, model, self.n_outputs, self.n_columns)
-
-    def _predict(self, X: Any) -> FloatArray:
-        return models.predictions(self.model, X, self.n_outputs)
-
-    def _checked(self, Z: FloatArray) -> FloatArray:
-        if isinstance(self.space, Untouched):  # a frame, perhaps: who asked for it knows what to do
-            return Z
-        features = check_features(Z, "the embedding")
-        self.n_dimensions = features.shape[1]
-        return features
-
-    def __repr__(self) -> str:
-        n = self.n_dimensions
-        size = "" if n is None else f", {n} dimension{'s' if n != 1 else ''}"
-        return f"Space({self.space.name!r}{size})"
 
 
 def fit_embedding(
@@ -302,7 +176,7 @@ class SpaceChoice:
                     f"Nearness is judged without them"
                 )
                 break
-            if space.unit is None and models.is_linear(opened.core):
+            if space.unit is None and coefficients(opened.core) is not None:
                 break  # a linear model has coordinates with a unit
             return space
         return self._untrained(opened) if self.X_train is None else self._trained(opened)
@@ -332,11 +206,10 @@ class SpaceChoice:
         d = _n_inputs(opened, self.X_calibration)
         if d == 1:
             return InputsAndPrediction(opened=opened, encode=ColumnEncoder.of_numbers(1))
-        if self.n_outputs == 1 and models.is_linear(opened.core):
-            weights = models.coefficients(opened.core)
-            if len(weights) == d and weights.any():
-                name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
-                return Contributions(opened=opened, name=name)
+        weights = coefficients(opened.core)
+        if self.n_outputs == 1 and weights is not None and len(weights) == d and weights.any():
+            name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
+            return Contributions(opened=opened, name=name)
         return self._prediction_alone("there are no training rows (pass X_train and y_train)")
 
     def _prediction_alone(self, why: str) -> Prediction:
@@ -424,15 +297,13 @@ def _n_inputs(opened: models.OpenedModel, X: Any) -> int | None:
         return models.learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
     if sparse.issparse(rows) or len(shape_of(rows)) != 2:
         return None
-    plain = isinstance(rows, np.ndarray) or models.is_tensor(rows)
-    types = [rows.dtype] if plain else list(rows.dtypes)
+    first = in_memory(rows[:1])
+    types = [first.dtype] if isinstance(first, np.ndarray) else list(rows.dtypes)
     return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
 
 
 def _is_number(dtype: Any) -> bool:
-    """For types of PyTorch; of Polars; of NumPy and pandas."""
-    if models.comes_from(dtype, "torch"):
-        return bool(dtype.is_floating_point)
+    """For types of Polars; of NumPy and pandas."""
     return bool(dtype.is_numeric() if models.comes_from(dtype, "polars") else dtype.kind in "biuf")
 
 
@@ -471,47 +342,3 @@ def _reduction(embedding: Embedding) -> str:
     """Code that reduces the coordinates rather than the inputs."""
     layer = isinstance(embedding.space, Network)
     return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
-
-
-def refuse_changing(
-    embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray
-) -> tuple[IntArray, list[FloatArray]]:
-    """Predict and map some rows again, in a smaller batch and alone; refuse other results.
-
-    Dropout left on fails since it is random, batch normalisation in training mode since rows
-    depend on the rest of the batch; then calibration and new rows would not be treated alike.
-    Returns the numbers of these rows and each of their predictions, which may differ by rounding;
-    only the first if the model cannot predict one row.
-    """
-    rows, n = indexable(X)[0], n_rows(X)
-    few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
-    asked = [embedding.predict_and_transform(_safe_indexing(rows, few))]
-    # A model made for batches may raise anything for one row.
-    with suppress(Exception):
-        asked.append(embedding.one_by_one(rows, few))
-    for y_again, places in asked:
-        _refuse_change(y_pred, y_again, few)
-        if not isinstance(embedding.space, Untouched):
-            _refuse_change(Z, places, few, embedding.space)
-    return few, [y_again for y_again, _ in asked]
-
-
-def _refuse_change(
-    before: FloatArray, again: FloatArray, rows: IntArray, space: Space | None = None
-) -> None:
-    before, again = before.reshape(len(before), -1), again.reshape(len(rows), -1)
-    change = np.abs(before[rows] - again).max(axis=0, initial=0.0)
-    allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + REPEAT_ROUNDING * np.abs(before).max(
-        axis=0
-    )
-    moved = np.flatnonzero(change > allowed)
-    if len(moved):
-        worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
-        column = f" in column {worst}" if len(change) > 1 else ""
-        what = "the model" if space is None else f"the space ({space.name})"
-        raise CalliperError(
-            f"{what} changes between calls: the same rows, in a smaller batch or alone, "
-            f"moved by up to {change[worst]:.3g}{column} (of a range of "
-            f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
-            f"network into evaluation mode (module.eval()), or fix the random state."
-        )

@@ -46,11 +46,12 @@ from scipy import sparse
 from sklearn.model_selection import KFold
 from sklearn.utils.extmath import randomized_svd
 
+from calliper._handlers import in_memory
 from calliper._kept import Array, Keeps, Number, Plain
 from calliper._types import FloatArray, IntArray
 from calliper._validation import is_frame
 from calliper.exceptions import CalliperError
-from calliper.models import comes_from, is_tensor, without_names
+from calliper.models import comes_from, without_names
 
 #: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
 LARGEST_INPUT = 1e30
@@ -401,8 +402,7 @@ def _named(
 def _array(X: Any) -> Values:
     if sparse.issparse(X):
         return np.asarray(X.toarray())
-    if is_tensor(X):  # one, which may be of a type that NumPy has not
-        return np.asarray(X.detach().cpu().double().numpy())
+    X = in_memory(X)
     if hasattr(X, "__array__"):
         return np.asarray(X)
     try:

@@ -31,16 +31,18 @@ from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
 from calliper.scores import DistributionError, ScaledError, warn_if_crossed
-from calliper.space._embedding import SPACES, Embedding, PredictionAndSpread
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
 from calliper.space._spaces import (
+    SPACES,
+    Embedding,
     InputsAndPrediction,
     Mapped,
     Network,
     Predict,
     Prediction,
+    PredictionAndSpread,
     Space,
 )
 

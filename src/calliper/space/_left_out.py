@@ -36,13 +36,12 @@ from calliper import models
 from calliper._kept import Array, Field, Number, Text
 from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray, IntArray
-from calliper._validation import at_least, check_folds, n_rows
+from calliper._validation import check_parts, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.rows import Rows
-from calliper.space._embedding import Embedding, PredictionAndSpread
 from calliper.space._error_model import FEWEST_ERRORS
-from calliper.space._spaces import one_target
+from calliper.space._spaces import Embedding, PredictionAndSpread, one_target
 
 #: Refits behind left-out errors, where nothing else was said.
 N_REFITS = 5
@@ -250,7 +249,7 @@ def train_apart(
             f"fit needs an estimator that can be trained; got a {type(front.estimator).__name__}. "
             f"If it already predicts, use calibrate(X, y) with data it has not seen."
         )
-    check_folds(front.refits)
+    folds, gap = check_parts(front)
     if len(y) < 2:
         raise CalliperError(
             f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
@@ -264,7 +263,6 @@ def train_apart(
         shuffle=shuffle,
         random_state=front.random_state,
     )
-    gap = checked_gap(front)
     train = train[: max(len(train) - gap, 0)]
     if not len(train):
         raise CalliperError(f"gap={gap} leaves none of {len(y)} rows to train on.")
@@ -273,7 +271,7 @@ def train_apart(
     training = Training(
         X=_safe_indexing(X, train),
         y=y[train],
-        n_refits=N_REFITS if front.refits is None else front.refits,
+        n_refits=N_REFITS if folds is None else folds,
         random_state=front.random_state,
         shuffle=shuffle,
         gap=gap,
@@ -284,17 +282,6 @@ def train_apart(
     model = training.train(front.estimator, np.arange(len(train)))
     training.report(1 / (1 + training.n_refits))
     return model, held_out, training
-
-
-def checked_gap(front: Any) -> int:
-    """Rows between parts, of a regressor whose rows are in order of time."""
-    gap = at_least(front.gap, 0, "gap")
-    if gap and front.shuffle is not False:
-        raise CalliperError(
-            f"gap={gap} leaves rows between parts in order of time, and shuffle is "
-            f"{front.shuffle!r}: pass shuffle=False, too."
-        )
-    return gap
 
 
 def split_rows(

@@ -1,4 +1,4 @@
-"""The spaces: of inputs, of predictions, of a model's spread, and of the user's own map.
+"""The spaces, of inputs, predictions, a model's spread or the user's map, and a model in one.
 
 Each maps rows to coordinates, and most predict on the way. Everything here is learnt from the
 fitted model and training rows. A scaler fitted to the calibration rows would place them, and not
@@ -21,27 +21,45 @@ of training rows. Without any, the spread alone is the coordinate.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing, indexable
 
-from calliper._kept import Array, Field, Inline, Keeps, Number, Opened, Part, Plain, Text
-from calliper._types import FloatArray
-from calliper._validation import check_features, n_rows, refuse_sparse, shape_of
+from calliper._handlers import in_memory
+from calliper._kept import Array, Field, Inline, Keeps, Number, OneOf, Opened, Part, Plain, Text
+from calliper._types import FloatArray, IntArray
+from calliper._validation import (
+    check_features,
+    check_predictions,
+    n_rows,
+    refuse_sparse,
+    shape_of,
+)
 from calliper.exceptions import CalliperError
 from calliper.models import (
     Layer,
     ModelFamily,
     OpenedModel,
-    coefficients,
     families,
     is_module,
-    is_tensor,
+    learnt,
+    open_model,
     predictions,
 )
 from calliper.space._encoding import ColumnEncoder
+
+#: Distance within which rows are near where coordinates are in absolute units:
+#: LENGTH · N^(−1/3), within the limits (studies/experiments/nearness).
+LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
+#: Rows that are predicted and mapped again, together and alone: the result must be the same.
+N_REPEATED = 10
+#: How much two calls may differ, since batch sizes change rounding: as a part of the range of a
+#: column, and of its largest value, which single precision rounds.
+REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
 
 #: From rows to what the whole model predicts of them.
 Predict = Callable[[Any], FloatArray]
@@ -85,6 +103,10 @@ class Space(Keeps):
         ``predict`` is the model's own way, for spaces that need the prediction.
         """
         raise NotImplementedError
+
+    def is_by_row(self, n: int) -> bool:
+        """Whether n rows are known to give the same bits together as one by one."""
+        return False
 
     def with_model(self, opened: OpenedModel) -> Self:
         """The same coordinates, in the same units, of another model of the same kind."""
@@ -231,7 +253,7 @@ class PredictionAndSpread(Space):
 
     @property
     def family(self) -> str:
-        """Who reads the model again."""
+        """The name of the family that reads the model."""
         return type(self.doubt).__name__
 
     @classmethod
@@ -287,6 +309,10 @@ class PredictionAndSpread(Space):
             y_pred = self.opened.finish(mean)
         return y_pred, self.coordinates(mean, spreads)
 
+    def is_by_row(self, n: int) -> bool:
+        bare = self.predicts and not self.opened.steps and not self.opened.targets
+        return bare and self.doubt.is_by_row(n)
+
     def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
         """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
         if self.unit is None:
@@ -311,7 +337,7 @@ class Contributions(Space):
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
         rows, y_pred = prepared_and_predicted(self.opened, X, 1)
-        weights = coefficients(self.opened.core)
+        weights = np.asarray(coefficients(self.opened.core))
         used = np.flatnonzero(weights)
         added = ColumnEncoder.of_numbers(len(weights))(rows)[:, used] * weights[used]
         return y_pred, np.column_stack([added, y_pred])
@@ -331,6 +357,12 @@ class Network(Space):
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """The module's predictions, None if it answers with no tensor, and the layer's output."""
         return self.layer.predict_and_place(X)
+
+
+def coefficients(core: Any) -> FloatArray | None:
+    """Coefficients of a fitted linear model, (d,) if it has one output; None of any other."""
+    found = learnt(core, "coef_")
+    return None if found is None else np.asarray(found, dtype=np.float64).reshape(-1)
 
 
 def prepared_and_predicted(opened: OpenedModel, X: Any, n_outputs: int) -> tuple[Any, FloatArray]:
@@ -373,7 +405,160 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
 
 def _table(values: Any, name: str) -> Any:
     refuse_sparse(values, name)
-    if is_tensor(values):
-        values = values.detach().cpu().numpy()
+    values = in_memory(values)
     one = len(shape_of(values)) == 1  # a column, or inputs by name
     return np.asarray(values).reshape(len(values), -1) if one else values
+
+
+RAW = Mapped(name="inputs as they are")
+UNTOUCHED = Untouched()
+
+#: Spaces that a file may hold, by their names there; another module adds one more.
+SPACES: dict[str, Any] = {
+    "mapped": Mapped,
+    "inputs as they are": Untouched,
+    "prediction": Prediction,
+    "inputs and prediction": InputsAndPrediction,
+    "contributions": Contributions,
+    "layer": Network,
+    "spread": PredictionAndSpread,
+}
+
+
+class Embedding(Keeps):
+    """A fitted map from inputs to the space where nearness is judged.
+
+    Parameters
+    ----------
+    space : Space, default the inputs as they are
+    model : regressor or callable, optional
+        Whose predictions the space may use.
+    n_outputs : int
+        Predictions that the model makes for each row.
+    n_columns : int, optional
+        Columns that ``space`` returns as predictions, if not ``n_outputs``.
+    """
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "space": OneOf(SPACES),
+        "n_outputs": Number(int, 1),
+        "n_columns": Number(int, 1),
+        "n_dimensions": Number(int, 0, optional=True),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Self:
+        """The map, without its model, which the caller adds."""
+        made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
+        made.n_dimensions = state["n_dimensions"]
+        return made
+
+    @property
+    def error_model(self) -> Any:
+        """The model of errors that the space has, or None."""
+        return getattr(self.space, "errors", None)
+
+    @property
+    def transformer(self) -> Any:
+        """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
+        return self.space.mapping if isinstance(self.space, Mapped) else None
+
+    def __init__(
+        self,
+        space: Space | None = None,
+        model: Any = None,
+        n_outputs: int = 1,
+        n_columns: int | None = None,
+    ) -> None:
+        self.space: Space = RAW if space is None else space
+        self.model, self.n_outputs = model, n_outputs
+        self.n_columns = n_outputs if n_columns is None else n_columns
+        self.n_dimensions: int | None = None
+
+    def transform(self, X: Any) -> FloatArray:
+        """Features of each row, (m, d)."""
+        return self._checked(self.space.locate(X, self._predict)[1])
+
+    def predict_and_transform(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Predictions and features of each row, in one pass where the space predicts itself."""
+        y_pred, Z = self.space.locate(X, self._predict)
+        if y_pred is None:
+            return self._predict(X), self._checked(Z)
+        return check_predictions(y_pred, X, self.n_columns), self._checked(Z)
+
+    def middle(self, X: Any) -> FloatArray:
+        """One prediction a row, (m,): the middle, if the model predicts quantiles."""
+        y_pred = self._predict(X)
+        return y_pred if y_pred.ndim == 1 else np.asarray(np.median(y_pred, axis=1))
+
+    def refuse_changing(
+        self, X: Any, y_pred: FloatArray, Z: FloatArray
+    ) -> tuple[IntArray, list[FloatArray]]:
+        """Predict and map some rows again, in a smaller batch and alone; refuse other results.
+
+        Dropout left on fails since it is random, batch normalisation in training mode since rows
+        depend on the rest of the batch; then calibration and new rows would not be treated alike.
+        Returns the numbers of these rows and each of their predictions, which may differ by
+        rounding; only the first if the model cannot predict one row.
+        """
+        rows, n = indexable(X)[0], len(y_pred)
+        few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
+        if self.space.is_by_row(n):
+            return few, [y_pred[few]] * 2
+        asked: list[Any] = [self.predict_and_transform(_safe_indexing(rows, few))]
+        # A model made for batches may raise anything for one row.
+        with suppress(Exception):
+            alone = [self.predict_and_transform(_safe_indexing(rows, [row])) for row in few]
+            asked.append((np.concatenate([y for y, _ in alone]), [place for _, place in alone]))
+        for y_again, places in asked:
+            _refuse_change(y_pred, y_again, few)
+            if not isinstance(self.space, Untouched):
+                _refuse_change(Z, np.vstack(places), few, self.space)
+        return few, [y_again for y_again, _ in asked]
+
+    def length_scale(self, n: int) -> float | None:
+        """Distance within which n calibration rows are near; None if coordinates have no unit."""
+        if not self.space.has_unit:
+            return None
+        return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
+
+    def refitted(self, model: Any) -> "Embedding":
+        """The same space, in the same units, around another fit of the model."""
+        space = self.space.with_model(open_model(model))
+        return Embedding(space, model, self.n_outputs, self.n_columns)
+
+    def _predict(self, X: Any) -> FloatArray:
+        return predictions(self.model, X, self.n_outputs)
+
+    def _checked(self, Z: FloatArray) -> FloatArray:
+        if isinstance(self.space, Untouched):  # perhaps a frame, for a method that converts it
+            return Z
+        features = check_features(Z, "the embedding")
+        self.n_dimensions = features.shape[1]
+        return features
+
+    def __repr__(self) -> str:
+        n = self.n_dimensions
+        size = "" if n is None else f", {n} dimension{'s' if n != 1 else ''}"
+        return f"Space({self.space.name!r}{size})"
+
+
+def _refuse_change(
+    before: FloatArray, again: FloatArray, rows: IntArray, space: Space | None = None
+) -> None:
+    before, again = before.reshape(len(before), -1), again.reshape(len(rows), -1)
+    change = np.abs(before[rows] - again).max(axis=0, initial=0.0)
+    allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + REPEAT_ROUNDING * np.abs(before).max(
+        axis=0
+    )
+    moved = np.flatnonzero(change > allowed)
+    if len(moved):
+        worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
+        column = f" in column {worst}" if len(change) > 1 else ""
+        what = "the model" if space is None else f"the space ({space.name})"
+        raise CalliperError(
+            f"{what} changes between calls: the same rows, in a smaller batch or alone, "
+            f"moved by up to {change[worst]:.3g}{column} (of a range of "
+            f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
+            f"network into evaluation mode (module.eval()), or fix the random state."
+        )
