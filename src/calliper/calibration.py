@@ -236,10 +236,7 @@ def _learn(
 
     def learnt(rows: Training, space: Embedding, unseen: LeftOut) -> Any:
         wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
-        space, measure, _, found = learn_errors(
-            rows, unseen, space, score, wanted, chosen=auto and asks
-        )
-        return space, measure, found
+        return learn_errors(rows, unseen, space, score, wanted, chosen=auto and asks)
 
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
     space = space_of(training) if known else None

@@ -22,30 +22,32 @@ values, so that nothing is grown twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calliper._blocks import row_slices
-from calliper._kept import Array, Field, Keeps
+from calliper._kept import Array, Inline, Keeps
+from calliper._trees import PlainTrees
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 
-#: Questions that a tree asks of a row.
+#: Questions that a tree asks of a row, and those that it knows.
 DEPTH = 3
+N_NODES = 2**DEPTH - 1
 #: Bins of a column, at most.
 N_BINS = 64
 #: Rows that one tree is grown on, at most.
 MOST_A_TREE = 2_000
 #: Columns that a question is chosen from.
 PART_OF_COLUMNS = 1 / 3
-#: Up to so many rows go down all boosted trees at once, or down all trees of the forest.
-FEW_AT_ONCE, FEW_IN_FOREST = 300, 5_000
-#: Of more rows, so many go down one tree together.
-MANY_AT_ONCE = 1 << 16
+#: Up to so many rows go down all boosted trees at once; of more, so many down one tree at a time.
+FEW_AT_ONCE, MANY_AT_ONCE = 300, 1 << 16
+#: Rows that go down the trees of the forest together.
+FOREST_AT_ONCE = 1_000
 #: Of a tree of the forest: rows and questions, at most, and errors of a leaf, at least.
 FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
 #: Bounds are these quantiles of all errors.
@@ -70,19 +72,11 @@ class BoostedTrees(Keeps):
     steps : (T, 2^DEPTH) what each leaf adds, from left to right
     """
 
-    counts: IntArray
-    constants: FloatArray
-    features: IntArray
-    thresholds: FloatArray
-    steps: FloatArray
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "counts": Array("int32", ("m",), least=1, becomes="int64"),
-        "constants": Array("float64", ("m",)),
-        "features": Array("int32", ("t", 2**DEPTH - 1), least=0, becomes="int64"),
-        "thresholds": Array("float64", ("t", 2**DEPTH - 1), finite=False),
-        "steps": Array("float64", ("t", 2**DEPTH)),
-    }
+    counts: Annotated[IntArray, Array("int32", ("m",), least=1, becomes="int64")]
+    constants: Annotated[FloatArray, Array("float64", ("m",))]
+    features: Annotated[IntArray, Array("int32", ("t", N_NODES), least=0, becomes="int64")]
+    thresholds: Annotated[FloatArray, Array("float64", ("t", N_NODES), finite=False)]
+    steps: Annotated[FloatArray, Array("float64", ("t", N_NODES + 1))]
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> BoostedTrees:
@@ -95,8 +89,12 @@ class BoostedTrees(Keeps):
     @classmethod
     def joined(cls, parts: Sequence[BoostedTrees]) -> BoostedTrees:
         """The models of all parts, in their order."""
-        names = ("counts", "constants", "features", "thresholds", "steps")
-        return cls(*(np.concatenate([vars(part)[name] for part in parts]) for name in names))
+        return cls(
+            *(
+                np.concatenate(each)
+                for each in zip(*(vars(part).values() for part in parts), strict=True)
+            )
+        )
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows, which trees see in float32."""
@@ -133,52 +131,25 @@ class BoostedTrees(Keeps):
 
 @dataclass(frozen=True, eq=False)
 class ErrorForest(Keeps):
-    """A forest's distributions of errors as plain arrays: t trees, v nodes, l leaves, b bounds.
-
-    A row goes right if feature > threshold. A leaf asks what all numbers exceed, and leads back to
-    itself on the right; on the left stands the number of its shares.
+    """A forest's distributions of errors as plain arrays: v nodes, b bounds.
 
     Attributes
     ----------
-    roots : (t,) the first node of each tree
-    features, thresholds : (v,) of each node
-    after : (v, 2) the node on the left, and that on the right
+    trees : of all nodes
     bounds : (b,) increasing
-    shares : (l, b) of the errors of each leaf, those up to a bound, in 255ths
+    shares : (v, b) of the errors in each leaf, those up to a bound, in 255ths; 0 at inner nodes
     """
 
-    roots: IntArray
-    features: IntArray
-    thresholds: FloatArray
-    after: IntArray
-    bounds: FloatArray
-    shares: NDArray[np.uint8]
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "features": Array("int32", ("v",), least=0, becomes="int64"),
-        "thresholds": Array("float64", ("v",), finite=False),
-        "after": Array("int32", ("v", 2), least=0, most="v", becomes="int64"),
-        "roots": Array("int32", ("t",), least=0, most="v", becomes="int64"),
-        "bounds": Array("float64", ("b",)),
-        "shares": Array("uint8", ("l", "b")),
-    }
+    trees: Annotated[PlainTrees, Inline(PlainTrees)]
+    bounds: Annotated[FloatArray, Array("float64", ("b",))]
+    shares: Annotated[NDArray[np.uint8], Array("uint8", ("v", "b"))]
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> ErrorForest:
-        """The forest, if it has trees whose leaves have shares."""
+        """The forest, if its nodes have shares."""
         made = cls(**state)
-        leaves = np.isneginf(made.thresholds)
-        ends = np.flatnonzero(leaves)
-        if not made.roots.size or not made.bounds.size or np.isnan(made.thresholds).any():
-            raise CalliperError("a forest of errors has no trees, no bounds, or no thresholds.")
-        shares, itself = made.after[ends].T
-        if not len(ends) or shares.max() >= len(made.shares) or not np.array_equal(itself, ends):
-            raise CalliperError("a forest of errors has leaves without values.")
-        nodes = made.roots
-        for _ in range(FOREST_DEPTH):
-            nodes = np.unique(made.after[nodes[~leaves[nodes]]])
-        if not leaves[nodes].all():
-            raise CalliperError("a forest of errors has branches that do not end.")
+        if not made.bounds.size or len(made.shares) != len(made.trees.feature):
+            raise CalliperError("a forest of errors has no bounds, or nodes without shares.")
         return made
 
     @classmethod
@@ -206,43 +177,33 @@ class ErrorForest(Keeps):
         bounds = np.unique(np.quantile(errors, BOUND_LEVELS))
         beyond = np.searchsorted(bounds, errors)  # how many bounds each error exceeds
         width = len(bounds) + 1
-        total, n_unseen = np.zeros((n, len(bounds))), np.zeros(n)
-        nodes: list[tuple[IntArray, FloatArray, IntArray]] = []
-        shares, roots, n_nodes, n_leaves = [], [], 0, 0
-        for tree, drawn in zip(forest.estimators_, forest.estimators_samples_, strict=True):
-            made = tree.tree_
-            ends = made.children_left < 0
-            number = np.cumsum(ends) - 1
-            leaf = number[made.apply(single)]
-            counts = np.bincount(leaf[drawn] * width + beyond[drawn], minlength=ends.sum() * width)
-            upto = counts.reshape(-1, width).cumsum(axis=1)
-            share = np.rint(PARTS_OF_ONE * upto[:, :-1] / upto[:, -1:]).astype(np.uint8)
+        total, n_unseen, shares = np.zeros((n, len(bounds))), np.zeros((n, 1)), []
+        trees = [each.tree_ for each in forest.estimators_]
+        for tree, drawn in zip(trees, forest.estimators_samples_, strict=True):
+            leaf = tree.apply(single)
+            cells = leaf[drawn] * width + beyond[drawn]
+            upto = np.bincount(cells, minlength=tree.node_count * width).reshape(-1, width)
+            upto = upto.cumsum(axis=1)
+            share = np.rint(PARTS_OF_ONE * upto[:, :-1] / np.maximum(upto[:, -1:], 1))
+            shares.append(share.astype(np.uint8))
             unseen = np.bincount(drawn, minlength=n) == 0
             total[unseen] += share[leaf[unseen]]
-            n_unseen += unseen
-            own = n_nodes + np.arange(len(ends))
-            ahead = (
-                np.where(ends, n_leaves + number, n_nodes + made.children_left),
-                np.where(ends, own, n_nodes + made.children_right),
-            )
-            threshold = np.where(ends, -np.inf, made.threshold)
-            nodes.append((np.maximum(made.feature, 0), threshold, np.stack(ahead, axis=1)))
-            roots.append(n_nodes)
-            shares.append(share)
-            n_nodes, n_leaves = n_nodes + len(ends), n_leaves + len(share)
+            n_unseen[unseen] += 1
         of_all = (beyond[:, None] <= np.arange(len(bounds))).mean(axis=0)
-        mean = total / (PARTS_OF_ONE * np.maximum(n_unseen, 1)[:, None])
-        features, thresholds, after = (np.concatenate(part) for part in zip(*nodes, strict=True))
-        whole = cls(np.array(roots), features, thresholds, after, bounds, np.concatenate(shares))
-        return whole, np.where(n_unseen[:, None] > 0, mean, of_all)
+        mean = total / (PARTS_OF_ONE * np.maximum(n_unseen, 1))
+        plain = PlainTrees.of(trees, d)
+        plain = replace(plain, value=np.zeros_like(plain.value))  # shares take its place
+        whole = cls(plain, bounds, np.concatenate(shares))
+        return whole, np.where(n_unseen > 0, mean, of_all)
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(m, b) shares of errors up to each bound at finite rows, which trees see in float32."""
-        single = _clipped(rows)
-        ask, step = self._all_at_once, FEW_AT_ONCE
-        if len(rows) > FEW_IN_FOREST:
-            ask, step = self._one_by_one, MANY_AT_ONCE
-        return np.concatenate([ask(single[block]) for block in row_slices(len(rows), step)])
+        single, shares = _clipped(rows), self.shares.astype(np.uint32)
+        total = [
+            sum(shares.take(leaf, axis=0) for leaf in self.trees.leaves(single[block]))
+            for block in row_slices(len(rows), FOREST_AT_ONCE)
+        ]
+        return np.asarray(np.concatenate(total) / (PARTS_OF_ONE * len(self.trees.sizes)))
 
     def quantile(self, shares: FloatArray, level: float) -> FloatArray:
         """(m,) the error that a share of ``level`` does not exceed, read off between bounds."""
@@ -253,52 +214,6 @@ class ErrorForest(Keeps):
         part = np.divide(level - low, high - low, out=(low < level).astype(float), where=high > low)
         start = self.bounds[under]
         return np.asarray(start + np.clip(part, 0.0, 1.0) * (self.bounds[above] - start))
-
-    def _all_at_once(self, rows: NDArray[np.float32]) -> FloatArray:
-        """All trees a level at a time: for few rows."""
-        cells, starts = rows.ravel(), (np.arange(len(rows)) * rows.shape[1])[:, None]
-        node = np.repeat(self.roots[None], len(rows), axis=0)
-        for _ in range(FOREST_DEPTH):
-            right = cells.take(self.features.take(node) + starts) > self.thresholds.take(node)
-            node = self.after.take(2 * node + right)
-        total = self.shares.take(self.after.take(2 * node), axis=0).sum(axis=1, dtype=np.uint32)
-        return np.asarray(total / (PARTS_OF_ONE * len(self.roots)))
-
-    def _one_by_one(self, rows: NDArray[np.float32]) -> FloatArray:
-        """A tree at a time, and every question of it to all rows: quick for many of them.
-
-        The shares of several bounds are added as one number of 64 bits, of which each has a part
-        that the sum over all trees does not exceed.
-        """
-        columns = np.ascontiguousarray(rows.T)
-        most, n_bounds = PARTS_OF_ONE * len(self.roots), len(self.bounds)
-        kind = np.min_scalar_type(most)
-        fill = -n_bounds % (8 // kind.itemsize)
-        packed = np.pad(self.shares.astype(kind), ((0, 0), (0, fill))).view(np.uint64)
-        total = np.zeros((len(rows), packed.shape[1]), dtype=np.uint64)
-        features, thresholds = self.features.tolist(), _in_single(self.thresholds).tolist()
-        after, ends = self.after.tolist(), np.isneginf(self.thresholds).tolist()
-
-        def leaves(node: int) -> list[int]:
-            """The leaves below a node, from left to right."""
-            left, right = after[node]
-            return [left] if ends[node] else leaves(left) + leaves(right)
-
-        def reached(node: int, numbers: Iterator[Any], small: np.dtype[Any]) -> Any:
-            """Which of the leaves below a node each row comes to, by its number."""
-            if ends[node]:
-                return next(numbers)
-            left, right = after[node]
-            left, right = reached(left, numbers, small), reached(right, numbers, small)
-            beyond = (columns[features[node]] > thresholds[node]).view(np.uint8)
-            return _picked(np.negative(beyond, dtype=small), left, right)
-
-        for root in self.roots.tolist():
-            below = leaves(root)
-            small = np.min_scalar_type(len(below) - 1)
-            leaf = reached(root, iter(np.arange(len(below), dtype=small)), small)
-            total += packed[below].take(leaf, axis=0)
-        return np.asarray(total.view(kind)[:, :n_bounds] / most)
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,8 +37,7 @@ CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -72,8 +71,7 @@ WILD = 10.0
 COMPARED_LEVELS = (0.8, 0.9, 0.95)
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """What a model of errors says of rows, each (m,).
 
     Attributes
@@ -109,7 +107,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     side_trees : int, default 50
         Trees behind the unit of each side, behind the expected size, and of the forest.
     max_errors : int, default 8000
-        If there are more left-out errors, ``ConformalRegressor`` draws this many to learn from.
+        If there are more left-out errors, this many are drawn to learn from.
     random_state : int, RandomState or None, default 0
         Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
 
@@ -133,13 +131,10 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     keeps: ClassVar[Mapping[str, Field]] = {
         "n_errors_": Number(int, 0),
         "n_features_in_": Number(int, 1),
-        "least_": Number(),
-        "most_": Number(),
+        "range_": Array("float64", (2,)),
         "shift_share_": Number(least=0, most=1),
         "mean_size_": Number(least=np.finfo(float).tiny),
-        "reach_": Number(least=np.finfo(float).tiny),
-        "forest_reach_": Number(least=np.finfo(float).tiny),
-        "own_reach_": Number(least=np.finfo(float).tiny),
+        "reaches_": Array("float64", (3,), least=np.finfo(float).tiny),
         "shares_": Array("float64", (3,), least=0, most=1),
         "trees_": Inline(BoostedTrees),
         "forest_": Inline(ErrorForest, optional=True),
@@ -147,16 +142,14 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of a fitted model."""
-        own = {name: getattr(self, name) for name in self.keeps if name in vars(self)}
-        return own | {"least_": self.range_[0], "most_": self.range_[1]}
+        return {name: getattr(self, name) for name in self.keeps if name in vars(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """What was learnt before; what was said of left-out rows is not kept."""
-        self.range_ = state.pop("least_"), state.pop("most_")
         self.__dict__.update(state)
         asked, n_models = self.trees_.features.max(initial=0), len(self.trees_.counts)
         if self.forest_ is not None:
-            asked = max(asked, self.forest_.features.max(initial=0))
+            asked = max(asked, self.forest_.trees.n_features - 1)
         if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
             raise CalliperError("the trees of an ErrorModel do not match its columns or parts.")
         if not self.range_[0] <= self.range_[1] or self.shares_.sum() >= 1:
@@ -204,38 +197,51 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """
         clues = check_features(clues, "clues")
         errors = check_vector(errors, "errors", n=len(clues))
-        if len(errors) < FEWEST_ERRORS or not errors.any():
+        n = len(errors)
+        if n < FEWEST_ERRORS or not errors.any():
             raise CalliperError(
                 f"an ErrorModel needs at least {FEWEST_ERRORS} left-out errors, not all of them "
-                f"0; got {len(errors)}, {np.count_nonzero(errors)} of them not 0."
+                f"0; got {n}, {np.count_nonzero(errors)} of them not 0."
             )
-        self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
+        self.n_errors_, self.n_features_in_ = min(n, self.max_errors), clues.shape[1]
+        if n == self.n_errors_:
+            self.left_out_ = self._fit(clues, errors, own)
+            return self
+        taken = np.zeros(n, dtype=bool)
+        taken[np.random.default_rng(0).permutation(n)[: self.n_errors_]] = True
+        of_taken, of_rest = (None, None) if own is None else (own[:, taken], own[:, ~taken])
+        said = np.empty((4, n))
+        said[:, taken] = self._fit(clues[taken], errors[taken], of_taken)
+        said[:, ~taken] = self.predict(clues[~taken], of_rest)
+        self.left_out_ = Expected(*said)
+        return self
+
+    def _fit(self, clues: FloatArray, errors: FloatArray, own: FloatArray | None) -> Expected:
+        """Learn from all rows; what trees that have not seen a row say of it."""
         most = WILD * np.quantile(np.abs(errors), REACH) or np.inf
         usual = np.clip(errors, -most, most)
-        self.range_ = float(usual.min()), float(usual.max())
-        rows, folds = Bins.of(clues), self._folds(len(errors))
+        self.range_ = np.array([usual.min(), usual.max()])
+        folds = np.random.default_rng(self._seed()).permutation(len(errors)) % N_PARTS
+        rows = Bins.of(clues)
         shift, of_shift = self._fit_shift(rows, usual, folds)
         beyond = errors - shift
         self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
-        reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
-        self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
         sides, of_sides = self._fit_sides(rows, beyond, folds)
         self.trees_ = BoostedTrees.joined([*of_shift, *of_sides])
+        self.forest_, self.reaches_, self.shares_ = None, np.ones(3), np.zeros(3)
         units = np.ones((2, len(errors)))
-        self.forest_, self.forest_reach_, self.own_reach_ = None, 1.0, 1.0
-        self.shares_ = np.zeros(3)
         if self.units:
             forest, shares = ErrorForest.grown(clues, usual, self.side_trees, self._seed())
-            reached, seen = _reached(forest, shares, shift), _seen(own, shift)
-            self.forest_reach_ = float(reached.mean()) or self.reach_
-            self.own_reach_ = float(seen.mean()) or self.reach_
-            voices = self._voices(sides, reached, seen)
+            reached = _reached(sides, forest, shares, own, shift)
+            reach = np.maximum(np.quantile([-beyond, beyond], REACH, axis=1), 0.0).mean()
+            reach = reach or self.mean_size_
+            self.reaches_ = np.array([reach, *(part.mean() or reach for part in reached[1:])])
+            voices = self._voices(reached)
             parts = self._parts(beyond, voices, OWN_SHARES if own is not None else OWN_SHARES[:1])
             found = _mixed(parts, voices)
             if _clearly_positive(_scores(beyond, units) - _scores(beyond, found)):
                 self.forest_, self.shares_, units = forest, parts, found
-        self.left_out_ = _expected(shift, units, sides)
-        return self
+        return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
 
     def predict(self, clues: Any, own: FloatArray | None = None) -> Expected:
         """What is to be expected of new rows; arguments as those of :meth:`fit`."""
@@ -245,15 +251,14 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
             )
-        said = self.trees_.predict(rows)
-        shift = np.zeros(len(rows))
-        if self.shift_share_:
-            shift = self._bounded(said[0])
+        *shifts, down, up, size = self.trees_.predict(rows)
+        shift = self._bounded(shifts[0]) if shifts else np.zeros(len(rows))
         units = np.ones((2, len(rows)))
         if self.forest_ is not None:
-            reached = _reached(self.forest_, self.forest_.predict(rows), shift)
-            units = _mixed(self.shares_, self._voices(said[-3:], reached, _seen(own, shift)))
-        return _expected(shift, units, said[-3:])
+            shares = self.forest_.predict(rows)
+            reached = _reached(np.stack([down, up]), self.forest_, shares, own, shift)
+            units = _mixed(self.shares_, self._voices(reached))
+        return Expected(shift, units[0], units[1], np.maximum(size, 0.0))
 
     def describe(self) -> str:
         """What it does to an interval, in words; empty if nothing."""
@@ -294,7 +299,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _bounded(self, said: FloatArray) -> FloatArray:
         """The share of what trees say that is used, within the errors that were seen."""
-        return np.clip(self.shift_share_ * said, *self.range_)
+        return np.asarray(np.clip(self.shift_share_ * said, *self.range_))
 
     def _fit_sides(
         self, rows: Bins, beyond: FloatArray, folds: IntArray
@@ -314,13 +319,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         left_out = np.concatenate([boosting.left_out for boosting in both])
         return left_out, [boosting.whole() for boosting in both]
 
-    def _voices(self, sides: FloatArray, reached: FloatArray, seen: FloatArray) -> FloatArray:
-        """(3, 2, m) what boosted trees, forest and model say of each side; 1 on average."""
-        boosted = np.maximum(sides[:2], 0.0) / self.reach_
+    def _voices(self, reached: FloatArray) -> FloatArray:
+        """(3, 2, m) the reach by each voice in units of its average one."""
         with np.errstate(over="ignore"):
-            own = np.minimum(seen / self.own_reach_, np.finfo(float).max)
-        every = (boosted, reached / self.forest_reach_, own)
-        return np.stack(np.broadcast_arrays(*every))
+            voices = reached / self.reaches_[:, None, None]
+        return np.asarray(np.minimum(voices, np.finfo(float).max))
 
     def _parts(self, beyond: FloatArray, voices: FloatArray, owns: FloatArray) -> FloatArray:
         """(3,) the part of each voice: an average of those tried, by the scores that they give."""
@@ -330,32 +333,27 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         likely = np.exp((1 - scores / (scores.min() or 1.0)) / SOFTNESS)
         return np.asarray(likely @ tried / likely.sum())
 
-    def _folds(self, n: int) -> IntArray:
-        """(n,) the part of each row, dealt at random."""
-        return np.random.default_rng(self._seed()).permutation(n) % N_PARTS
-
     def _seed(self) -> int:
         """Where draws begin: at 0 for None, so that equal calls learn the same."""
         state = 0 if self.random_state is None else self.random_state
         return int(check_random_state(state).randint(2**31 - 1))
 
 
-def _expected(shift: FloatArray, units: FloatArray, sides: FloatArray) -> Expected:
-    """``sides`` are (3, m): reach below, above, and mean size."""
-    return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
+def _reached(
+    sides: FloatArray,
+    forest: ErrorForest,
+    shares: FloatArray,
+    own: FloatArray | None,
+    shift: FloatArray,
+) -> FloatArray:
+    """(3, 2, m) how far errors reach below and above the centre, by each voice.
 
-
-def _reached(forest: ErrorForest, shares: FloatArray, shift: FloatArray) -> FloatArray:
-    """(2, m) how far errors reach below and above the centre, as the forest says."""
+    These are boosted trees (``sides``), the forest (its ``shares``) and the model itself (``own``,
+    seen from the prediction; 0 if it says nothing).
+    """
     low, high = (forest.quantile(shares, level) for level in (1 - FOREST_REACH, FOREST_REACH))
-    return np.maximum([shift - low, high - shift], 0.0)
-
-
-def _seen(own: FloatArray | None, shift: FloatArray) -> FloatArray:
-    """(2, m) how far errors reach from the centre, as the model itself says; 0 if it says none."""
-    if own is None:
-        return np.zeros((2, 1))
-    return np.maximum([own[0] + shift, own[1] - shift], 0.0)
+    of_model = np.zeros((2, len(shift))) if own is None else [own[0] + shift, own[1] - shift]
+    return np.maximum([sides[:2], [shift - low, high - shift], of_model], 0.0)
 
 
 def _mixed(parts: FloatArray, voices: FloatArray) -> FloatArray:
