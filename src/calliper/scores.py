@@ -1,12 +1,12 @@
 """Scores: how wrong a prediction is, beside the inverse that turns a radius into an interval.
 
 ``measure(y, y_pred)`` and ``invert(y_pred, radius)`` belong together: y lies in
-``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, but that ends are rounded outward by
-a last digit or a few, so that no tie is lost. A score of two tails has two columns; each tail is
+``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, except that ends are rounded outward
+by a few last digits, so that no tie is lost. A score of two tails has two columns; each tail is
 calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. ``magnitude`` is the size of
 the error that local scales are averaged from. A score that tells sides apart has ``signed(y, ŷ)``,
-whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``. All that a
-score may say of itself is declared in :class:`Score`. Predictions may carry an axis of levels
+whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``. What a
+score may declare is listed in :class:`Score`. Predictions may carry an axis of levels
 before the last: (m, 1, n_outputs) against a radius of shape (m, L).
 
 ``QuantileError`` is conformalised quantile regression: the error of an interval that a model of
@@ -38,7 +38,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -96,13 +96,13 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     about: About | None = None
     cli: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    @abstractmethod
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score of each row, (n,), or of each tail, (n, 2)."""
+        """The score of each row, (n,), or of each tail, (n, 2): the size of ``signed`` here."""
+        return np.abs(self.signed(y, y_pred))
 
-    @abstractmethod
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The size of the error that local scales are averaged from, (n,)."""
+        return np.abs(self.signed(y, y_pred))
 
     @abstractmethod
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -119,19 +119,6 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """The target whose signed score this is."""
         raise NotImplementedError
-
-
-@runtime_checkable
-class Measures(Protocol):
-    """What a score of another library must have."""
-
-    n_tails: int
-
-    def measure(self, y: Any, y_pred: Any) -> Any: ...
-
-    def magnitude(self, y: Any, y_pred: Any) -> Any: ...
-
-    def invert(self, y_pred: Any, radius: Any) -> Any: ...
 
 
 class ForeignScore(Score):
@@ -170,7 +157,8 @@ def as_score(score: Any) -> Score:
         return AbsoluteError()
     if isinstance(score, Score):
         return score
-    if isinstance(score, type) or not isinstance(score, Measures):
+    needed = ("n_tails", "measure", "magnitude", "invert")
+    if isinstance(score, type) or not all(hasattr(score, name) for name in needed):
         raise TypeError(
             f"score_function must be a score such as AbsoluteError() or SignedError(); got "
             f"{score!r}. One of your own has n_tails, measure, magnitude and invert."
@@ -194,12 +182,6 @@ class AbsoluteError(Score):
     cli: ClassVar = {"absolute": {}}
     has_sides = True
     has_distribution = True
-
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """``|y − ŷ|``, shape (n,)."""
-        return np.abs(y - y_pred)
-
-    magnitude = measure
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
@@ -241,12 +223,6 @@ class JointError(Score):
         """Predictions a row: one for each target."""
         return len(self._checked_units())
 
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The largest error in its unit, (n,)."""
-        return np.abs(self.signed(y, y_pred))
-
-    magnitude = measure
-
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The largest error in its unit, with its sign, (n,)."""
         units, shape = self._checked_units(), np.shape(y)
@@ -263,10 +239,6 @@ class JointError(Score):
         with np.errstate(over="ignore"):  # an end that is no number is no bound
             reach = self._checked_units() * not_below(radius)[..., None]
         return around(y_pred, reach, digits=4)
-
-    def centre(self, y_pred: FloatArray) -> FloatArray:
-        """The predictions as they are, one for each target."""
-        return y_pred
 
     def _checked_units(self) -> FloatArray:
         units = check_vector(self.units, "units")
@@ -349,14 +321,6 @@ class CurveError(Score):
     @abstractmethod
     def curve(self, y_pred: FloatArray) -> Curve:
         """The curves that predictions stand for."""
-
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The size of z(y), shape (n,)."""
-        return np.abs(self.signed(y, y_pred))
-
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The size of z(y), shape (n,)."""
-        return np.abs(self.signed(y, y_pred))
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """z(y): negative below the centre."""

@@ -335,15 +335,11 @@ def _of_several(models: Mapping[Any, Any] | Sequence[Any]) -> Reading:
 def _level_of(model: Any) -> float | None:
     """The one quantile that a model was trained for, by its parameters; None if they say none."""
     core = _core(model)
-    settings = core.get_params() if hasattr(core, "get_params") else {}
-    name, _, level = str(settings.get("loss_function")).partition(":alpha=")
-    quantile_loss = "quantile" in (settings.get("loss"), settings.get("objective"))
-    found = (
-        *(settings.get("quantile"), settings.get("quantile_alpha")),
-        settings.get("alpha") if quantile_loss else None,
-        level if name == "Quantile" else None,
-    )
-    return next((float(each) for each in found if each is not None), None)
+    name = _quantile_parameter(core)
+    level = core.get_params().get(name) if name else None
+    if isinstance(level, str):  # CatBoost: "Quantile:alpha=0.9"
+        level = level.partition(":alpha=")[2] or None
+    return None if level is None else float(level)
 
 
 def _parameters(method: Any) -> set[str]:
