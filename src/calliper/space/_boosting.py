@@ -1,23 +1,21 @@
 """The trees that learn errors: boosted ones of many models at a time, and a forest's quantiles.
 
-Errors are learnt from a few hundred to a few thousand rows, by trees of three questions, and for
-each target by six models: one for each fifth of the rows that it must not see, one for all. Trained
-one after another, nearly all of the time goes into starting the next small tree. Here rows are put
-into bins once, each round draws rows and columns once, and the trees of all models take the next
-step together, as a few operations on whole arrays.
+Errors are learnt from a few hundred to a few thousand rows by trees of depth three. Each target has
+six models: one for each fold, which it must not see, and one for all rows. Trained one after
+another, most of the time would be overhead. So rows are binned once, each round draws rows and
+columns once, and the trees of all models grow together, by a few operations on whole arrays.
 
 A model is Friedman's (2001, doi:10.1214/aos/1013203451): trees are fitted to the gradient of the
 loss, splits lower the squared error most, and a leaf adds what minimises the loss there: the mean
 of what is left, or for a quantile that quantile of it.
 
-The forest (Meinshausen 2006, "Quantile regression forests", JMLR 7) takes the distribution of an
-error at x for that of errors seen, each by the part of the trees in which it shares the leaf of x.
-Of every leaf the shares up to a few bounds e_1 < … < e_B are kept:
+The forest (Meinshausen 2006, "Quantile regression forests", JMLR 7) estimates the distribution of
+an error at x by the errors that share the leaf of x, averaged over trees. Each leaf keeps the
+shares of its errors up to bounds e_1 < … < e_B:
 
     F(e_b | x) = mean over trees of #{errors ≤ e_b in the leaf of x} / #{errors in the leaf of x},
 
-and a quantile is read off between bounds. Trees that were grown without a row say its left-out
-values, so that nothing is grown twice.
+and quantiles are interpolated between bounds. Left-out values come out of bag.
 """
 
 from __future__ import annotations
@@ -35,25 +33,25 @@ from calliper._trees import PlainTrees
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 
-#: Questions that a tree asks of a row, and those that it knows.
+#: Depth of a boosted tree, and its inner nodes.
 DEPTH = 3
 N_NODES = 2**DEPTH - 1
-#: Bins of a column, at most.
+#: The most bins of a column.
 N_BINS = 64
-#: Rows that one tree is grown on, at most.
+#: The most rows that a boosted tree is grown on.
 MOST_A_TREE = 2_000
-#: Columns that a question is chosen from.
+#: The part of the columns that a split is chosen from.
 PART_OF_COLUMNS = 1 / 3
-#: Up to so many rows go down all boosted trees at once; of more, so many down one tree at a time.
+#: Up to 300 rows go down all boosted trees together; more go down one tree at a time, in blocks.
 FEW_AT_ONCE, MANY_AT_ONCE = 300, 1 << 16
 #: Rows that go down the trees of the forest together.
 FOREST_AT_ONCE = 1_000
-#: Of a tree of the forest: rows and questions, at most, and errors of a leaf, at least.
+#: Of a tree of the forest: the most rows, the largest depth and the fewest errors of a leaf.
 FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
 #: Bounds are these quantiles of all errors.
 TAIL_LEVELS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
 BOUND_LEVELS = (*TAIL_LEVELS, 0.5, *(1 - level for level in reversed(TAIL_LEVELS)))
-#: Shares are kept as so many parts of one.
+#: Shares are kept in 255ths.
 PARTS_OF_ONE = 255
 
 
@@ -61,9 +59,8 @@ PARTS_OF_ONE = 255
 class BoostedTrees(Keeps):
     """Boosted trees of a few models as plain arrays: T trees, one model after another.
 
-    Every tree asks ``DEPTH`` questions of a row, whether feature > threshold, and goes right if so;
-    a branch that ends early asks what no number exceeds. After node k comes 2k + 1 (left) or 2k + 2
-    (right).
+    A row goes right where feature > threshold, from node k to 2k + 2, else left, to 2k + 1. A
+    branch that ends early goes on with infinite thresholds.
 
     Attributes
     ----------
@@ -80,7 +77,7 @@ class BoostedTrees(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> BoostedTrees:
-        """The trees, if there are as many as models have."""
+        """The trees, if their number is that of the models."""
         made = cls(**state)
         if made.counts.sum() != len(made.steps):
             raise CalliperError("boosted models do not have the number of trees that they declare.")
@@ -89,12 +86,8 @@ class BoostedTrees(Keeps):
     @classmethod
     def joined(cls, parts: Sequence[BoostedTrees]) -> BoostedTrees:
         """The models of all parts, in their order."""
-        return cls(
-            *(
-                np.concatenate(each)
-                for each in zip(*(vars(part).values() for part in parts), strict=True)
-            )
-        )
+        every = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, every))
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows, which trees see in float32."""
@@ -104,7 +97,7 @@ class BoostedTrees(Keeps):
         return np.concatenate([ask(single[block]) for block in blocks], axis=1)
 
     def _all_at_once(self, rows: NDArray[np.float32]) -> FloatArray:
-        """All trees a level at a time: for few rows, since a tree costs nothing by itself."""
+        """All trees one level at a time, for few rows: there is no loop over trees."""
         cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
         n_trees, n_nodes = self.features.shape
         trees = np.arange(n_trees)[:, None]
@@ -119,7 +112,7 @@ class BoostedTrees(Keeps):
         return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
 
     def _one_by_one(self, rows: NDArray[np.float32]) -> FloatArray:
-        """A tree at a time: a column is compared with one number, which is quick for many rows."""
+        """One tree at a time, for many rows: columns are compared with numbers."""
         columns = np.ascontiguousarray(rows.T)
         total = np.repeat(self.constants[:, None], len(rows), axis=1)
         models = np.repeat(np.arange(len(self.counts)), self.counts)
@@ -238,28 +231,26 @@ class Bins:
         inner = np.arange(1, N_BINS) / N_BINS
         for j, column in enumerate(single.T):
             values = np.unique(column)
+            between = values[:-1]
             if len(values) > N_BINS:
-                values = np.unique(np.quantile(column, inner, method="lower"))
-                between = values
-            else:
-                between = values[:-1]
+                between = np.unique(np.quantile(column, inner, method="lower"))
             edges[j, : len(between)] = between
             numbers[:, j] = np.searchsorted(between, column)
         return cls(numbers, edges)
 
 
 class Boosting:
-    """Models of several targets that grow together, each left out of a fold or of none.
+    """Models of several targets that grow together, each without one fold, or with all rows.
 
     Parameters
     ----------
     rows : of all models
     targets : (k, n) what is learnt
     folds : (n,) the fold of each row, from 0 to f − 1
-    reach : (k,) which quantile each target's models learn; None for the mean of all
+    reach : the quantile that models learn; None for the mean
     rate : how much of a tree is added
-    part : of the rows that each tree is grown on, drawn anew
-    fewest : rows of a leaf, at least
+    part : of the rows, drawn for each tree
+    fewest : the fewest rows of a leaf
     seed : draws rows and columns
     """
 
@@ -269,7 +260,7 @@ class Boosting:
         targets: FloatArray,
         folds: IntArray,
         *,
-        reach: FloatArray | None = None,
+        reach: float | None = None,
         rate: float = 0.1,
         part: float = 0.5,
         fewest: int = 10,
@@ -277,20 +268,16 @@ class Boosting:
     ) -> None:
         k, n = targets.shape
         self.columns = np.ascontiguousarray(rows.numbers.T)
-        self.rows, self.folds, self.rate, self.fewest = rows, folds, rate, fewest
+        self.rows, self.folds, self.fewest = rows, folds, fewest
+        self.reach, self.rate = reach, rate
         self.n_drawn = min(max(int(part * n), 1), MOST_A_TREE)
         self.n_models = int(folds.max()) + 2
         known = np.arange(self.n_models)[:, None] != folds  # the last model knows all rows
         self.known = np.tile(known, (k, 1))
         self.targets = np.repeat(targets, self.n_models, axis=0)
-        self.reach = None if reach is None else np.repeat(reach, self.n_models)
         self.random = np.random.default_rng(seed)
-        self.constants = np.array(
-            [
-                target[of].mean() if reach is None else _quantile(target[of], self.reach[model])  # type: ignore[index]
-                for model, (target, of) in enumerate(zip(self.targets, self.known, strict=True))
-            ]
-        )
+        of_models = zip(self.targets, self.known, strict=True)
+        self.constants = np.array([self._constant(target[of]) for target, of in of_models])
         self.said = np.repeat(self.constants[:, None], n, axis=1)
         self.trees: list[tuple[IntArray, FloatArray, FloatArray]] = []
 
@@ -319,7 +306,7 @@ class Boosting:
         left = self.targets[models, rows] - self.said[models, rows]
         slope = left
         if self.reach is not None:
-            slope = np.where(left > 0, self.reach[models], self.reach[models] - 1.0)
+            slope = np.where(left > 0, self.reach, self.reach - 1.0)
         questions: list[tuple[IntArray, IntArray]] = []
         node = models
         for _ in range(DEPTH):
@@ -331,7 +318,7 @@ class Boosting:
             np.concatenate([part.reshape(len(self.known), -1) for part in parts], axis=1)
             for parts in zip(*questions, strict=True)
         )
-        steps = self.rate * self._steps(node, left, models)
+        steps = self.rate * self._steps(node, left)
         self.trees.append((asked, self.rows.edges[asked, beyond], steps))
         for said, features, bins, step in zip(self.said, asked, beyond, steps, strict=True):
             said += step.take(_leaves(self.columns, features, bins))
@@ -362,7 +349,14 @@ class Boosting:
         none = np.isneginf(gain[np.arange(n_nodes), best])
         return columns[best // N_BINS], np.where(none, N_BINS - 1, best % N_BINS)
 
-    def _steps(self, leaf: IntArray, left: FloatArray, models: IntArray) -> FloatArray:
+    def _constant(self, targets: FloatArray) -> float:
+        """What a model starts from: the mean of its targets, or their quantile."""
+        if self.reach is None:
+            return float(targets.mean())
+        rank = max(int(np.ceil(self.reach * len(targets))), 1)
+        return float(np.partition(targets, rank - 1)[rank - 1])
+
+    def _steps(self, leaf: IntArray, left: FloatArray) -> FloatArray:
         """(models, leaves) the mean of what is left in each leaf, or its quantile; 0 if empty."""
         shape = (len(self.known), 2**DEPTH)
         count = np.bincount(leaf, minlength=shape[0] * shape[1])
@@ -370,8 +364,7 @@ class Boosting:
             total = np.bincount(leaf, left, minlength=len(count))
             return np.divide(total, count, out=np.zeros(len(count)), where=count > 0).reshape(shape)
         order = np.lexsort((left, leaf))
-        reach = np.repeat(self.reach, shape[1])
-        rank = np.maximum(np.ceil(reach * count).astype(np.intp), 1) - 1
+        rank = np.maximum(np.ceil(self.reach * count).astype(np.intp), 1) - 1
         position = np.minimum(np.cumsum(count) - count + rank, len(left) - 1)
         return np.where(count > 0, left[order[position]], 0.0).reshape(shape)
 
@@ -403,8 +396,3 @@ def _picked(right: NDArray[Any], if_not: Any, if_so: Any) -> NDArray[Any]:
     """``np.where(right, if_so, if_not)``, several times faster: True is a number of ones alone."""
     picked: NDArray[Any] = if_not ^ (right & (if_not ^ if_so))
     return picked
-
-
-def _quantile(values: FloatArray, reach: float) -> float:
-    rank = max(int(np.ceil(reach * len(values))), 1)
-    return float(np.partition(values, rank - 1)[rank - 1])

@@ -1,33 +1,30 @@
 """A model of left-out errors, sign included: where the model is biased, and how far it errs.
 
-The errors r = y − ŷ that a model makes on rows left out of its training show more than their size.
-Two unlike learners are told the inputs, the prediction and what the model says of its own doubt:
-boosted trees and a forest. From them come
+Boosted trees and a forest learn from the errors r = y − ŷ on rows left out of training. They see
+the inputs, the prediction and the model's own spread, and give
 
     the shift   b(x) = λ · E[r | x],
     each side   d(x) = v · (−q₁₀(x)) / g + w · (−f₅(x)) / h + o · (−p₅(x)) / k + 1 − v − w − o,
                 u(x) = v · q₉₀(x) / g + w · f₉₅(x) / h + o · p₉₅(x) / k + 1 − v − w − o,
 
-q₁₀ and q₉₀ the boosted tenths of r − b at either end, f₅ and f₉₅ the forest's twentieths, p₅ and
-p₉₅ those of a model that predicts a distribution itself, seen from the centre (0 if on the other
-side; o = 0 for models that predict one number), and g, h and k their average reach. Errors are then
-measured around the *centre* ŷ + b in the unit of their side, s = (ŷ + b − y) / d below it and
-(y − ŷ − b) / u above, and a radius t gives back the interval [ŷ + b − t·d, ŷ + b + t·u]. A unit of
-1 is the average one, so s is in the unit of y.
+with q₁₀ and q₉₀ the boosted 10 and 90 % quantiles of r − b, f₅ and f₉₅ the forest's at 5 and 95 %,
+p₅ and p₉₅ those of a model that predicts a distribution, seen from the centre (0 if on the other
+side; o = 0 for models that predict one number), and g, h and k their average reach. This is a curve
+of one knot, the *centre* ŷ + b, with slopes d below and u above: s = (ŷ + b − y) / d or
+(y − ŷ − b) / u, and a radius t gives back the interval [ŷ + b − t·d, ŷ + b + t·u]. A unit of 1 is
+the average one, so s is in the unit of y.
 
-Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
-by trees that have not seen the row (5 folds, or out of bag). The number of trees behind the shift
-and its share λ are those of the least squared error; the shift is dropped unless it lowers that
-error by more than half a standard error. Errors beyond ten times the one that a tenth of them
-exceed are clipped, and the shift stays within what is left, so that one wild refit cannot steer it.
-The forest has its full part in units from 500 errors on. The part o is an average of a few, each
-weighted by the interval score that it gives left-out rows. All are mixed with the average unit, so
-that units cannot vanish where errors do; units are dropped unless they lower the interval score as
-clearly.
+All decisions use predictions by trees that have not seen the row (5 folds, or out of bag). The
+number of trees behind the shift and its share λ minimise the squared error; the shift is dropped
+unless it lowers that error by more than half a standard error. Errors beyond ten times their 90 %
+quantile are clipped, and the shift stays within what is left, so that one wild refit cannot steer
+it. The forest has its full share from 500 errors on. The share o is an average of several, weighted
+by the interval score that each gives left-out rows. The average unit has a share, so that units
+cannot vanish where errors do; units are dropped unless they clearly lower the interval score.
 
-Everything here is learnt from training rows, or from calibration rows that are set apart: rows that
-calibrate and new ones are treated alike, so every guarantee stays what it was, however wrong the
-model of errors may be. The constants are those of the study in ``studies/experiments/nearness``.
+Everything here is learnt from training rows, or from calibration rows that are set apart, and rows
+that calibrate are treated like new ones: every guarantee holds however wrong the model of errors
+is. The constants are those of the study in ``studies/experiments/nearness``.
 
 Relatives: Friedberg, Tibshirani and others correct a bias that is local; Lei, G'Sell, Rinaldo,
 Tibshirani, Wasserman (2018), doi:10.1080/01621459.2017.1307116, divide by a learnt size of errors;
@@ -52,20 +49,18 @@ from calliper.quantile import conformal_rank
 from calliper.space._boosting import Bins, BoostedTrees, Boosting, ErrorForest
 from calliper.space._encoding import N_PARTS
 
-#: With fewer errors than two leaves of a tree hold there is nothing to learn.
+#: The fewest errors to learn from.
 FEWEST_ERRORS = 40
-#: The part of errors that a side's unit reaches, by boosted trees and by the forest.
+#: The quantile of errors that boosted trees learn on each side, and the forest's.
 REACH, FOREST_REACH = 0.9, 0.95
-#: Parts v and w of a model that predicts one number; w grows with the number of errors until there
-#: are enough.
+#: Shares v and w if the model predicts one number; w grows until there are enough errors.
 BOOSTED_SHARE, FOREST_SHARE, ENOUGH = 0.35, 0.5, 500
-#: Parts o that are tried; the others have theirs of the rest. One counts 1/e of another if its
-#: interval score is so much more.
+#: Values of o that are tried; v and w are shares of the rest. A value counts 1/e of another if its
+#: interval score is larger by this part.
 OWN_SHARES, SOFTNESS = np.array([0.0, 0.25, 0.5, 0.75, 0.95]), 0.04
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
-#: Where a shift is learnt, errors are clipped at so many times the one that a tenth exceed, and the
-#: shift goes no further: one wild error must not steer it.
+#: For the shift, errors are clipped at this multiple of their 90 % quantile.
 WILD = 10.0
 #: Levels at which intervals with and without units are compared.
 COMPARED_LEVELS = (0.8, 0.9, 0.95)
@@ -310,7 +305,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """
         sides = np.stack([-beyond, beyond])
         both = [
-            Boosting(rows, sides, folds, reach=np.full(2, REACH), seed=self._seed()),
+            Boosting(rows, sides, folds, reach=REACH, seed=self._seed()),
             Boosting(rows, np.abs(beyond)[None], folds, seed=self._seed()),
         ]
         for boosting in both:
