@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from calliper._blocks import row_slices
 from calliper._kept import Array, Inline, Keeps
-from calliper._trees import PlainTrees
+from calliper._trees import LEAF, PlainTrees
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 
@@ -124,25 +124,26 @@ class BoostedTrees(Keeps):
 
 @dataclass(frozen=True, eq=False)
 class ErrorForest(Keeps):
-    """A forest's distributions of errors as plain arrays: v nodes, b bounds.
+    """A forest's distributions of errors as plain arrays: l leaves, b bounds.
 
     Attributes
     ----------
-    trees : of all nodes
+    trees : their values are the numbers of leaves, counted from 0
     bounds : (b,) increasing
-    shares : (v, b) of the errors in each leaf, those up to a bound, in 255ths; 0 at inner nodes
+    shares : (l, b) of the errors in each leaf, those up to a bound, in 255ths
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]
     bounds: Annotated[FloatArray, Array("float64", ("b",))]
-    shares: Annotated[NDArray[np.uint8], Array("uint8", ("v", "b"))]
+    shares: Annotated[NDArray[np.uint8], Array("uint8", ("l", "b"))]
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> ErrorForest:
-        """The forest, if its nodes have shares."""
+        """The forest, if its leaves have shares."""
         made = cls(**state)
-        if not made.bounds.size or len(made.shares) != len(made.trees.feature):
-            raise CalliperError("a forest of errors has no bounds, or nodes without shares.")
+        leaf = made.trees.value
+        if not made.bounds.size or not ((leaf >= 0) & (leaf < len(made.shares))).all():
+            raise CalliperError("a forest of errors has no bounds, or leaves without shares.")
         return made
 
     @classmethod
@@ -178,14 +179,15 @@ class ErrorForest(Keeps):
             upto = np.bincount(cells, minlength=tree.node_count * width).reshape(-1, width)
             upto = upto.cumsum(axis=1)
             share = np.rint(PARTS_OF_ONE * upto[:, :-1] / np.maximum(upto[:, -1:], 1))
-            shares.append(share.astype(np.uint8))
+            shares.append(share[tree.children_left < 0].astype(np.uint8))
             unseen = np.bincount(drawn, minlength=n) == 0
             total[unseen] += share[leaf[unseen]]
             n_unseen[unseen] += 1
         of_all = (beyond[:, None] <= np.arange(len(bounds))).mean(axis=0)
         mean = total / (PARTS_OF_ONE * np.maximum(n_unseen, 1))
         plain = PlainTrees.of(trees, d)
-        plain = replace(plain, value=np.zeros_like(plain.value))  # shares take its place
+        number = np.maximum(np.cumsum(plain.left == LEAF) - 1.0, 0.0)
+        plain = replace(plain, value=number)
         whole = cls(plain, bounds, np.concatenate(shares))
         return whole, np.where(n_unseen > 0, mean, of_all)
 
@@ -193,7 +195,7 @@ class ErrorForest(Keeps):
         """(m, b) shares of errors up to each bound at finite rows, which trees see in float32."""
         single, shares = _clipped(rows), self.shares.astype(np.uint32)
         total = [
-            sum(shares.take(leaf, axis=0) for leaf in self.trees.leaves(single[block]))
+            sum(shares.take(leaf, axis=0) for leaf in self.trees.values(single[block]).astype(int))
             for block in row_slices(len(rows), FOREST_AT_ONCE)
         ]
         return np.asarray(np.concatenate(total) / (PARTS_OF_ONE * len(self.trees.sizes)))
