@@ -290,14 +290,14 @@ def _reading(core: Any) -> Reading | None:
     if name == "MultiQuantile":
         return Reading(lambda X, p: core.predict(X), tuple(map(float, level.split(","))))
     if name == "RMSEWithUncertainty":
-        return Reading(lambda X, p: _normal(*_mean_and_deviation(core, X), p))
+        return Reading(lambda X, p: _normal(_mean_and_deviation(core, X), p))
     return None
 
 
 def _any_reading(core: Any) -> Reading:
     """How any model that comes with probabilities gives quantiles."""
     if "return_std" in _parameters(learnt(core, "predict")):
-        return Reading(lambda X, p: _normal(*core.predict(X, return_std=True), p))
+        return Reading(lambda X, p: _normal(core.predict(X, return_std=True), p))
 
     def ask(X: Any, p: Sequence[float]) -> Any:
         answer: Any = outputs(core, X) if is_module(core) else (learnt(core, "predict") or core)(X)
@@ -361,9 +361,10 @@ def _mean_and_deviation(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
-def _normal(mean: FloatArray, deviation: FloatArray, p: Sequence[float]) -> list[FloatArray]:
-    """Quantiles of normal distributions, a column each."""
-    return [np.asarray(mean) + z * np.asarray(deviation) for z in ndtri(p)]
+def _normal(moments: Any, p: Sequence[float]) -> list[FloatArray]:
+    """Quantiles of normal distributions with these means and deviations, a column each."""
+    mean, deviation = map(np.asarray, moments)
+    return [mean + z * deviation for z in ndtri(p)]
 
 
 def _columns(ask: Callable[[Any], Any], X: Any, k: int) -> FloatArray:
