@@ -319,7 +319,7 @@ class CurveError(Score):
     has_distribution = True
 
     @abstractmethod
-    def curve(self, y_pred: FloatArray) -> Curve:
+    def curve(self, y_pred: FloatArray) -> QuantileCurve:
         """The curves that predictions stand for."""
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -354,9 +354,9 @@ class ScaledError(CurveError):
 
     n_outputs = 3
 
-    def curve(self, y_pred: FloatArray) -> Curve:
+    def curve(self, y_pred: FloatArray) -> QuantileCurve:
         """Lines from the centre to both sides."""
-        return Curve.through(np.zeros(1), y_pred[..., :1], y_pred[..., 1], y_pred[..., 2])
+        return QuantileCurve.through(np.zeros(1), y_pred[..., :1], y_pred[..., 1], y_pred[..., 2])
 
 
 class QuantileError(Score):
@@ -563,7 +563,7 @@ class DistributionError(CurveError):
         with np.errstate(over="ignore"):
             return np.asarray(np.ptp(y_pred, axis=-1) / np.ptp(ndtri(p)))
 
-    def curve(self, y_pred: FloatArray) -> Curve:
+    def curve(self, y_pred: FloatArray) -> QuantileCurve:
         """The curves through the quantiles, continued beyond the outermost ones."""
         p, slope = self._checked()
         q = np.asarray(y_pred, dtype=np.float64)
@@ -578,7 +578,7 @@ class DistributionError(CurveError):
             least = mean / 2 if slope is None else (3 * mean + slope) / 8
             first = np.maximum((q[..., 1] - q[..., 0]) / (z[1] - z[0]), least)
             last = np.maximum((q[..., -1] - q[..., -2]) / (z[-1] - z[-2]), least)
-        return Curve.through(z, q, first, last, farthest=AS_GOOD_AS_INFINITE)
+        return QuantileCurve.through(z, q, first, last, farthest=AS_GOOD_AS_INFINITE)
 
     def _checked(self) -> tuple[FloatArray, float | None]:
         """Probabilities as they came, (K,), and the usual slope."""
@@ -597,7 +597,7 @@ class DistributionError(CurveError):
 
 
 @dataclass(frozen=True)
-class Curve:
+class QuantileCurve:
     """q(z) of each row: through knots, straight between them and beyond; it never falls.
 
     Attributes
@@ -616,7 +616,7 @@ class Curve:
         first: FloatArray,
         last: FloatArray,
         farthest: float = np.inf,
-    ) -> Curve:
+    ) -> QuantileCurve:
         """The curves with knots (…, K) at heights z_k, (K,) and increasing.
 
         ``first`` and ``last``, (…,), are the slopes beyond the outermost knots. No target is
