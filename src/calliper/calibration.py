@@ -61,8 +61,8 @@ from calliper.space import (
     learn_errors,
     learnt_from_training,
     n_teaching,
-    part_of_few,
     refuse_changing,
+    teaching_distributions,
     warn_if_poor,
     why_no_refit,
 )
@@ -209,7 +209,7 @@ def _learn(
     uses, known, part = method.uses, training.X is not None, front.learning_part
     asks, chosen = "left_out" in uses, part is not None and part != "auto"
     if asks and part == "auto" and not given and isinstance(score, DistributionError):
-        part = part_of_few(len(y))
+        part = teaching_distributions(len(y))
     elif not chosen and not (asks and _enough(len(y), given.get("weights"))):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     errors = _checked_error_model(

@@ -45,8 +45,9 @@ N_REFITS = 5
 FEWEST_KEPT, PART_KEPT = 200, 0.35
 #: The fewest and the most rows of the learning part.
 FEWEST_TAUGHT, MOST_TAUGHT = 100, 8_000
-#: The learning part for a model of distributions if rows are too few for the above.
-PART_OF_FEW = 0.4
+#: For a model of distributions: the fewest rows that calibrate, but no more than 60 % of all, and
+#: their smallest part.
+FEWEST_OF_DISTRIBUTIONS, MOST_OF_FEW, PART_OF_DISTRIBUTIONS = 120, 0.6, 0.4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -345,11 +346,14 @@ def n_teaching(n: int, asked: Any) -> int:
     )
 
 
-def part_of_few(n: int) -> Any:
-    """What "auto" means for a model of distributions: it learns from 100 rows on, not from 300."""
-    if n_teaching(n, "auto"):
-        return "auto"
-    return PART_OF_FEW if int(PART_OF_FEW * n) >= FEWEST_ERRORS else None
+def teaching_distributions(n: int) -> int | None:
+    """What "auto" means for a model of distributions: rows of the learning part, from n = 100 on.
+
+    Its own spread may be far off, so it pays to learn from fewer rows, and from more of them.
+    """
+    fewest = min(FEWEST_OF_DISTRIBUTIONS, int(np.ceil(MOST_OF_FEW * n)))
+    taught = min(n - max(fewest, int(np.ceil(PART_OF_DISTRIBUTIONS * n))), MOST_TAUGHT)
+    return max(taught, n_teaching(n, "auto")) if taught >= FEWEST_ERRORS else None
 
 
 def deal(
