@@ -278,8 +278,8 @@ class ConformalRegressor(FrontDoor):
         ``"auto"``, for calibrators that use left-out errors, splits 300 rows or more: at least 200
         rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a model of
         distributions it splits 100 rows or more: at least 120 rows and 40 % of all calibrate, but
-        no more than 60 %. Each group is split by itself. A level that only all rows together can support uses plain split on all rows,
-        with a warning.
+        no more than 60 %. Each group is split by itself. A level that only all rows together can
+        support uses plain split on all rows, with a warning.
     refits : int, optional
         Refits for out-of-fold errors on training rows, for calibrators that use them; a model
         with bags has out-of-bag errors instead. By default :meth:`fit` refits 5 times and
