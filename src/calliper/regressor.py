@@ -277,7 +277,7 @@ class ConformalRegressor(FrontDoor):
         are drawn at random by ``random_state``; with ``shuffle=False`` they are the first.
         ``"auto"``, for calibrators that use left-out errors, splits 300 rows or more: at least 200
         rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a model of
-        distributions it splits 100 rows or more: at least 120 rows and 40 % of all calibrate, but
+        distributions it splits 100 rows or more; of up to 500, at least 120 and 40 % calibrate, but
         no more than 60 %. Each group is split by itself. A level that only all rows together can
         support uses plain split on all rows, with a warning.
     refits : int, optional
