@@ -195,12 +195,13 @@ def test_sides_have_their_own_radius():
     assert lower.shape == upper.shape == (2, 1) and (upper == np.inf).all()
 
 
-def test_ends_of_products_move_by_four_last_digits():
-    y, further = np.array([[1.0]]), 3.0 + 4 * np.spacing(3.0)
-    for score, rows in (
-        (JointError([1.0]), y),
-        (ScaledError(), np.array([[1.0, 1.0, 1.0]])),
+def test_ends_of_products_move_by_a_few_last_digits():
+    y = np.array([[1.0]])
+    for score, rows, digits in (
+        (JointError([1.0]), y, 4),
+        (ScaledError(), np.array([[1.0, 1.0, 1.0]]), 5),
     ):
+        further = 3.0 + digits * np.spacing(3.0)
         lower, upper = score.invert(rows, np.array([3.0]))
         assert np.ravel(lower) == np.nextafter(1.0 - further, -np.inf)
         assert np.ravel(upper) == np.nextafter(1.0 + further, np.inf)

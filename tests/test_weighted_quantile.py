@@ -7,7 +7,6 @@ import pytest
 
 from calliper.quantile import (
     Shares,
-    _reaching,
     column_thresholds,
     conformal_thresholds,
     count_true,
@@ -184,7 +183,7 @@ def test_what_is_forgiven_is_little_of_either_side(level):
 
 
 def test_many_long_rows_at_the_highest_levels():
-    """More rows than columns of the sample, and thresholds beyond the last of these."""
+    """Thresholds at the far end of rows."""
     rng = np.random.default_rng(0)
     values, weights = rng.exponential(size=(300, 1100)), rng.exponential(size=1100)
     shares = Shares(weights / weights.max(), np.full(300, 1e-3))
@@ -193,36 +192,6 @@ def test_many_long_rows_at_the_highest_levels():
     reached = np.cumsum(shares.calibration[order], axis=1) >= shares.needed(0.9995)[:, None]
     expected = np.take_along_axis(values, order, axis=1)[np.arange(300), reached.argmax(axis=1)]
     np.testing.assert_array_equal(found, expected)
-
-
-def test_a_row_that_the_sample_tells_wrong_beside_one_of_ties():
-    """Of one row all columns are looked at, of the other too few: it is sorted whole."""
-    values = np.vstack([np.ones(1100), np.where(np.arange(1100) % 8, 9.0 + np.arange(1100), 1.0)])
-    values[1, ::8] += np.arange(138) / 1000  # in the sample the median is small
-    shares = Shares(np.ones(1100), np.full(2, 0.5))
-    expected = np.sort(values, axis=1)[:, 550]
-    np.testing.assert_array_equal(row_thresholds(values, [0.5], shares)[:, 0], expected)
-
-
-@pytest.mark.parametrize(
-    ("seen", "tied"), [("all alike", 5), ("the largest", 1), ("the smallest", 5), ("the middle", 1)]
-)
-def test_whatever_a_sample_says_of_a_long_row(seen, tied):
-    """The same row for everything that may be needed: what a sum up to it reaches exactly, too."""
-    n, draw = 1024, np.random.default_rng(0)
-    inside = np.zeros(n, dtype=bool)
-    inside[::8] = True  # every eighth column is in the sample
-    first = {"the largest": n - 128, "the smallest": 0, "the middle": 450}.get(seen)
-    chosen = np.arange(0, n, 8) if first is None else np.arange(first, first + 128)
-    row = np.empty(n)
-    row[inside] = draw.permutation(chosen)
-    row[~inside] = draw.permutation(np.setdiff1d(np.arange(n), chosen))
-    row, weights = row // tied, np.where(draw.uniform(size=n) < 0.1, 2.0, 1.0)
-    order = np.argsort(row)
-    reached, extended = np.cumsum(weights[order]), np.append(row[order], np.inf)
-    needed = np.arange(1.0, reached[-1] + 2)
-    found = _reaching(np.tile(row, (len(needed), 1)), weights, needed)
-    np.testing.assert_array_equal(found, extended[np.searchsorted(reached, needed)])
 
 
 @pytest.mark.parametrize("level", [0.3, 0.5, 0.9])

@@ -53,7 +53,7 @@ from calliper.space import (
     deal,
     fit_embedding,
     learn_errors,
-    part_of_few,
+    teaching_distributions,
     warn_if_poor,
 )
 
@@ -188,7 +188,7 @@ def _learn(
     uses, known, part = method.uses, training.X is not None, front.learning_part
     asks, chosen = "left_out" in uses, part is not None and part != "auto"
     if asks and part == "auto" and not given and isinstance(score, DistributionError):
-        part = part_of_few(len(y))
+        part = teaching_distributions(len(y))
     elif not chosen and not (asks and _enough(len(y), given.get("weights"))):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     errors = _checked_error_model(
@@ -215,10 +215,7 @@ def _learn(
 
     def learnt(rows: Training, space: Embedding, unseen: LeftOut) -> Any:
         wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
-        space, measure, _, found = learn_errors(
-            rows, unseen, space, score, wanted, chosen=auto and asks
-        )
-        return space, measure, found
+        return learn_errors(rows, unseen, space, score, wanted, chosen=auto and asks)
 
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
     space = space_of(training) if known else None

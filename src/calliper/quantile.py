@@ -37,8 +37,6 @@ from calliper._types import BoolArray, FloatArray, IntArray
 
 #: Shares of the total weight that differ by less than this are equal.
 TOLERANCE = 1e-12
-#: Columns sampled to guess where a weighted threshold is, and how many of them to either side.
-SAMPLE, MARGIN = 128, 12
 #: Relative error of sums and products of many numbers.
 ROUNDING = 1e-11
 #: Exponents of two: of the size below which means lose digits, and of the largest size that
@@ -182,43 +180,16 @@ def row_thresholds(
     if shares is None:
         ranks = [conformal_rank(level, values.shape[1]) for level in levels]
         return row_order_statistics(values, ranks)
-    columns = [_reaching(values, shares.calibration, shares.needed(level)) for level in levels]
+    weights = np.broadcast_to(shares.calibration, values.shape)
+    columns = [_reaching(values, weights, shares.needed(level)) for level in levels]
     return np.stack(columns, axis=1)
 
 
 def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:
-    """The first value of each row of (m, N) at which weights, (N,), reach what is needed, (m,).
+    """The first value of each row of (m, N) at which its weights reach what is needed, (m,).
 
-    Sorting a long row costs more than everything else. So a sample of the columns is sorted to
-    guess between which two values the answer lies; what is below is summed, what is between is
-    sorted, and a row for which the guess was wrong is sorted whole.
+    +∞ if there is none.
     """
-    step = values.shape[1] // SAMPLE
-    if step < 8:
-        return _reaching_sorted(values, weights + np.zeros_like(values), needed)
-    some = values[:, ::step]
-    order = np.argsort(some, axis=1)
-    some = np.pad(np.take_along_axis(some, order, axis=1), ((0, 0), (1, 1)))
-    some[:, 0], some[:, -1] = -np.inf, np.inf
-    reached = np.cumsum(weights[::step][order], axis=1)
-    place = count_true(reached < (needed / weights.sum() * reached[:, -1])[:, None]) + 1
-    sides = np.stack([place - MARGIN, place + MARGIN], axis=1).clip(0, some.shape[1] - 1)
-    low, high = np.take_along_axis(some, sides, axis=1).T
-    below = (values < low[:, None]) @ weights
-    low, below = np.where(below < needed, low, -np.inf), np.where(below < needed, below, 0.0)
-    row, column = np.nonzero((values >= low[:, None]) & (values <= high[:, None]))
-    position, between = pad_exceptions(row, column, values[row, column], *values.shape)
-    weight = np.append(weights, 0.0)[position]
-    found = _reaching_sorted(between, weight, needed - below)
-    wrong = (below + weight.sum(axis=1) < needed) & (high < np.inf)
-    if wrong.any():
-        every = weights + np.zeros_like(values[wrong])
-        found[wrong] = _reaching_sorted(values[wrong], every, needed[wrong])
-    return found
-
-
-def _reaching_sorted(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:
-    """As :func:`_reaching` with weights (m, N), by sorting; +∞ if there is none."""
     order = np.argsort(values, axis=1)
     reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
     place = count_true(reached < needed[:, None])[:, None]
@@ -315,7 +286,7 @@ class Shares:
             below = (weight * (value <= multiple(middle)[:, None])).sum(axis=1)
             enough = regular(middle + 1) + below >= needed
             low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
-        exception = _reaching_sorted(value, weight, needed - regular(low))
+        exception = _reaching(value, weight, needed - regular(low))
         return np.asarray(np.fmin(exception, multiple(low)))
 
 

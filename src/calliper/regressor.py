@@ -122,9 +122,9 @@ class ConformalRegressor(CalibratedRegressor, Answers):
         are drawn at random by ``random_state``; with ``shuffle=False`` they are the first.
         ``"auto"``, for calibrators that use left-out errors, splits 300 rows or more: at least 200
         rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a model of
-        distributions 40 % are learnt from if there are 100 to 300 rows. Each group is split by
-        itself. A level that only all rows together can support uses plain split on all rows,
-        with a warning.
+        distributions it splits 100 rows or more; of up to 500, at least 120 and 40 % calibrate, but
+        no more than 60 %. Each group is split by itself. A level that only all rows together can
+        support uses plain split on all rows, with a warning.
     refits : int, optional
         Refits for out-of-fold errors on training rows, for calibrators that use them; a model
         with bags has out-of-bag errors instead. By default :meth:`fit` refits 5 times and

@@ -1,12 +1,12 @@
 """Scores: how wrong a prediction is, and the inverse that turns a radius into an interval.
 
 ``measure(y, y_pred)`` and ``invert(y_pred, radius)`` belong together: y lies in
-``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, but that ends are rounded outward by
-a last digit or a few, so that no tie is lost. A score of two tails has two columns; each tail is
+``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, except that ends are rounded outward
+by a few last digits, so that no tie is lost. A score of two tails has two columns; each tail is
 calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. ``magnitude`` is the size of
 the error that local scales are averaged from. A score that tells sides apart has ``signed(y, ŷ)``,
-whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``. All that a
-score may say of itself is declared in :class:`Score`. Predictions may carry an axis of levels
+whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``. What a
+score may declare is listed in :class:`Score`. Predictions may carry an axis of levels
 before the last: (m, 1, n_outputs) against a radius of shape (m, L).
 
 ``QuantileError`` is conformalised quantile regression: the error of an interval that a model of
@@ -38,7 +38,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -96,13 +96,13 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     about: About | None = None
     cli: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    @abstractmethod
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score of each row, (n,), or of each tail, (n, 2)."""
+        """The score of each row, (n,), or of each tail, (n, 2): the size of ``signed`` here."""
+        return np.abs(self.signed(y, y_pred))
 
-    @abstractmethod
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The size of the error that local scales are averaged from, (n,)."""
+        return np.abs(self.signed(y, y_pred))
 
     @abstractmethod
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -119,19 +119,6 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """The target with this signed score."""
         raise NotImplementedError
-
-
-@runtime_checkable
-class Measures(Protocol):
-    """What a score of another library must have."""
-
-    n_tails: int
-
-    def measure(self, y: Any, y_pred: Any) -> Any: ...
-
-    def magnitude(self, y: Any, y_pred: Any) -> Any: ...
-
-    def invert(self, y_pred: Any, radius: Any) -> Any: ...
 
 
 class ForeignScore(Score):
@@ -170,7 +157,8 @@ def as_score(score: Any) -> Score:
         return AbsoluteError()
     if isinstance(score, Score):
         return score
-    if isinstance(score, type) or not isinstance(score, Measures):
+    needed = ("n_tails", "measure", "magnitude", "invert")
+    if isinstance(score, type) or not all(hasattr(score, name) for name in needed):
         raise TypeError(
             f"score_function must be a score such as AbsoluteError() or SignedError(); got "
             f"{score!r}. One of your own has n_tails, measure, magnitude and invert."
@@ -194,12 +182,6 @@ class AbsoluteError(Score):
     cli: ClassVar = {"absolute": {}}
     has_sides = True
     has_distribution = True
-
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """``|y − ŷ|``, shape (n,)."""
-        return np.abs(y - y_pred)
-
-    magnitude = measure
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
@@ -241,12 +223,6 @@ class JointError(Score):
         """Number of predictions per row: one for each target."""
         return len(self._checked_units())
 
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The largest error in its unit, (n,)."""
-        return np.abs(self.signed(y, y_pred))
-
-    magnitude = measure
-
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The largest error in its unit, with its sign, (n,)."""
         units, shape = self._checked_units(), np.shape(y)
@@ -263,10 +239,6 @@ class JointError(Score):
         with np.errstate(over="ignore"):  # an end that is no number is no bound
             reach = self._checked_units() * not_below(radius)[..., None]
         return around(y_pred, reach, digits=4)
-
-    def centre(self, y_pred: FloatArray) -> FloatArray:
-        """The predictions as they are, one for each target."""
-        return y_pred
 
     def _checked_units(self) -> FloatArray:
         units = check_vector(self.units, "units")
@@ -333,11 +305,46 @@ class SignedError(Score):
         return check_option(self.side, ("both", "lower", "upper"), "side")
 
 
-class ScaledError(Score):
+class CurveError(Score):
+    """How far out y lies on a curve q(z) that is predicted for each row.
+
+    q(z) never falls, and z(y) is the z of least size with q(z) = y::
+
+        s = |z(y)|,     the interval is [q(−radius), q(radius)], around the centre q(0).
+
+    y is inside exactly when its z is at most the radius, flat pieces of the curve included.
+    """
+
+    has_sides = True
+    has_distribution = True
+
+    @abstractmethod
+    def curve(self, y_pred: FloatArray) -> QuantileCurve:
+        """The curves that predictions stand for."""
+
+    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """z(y): negative below the centre."""
+        return self.curve(y_pred).height(y)
+
+    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+        """q(z)."""
+        return self.curve(y_pred).at(signed)
+
+    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Targets whose score is at most ``radius``: [q(−radius), q(radius)]."""
+        return self.curve(y_pred).ends(radius)
+
+    def centre(self, y_pred: FloatArray) -> FloatArray:
+        """q(0)."""
+        return self.curve(y_pred).centre
+
+
+class ScaledError(CurveError):
     """How far y lies from a centre, in separate units below and above it.
 
     Predictions are the centre and the two positive units of each row, (n, 3) as (centre, down,
-    up): s = (centre − y)/down below the centre and (y − centre)/up above, and the interval is
+    up): the curve is two straight lines that meet at the centre, with the units as slopes. So
+    s = (centre − y)/down below the centre and (y − centre)/up above, and the interval is
     [centre − radius·down, centre + radius·up]. ``ErrorModel`` learns them from left-out errors.
 
     >>> rows = np.array([[2.0, 1.0, 4.0], [2.0, 1.0, 4.0]])
@@ -346,36 +353,10 @@ class ScaledError(Score):
     """
 
     n_outputs = 3
-    has_sides = True
-    has_distribution = True
 
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The distance from the centre in the unit of its side, shape (n,)."""
-        return np.abs(self.signed(y, y_pred))
-
-    magnitude = measure
-
-    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The same, negative below the centre."""
-        centre, down, up = np.moveaxis(y_pred, -1, 0)
-        beyond = y - centre
-        return np.asarray(beyond / np.where(beyond < 0, down, up))
-
-    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
-        """The y of a signed score."""
-        centre, down, up = np.moveaxis(y_pred, -1, 0)
-        return np.asarray(centre + signed * np.where(signed < 0, down, up))
-
-    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Targets whose score is at most ``radius``."""
-        centre, down, up = np.moveaxis(y_pred, -1, 0)
-        with np.errstate(over="ignore"):  # an end that is no number is no bound
-            lower = below(centre, down * not_below(radius), digits=4)
-            return lower, above(centre, up * not_below(radius), digits=4)
-
-    def centre(self, y_pred: FloatArray) -> FloatArray:
-        """The first column."""
-        return np.asarray(y_pred[..., 0])
+    def curve(self, y_pred: FloatArray) -> QuantileCurve:
+        """Lines from the centre to both sides."""
+        return QuantileCurve.through(np.zeros(1), y_pred[..., :1], y_pred[..., 1], y_pred[..., 2])
 
 
 class QuantileError(Score):
@@ -503,7 +484,7 @@ class QuantileError(Score):
         return offset
 
 
-class DistributionError(Score):
+class DistributionError(CurveError):
     """How far y lies from the centre of its predicted distribution, in normal units.
 
     Predictions are quantiles of each row, (n, K). With z_k = Φ⁻¹(p_k), q(z) is the piecewise linear
@@ -542,9 +523,6 @@ class DistributionError(Score):
     [array([ 0.22 , -1.341]), array([3.341, 8.023])]
     """
 
-    has_sides = True
-    has_distribution = True
-
     def __init__(self, probabilities: Any, *, slope: float | None = None) -> None:
         self.probabilities = probabilities
         self.slope = slope
@@ -568,30 +546,6 @@ class DistributionError(Score):
             )
         return size
 
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The size of z(y), shape (n,)."""
-        return np.abs(self.signed(y, y_pred))
-
-    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """z(y): negative below the centre."""
-        down, up = self._sides(y_pred)
-        return np.where(y < up.knots[..., 0], -down.reach(-np.asarray(y)), up.reach(y))
-
-    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
-        """q(z)."""
-        down, up = self._sides(y_pred)
-        size = np.abs(signed)
-        return np.where(signed < 0, -down.end(size), up.end(size))
-
-    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Targets whose score is at most ``radius``: [q(−radius), q(radius)]."""
-        down, up = self._sides(y_pred)
-        return -down.end(radius, outward=True), up.end(radius, outward=True)
-
-    def centre(self, y_pred: FloatArray) -> FloatArray:
-        """q(0)."""
-        return np.asarray(self._sides(y_pred)[1].knots[..., 0])
-
     def mean_and_ends(self, y_pred: FloatArray) -> FloatArray:
         """(3, n) the mean of each curve, and its quantiles at 5 and 95 %; all of them numbers."""
         most = np.finfo(np.float64).max
@@ -609,8 +563,8 @@ class DistributionError(Score):
         with np.errstate(over="ignore"):
             return np.asarray(np.ptp(y_pred, axis=-1) / np.ptp(ndtri(p)))
 
-    def _sides(self, y_pred: FloatArray) -> tuple[_Side, _Side]:
-        """The curve below its centre, mirrored, and above."""
+    def curve(self, y_pred: FloatArray) -> QuantileCurve:
+        """The curves through the quantiles, continued beyond the outermost ones."""
         p, slope = self._checked()
         q = np.asarray(y_pred, dtype=np.float64)
         if q.ndim < 2 or q.shape[-1] != len(p):
@@ -622,20 +576,9 @@ class DistributionError(Score):
         with np.errstate(over="ignore", invalid="ignore"):
             mean = self.mean_slope(q)
             least = mean / 2 if slope is None else (3 * mean + slope) / 8
-            pieces = np.diff(q, axis=-1) / np.diff(z)
-            first, last = np.maximum(pieces[..., 0], least), np.maximum(pieces[..., -1], least)
-            place = int(np.searchsorted(z, 0.0))
-            if place == len(z) or z[place] != 0:  # a knot at the centre parts the sides
-                before = max(place - 1, 0)
-                steps = np.concatenate([first[..., None], pieces, last[..., None]], axis=-1)
-                middle = q[..., before] - steps[..., place] * z[before]
-                if place < len(z):  # rounding may carry it over a knot
-                    middle = np.minimum(middle, q[..., place])
-                if place:
-                    middle = np.maximum(middle, q[..., before])
-                q, z = np.insert(q, place, middle, axis=-1), np.insert(z, place, 0.0)
-        down = _Side.of(-q[..., place::-1], -z[place::-1], first)
-        return down, _Side.of(q[..., place:], z[place:], last)
+            first = np.maximum((q[..., 1] - q[..., 0]) / (z[1] - z[0]), least)
+            last = np.maximum((q[..., -1] - q[..., -2]) / (z[-1] - z[-2]), least)
+        return QuantileCurve.through(z, q, first, last, farthest=AS_GOOD_AS_INFINITE)
 
     def _checked(self) -> tuple[FloatArray, float | None]:
         """Probabilities as they came, (K,), and the usual slope."""
@@ -654,23 +597,83 @@ class DistributionError(Score):
 
 
 @dataclass(frozen=True)
-class _Side:
-    """The curve of each row from its centre outwards: knots (…, J) at heights (J,), from 0 on.
+class QuantileCurve:
+    """q(z) of each row: through knots, straight between them and beyond; it never falls.
 
-    ``slopes``, (…, J), are those of the pieces behind the knots; the last goes on for ever. The
-    curve never falls.
+    Attributes
+    ----------
+    down, up : the curve below its centre q(0), mirrored, and above
+    """
+
+    down: _Side
+    up: _Side
+
+    @classmethod
+    def through(
+        cls,
+        heights: FloatArray,
+        knots: FloatArray,
+        first: FloatArray,
+        last: FloatArray,
+        farthest: float = np.inf,
+    ) -> QuantileCurve:
+        """The curves with knots (…, K) at heights z_k, (K,) and increasing.
+
+        ``first`` and ``last``, (…,), are the slopes beyond the outermost knots. No target is
+        further out than at the height ``farthest``.
+        """
+        place = int(np.searchsorted(heights, 0.0))
+        if place == len(heights) or heights[place] != 0:  # a knot at the centre parts the sides
+            before = max(place - 1, 0)
+            with np.errstate(over="ignore", invalid="ignore"):
+                pieces = np.diff(knots, axis=-1) / np.diff(heights)
+                steps = np.concatenate([first[..., None], pieces, last[..., None]], axis=-1)
+                middle = knots[..., before] - steps[..., place] * heights[before]
+            if place < len(heights):  # rounding may carry it over a knot
+                middle = np.minimum(middle, knots[..., place])
+            if place:
+                middle = np.maximum(middle, knots[..., before])
+            knots, heights = np.insert(knots, place, middle, -1), np.insert(heights, place, 0.0)
+        down = _Side.of(-knots[..., place::-1], -heights[place::-1], first, farthest)
+        return cls(down, _Side.of(knots[..., place:], heights[place:], last, farthest))
+
+    @property
+    def centre(self) -> FloatArray:
+        """q(0)."""
+        return np.asarray(self.up.knots[..., 0])
+
+    def height(self, y: FloatArray) -> FloatArray:
+        """The z of least size with q(z) = y."""
+        return np.where(y < self.centre, -self.down.reach(-np.asarray(y)), self.up.reach(y))
+
+    def at(self, z: FloatArray) -> FloatArray:
+        """q(z)."""
+        size = np.abs(z)
+        return np.where(z < 0, -self.down.end(size), self.up.end(size))
+
+    def ends(self, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """q(−radius) and q(radius), rounded outward: every y whose height they are is inside."""
+        return -self.down.end(radius, outward=True), self.up.end(radius, outward=True)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The curve of each row from its centre outward: knots (…, J) at heights (J,), from 0 on.
+
+    ``slopes``, (…, J), are those of the pieces that start at the knots; the last never ends.
     """
 
     knots: FloatArray
     heights: FloatArray
     slopes: FloatArray
+    farthest: float
 
     @classmethod
-    def of(cls, knots: FloatArray, heights: FloatArray, last: FloatArray) -> _Side:
-        """The side through the knots, which goes on with a slope of its own."""
+    def of(cls, knots: FloatArray, heights: FloatArray, last: FloatArray, farthest: float) -> _Side:
+        """The side through the knots that continues with a slope of its own."""
         with np.errstate(over="ignore"):
             slopes = np.diff(knots, axis=-1) / np.diff(heights)
-        return cls(knots, heights, np.concatenate([slopes, last[..., None]], axis=-1))
+        return cls(knots, heights, np.concatenate([slopes, last[..., None]], axis=-1), farthest)
 
     def reach(self, y: FloatArray) -> FloatArray:
         """The least height at which the curve is at y; 0 for y before the centre."""
@@ -680,14 +683,14 @@ class _Side:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             further = np.maximum((y - start) / slope, np.nextafter(0.0, 1.0))  # 0 is for start
         further = np.where((y > start) & (slope < np.inf), further, 0.0)
-        limit = np.append(self.heights[1:], AS_GOOD_AS_INFINITE)[piece]
+        limit = np.append(self.heights[1:], self.farthest)[piece]
         height = np.minimum(self.heights[piece] + further, limit)
         return np.asarray(np.where((y > start) & (y == behind), limit, height))
 
     def end(self, height: FloatArray, *, outward: bool = False) -> FloatArray:
         """The curve at a height; rounded outward, no y whose ``reach`` is the height lies beyond.
 
-        A reach beyond the first knot was rounded as a sum, by less than a last digit; the rest is
+        Beyond the first knot a reach was rounded as a sum, by less than a last digit; the rest is
         as :func:`above` says, with one digit more for the difference.
         """
         piece = np.maximum(np.searchsorted(self.heights, height, side="right") - 1, 0)
@@ -698,18 +701,20 @@ class _Side:
             further = height - self.heights[piece]
             move = np.where(np.isinf(slope), np.inf, slope * not_below(further))
             end = above(start, move, digits=5) if outward else start + move
-        return np.where(height >= AS_GOOD_AS_INFINITE, np.inf, np.minimum(end, behind))
+        return np.where(height >= self.farthest, np.inf, np.minimum(end, behind))
 
-    def _piece(self, piece: Any) -> tuple[FloatArray, ...]:
+    def _piece(self, piece: Any) -> tuple[Any, ...]:
         """Start and slope of pieces by number, and where the next begins."""
+        behind = np.full_like(self.knots, np.inf)
+        behind[..., :-1] = self.knots[..., 1:]
+        every = self.knots, self.slopes, behind
+        if len(self.heights) == 1:
+            return tuple(each[..., 0] for each in every)
         shape = np.broadcast_shapes(np.shape(piece), self.knots.shape[:-1])
         number = np.broadcast_to(piece, shape)[..., None]
-        behind = np.concatenate(
-            [self.knots[..., 1:], np.full_like(self.slopes[..., :1], np.inf)], -1
-        )
         return tuple(
             np.take_along_axis(np.broadcast_to(each, (*shape, each.shape[-1])), number, -1)[..., 0]
-            for each in (self.knots, self.slopes, behind)
+            for each in every
         )
 
 

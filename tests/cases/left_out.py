@@ -15,9 +15,10 @@ def learnt_errors(embedding, X, y, errors, *, chosen):
     """What left-out errors teach, by name."""
     training = Training(X=X, y=y, n_refits=5, random_state=0)
     unseen, score = training.left_out(embedding), AbsoluteError()
-    found = (embedding, score, None, None)
+    rows = None
     if unseen is not None:
         found = learn_errors(training, unseen, embedding, score, errors, chosen=chosen)
+        embedding, score, rows = found
     return SimpleNamespace(
-        **dict(zip(("embedding", "score", "errors", "rows"), found, strict=True))
+        embedding=embedding, score=score, errors=embedding.error_model, rows=rows
     )

@@ -116,6 +116,23 @@ def test_three_quantiles_around_the_median_are_a_unit_for_each_side(y, centre, d
     )
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_a_curve_of_one_knot_is_two_lines(unit):
+    """Whatever the unit: no target is too far, and its own radius holds it."""
+    rng = np.random.default_rng(0)
+    said = np.column_stack([rng.normal(size=500), rng.uniform(0.2, 5, size=(500, 2))])
+    y = rng.normal(size=500) * 3
+    y[::5] = said[::5, 0]
+    beyond = y - said[:, 0]
+    expected = beyond / np.where(beyond < 0, said[:, 1], said[:, 2])
+    said[:, 0] *= unit
+    found = ScaledError().signed(y * unit, said)
+    np.testing.assert_allclose(found, expected * unit, rtol=1e-12, atol=1e-14 * unit)
+    np.testing.assert_allclose(ScaledError().place(said, found), y * unit, rtol=1e-12)
+    lower, upper = ScaledError().invert(said, np.abs(found))
+    assert np.all((lower <= y * unit) & (y * unit <= upper)) and np.isfinite([lower, upper]).all()
+
+
 def test_columns_may_come_in_any_order_and_quantiles_that_cross_are_sorted():
     y, q = np.array([0.5, 3.0]), np.array([[0.0, 1.0, 4.0], [2.0, 2.5, 4.0]])
     with warnings.catch_warnings():

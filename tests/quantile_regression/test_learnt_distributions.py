@@ -20,6 +20,7 @@ from calliper.exceptions import (
     ZeroScaleWarning,
 )
 from calliper.scores import ScaledError
+from calliper.space import n_teaching, teaching_distributions
 
 P = (0.05, 0.25, 0.5, 0.75, 0.95)
 FEW = ErrorModel(shift_trees=(20,), side_trees=10)
@@ -96,11 +97,19 @@ def test_means_are_the_same_whatever_rows_come_with_them():
     np.testing.assert_array_equal(score.mean_and_ends(q), alone)
 
 
-@pytest.mark.parametrize("n", [99, 100, 250, 299, 300])
-def test_a_part_teaches_from_100_rows_on(n):
+@pytest.mark.parametrize(
+    ("n", "taught"), [(99, 0), (100, 40), (200, 80), (250, 130), (300, 180), (400, 240)]
+)
+def test_a_part_teaches_from_100_rows_on(n, taught):
+    """At least 120 rows are kept, or 60 % of fewer than 200; from 300 on 40 %."""
     made = front().calibrate(X[:n], Y[:n]).calibration_
-    assert made.n_taught == (0 if n < 100 else 100 if n == 300 else int(0.4 * n))
-    assert made.calibrators[0].n_calibration_ == n - made.n_taught
+    assert made.n_taught == taught
+    assert made.calibrators[0].n_calibration_ == n - taught
+
+
+def test_many_rows_are_dealt_as_for_other_models():
+    for n in (500, 600, 5_000, 20_000, 100_000):
+        assert teaching_distributions(n) == n_teaching(n, "auto")
 
 
 def test_methods_and_parameters_that_learn_nothing_keep_all_rows():

@@ -1,6 +1,6 @@
-"""Models that predict quantiles or a distribution: how each is asked for quantiles of its rows.
+"""Models that predict quantiles or a distribution, and the call that gives quantiles of rows.
 
-| model | known by | asked |
+| model | known by | call |
 |---|---|---|
 | a dict, or a list, of models of one quantile each | what it is | ``predict`` of each |
 | TabICL | ``alphas`` and ``output_type`` of ``predict`` | ``predict(X, output_type=, alphas=)`` |
@@ -12,11 +12,11 @@
 | CatBoost | ``MultiQuantile``, ``RMSEWithUncertainty`` | ``predict`` |
 
 With ``DistributionError(probabilities)`` as score also a function, a network or a model that
-answers with as many quantiles, or with the distributions of all rows (an object that has ``ppf``),
-and one whose ``predict`` takes ``return_std``.
+returns this many quantiles, or the distributions of all rows (an object that has ``ppf``), and one
+whose ``predict`` takes ``return_std``.
 
-Answers are put into (m, K), whatever way they lie: where m = K and a transposed answer could not be
-told, one row more is asked for.
+Answers become (m, K), also if they come transposed; if m = K, where both look the same, one more
+row is predicted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ Ask = Callable[[Any, Sequence[float]], Any]
 
 @dataclass(frozen=True)
 class Reading:
-    """How a model is asked for quantiles; ``own`` are the only ones that it has, or None."""
+    """How a model gives quantiles; ``own`` are the only probabilities that it has, or None."""
 
     ask: Ask
     own: tuple[float, ...] | None = None
@@ -71,7 +71,7 @@ class Reading:
 def model_of_quantiles(model: Any, score: Any) -> tuple[Any, DistributionError] | None:
     """The model as one that predicts (m, K) quantiles, and their score; None if it has none.
 
-    A ``DistributionError`` that was given says which; None asks whether the model is such a one.
+    A ``DistributionError`` says which quantiles; with None the model must be known to have some.
     """
     core = _core(model)
     if isinstance(core, QuantileModel):
@@ -170,14 +170,13 @@ class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y = check_known_rows(self, X, y)
         fit_params = routed(self, fit_params)
         several: Any = self.estimator if isinstance(self.estimator, Mapping) else None
-        if _reading(_core(self.estimator)) is None:
-            name = _quantile_parameter(self.estimator)
+        known = _reading(_core(self.estimator)) is not None
+        if name := None if known else _quantile_parameter(self.estimator):
             # CatBoost takes the level within the name of the loss.
-            form = "Quantile:alpha={}".format if name and name.endswith("loss_function") else float
-            if name:
-                several = {
-                    p: fresh(self.estimator).set_params(**{name: form(p)}) for p in probabilities
-                }
+            form = "Quantile:alpha={}".format if name.endswith("loss_function") else float
+            several = {
+                p: fresh(self.estimator).set_params(**{name: form(p)}) for p in probabilities
+            }
         if several is None:
             self.estimator_ = fresh(self.estimator).fit(X, y, **fit_params)
         else:
@@ -215,7 +214,7 @@ class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class AskedForQuantiles(QuantileModel):
-    """One that was made here, around a model that people gave as it is."""
+    """One that ``ConformalRegressor`` made around the user's model."""
 
 
 def _probabilities(given: Any) -> tuple[float, ...]:
@@ -235,7 +234,7 @@ QUANTILE_PARAMETERS = {
 
 
 def _quantile_parameter(estimator: Any) -> str | None:
-    """Name of the one parameter that sets the quantile to learn, perhaps nested; None without."""
+    """Name of the one parameter, perhaps nested, that sets the quantile to learn; or None."""
     parameters = estimator.get_params() if hasattr(estimator, "get_params") else {}
     found = {name for key in parameters for name in _levels_of(str(key), parameters)}
     if len(found) > 1:
@@ -269,7 +268,7 @@ def _core(model: Any) -> Any:
 
 
 def _reading(core: Any) -> Reading | None:
-    """How a model that is known to predict quantiles is asked; None for any other."""
+    """How a model that is known to predict quantiles gives them; None for any other."""
     if isinstance(core, Mapping | list | tuple):
         return _of_several(core)
     takes = _parameters(learnt(core, "predict"))
@@ -291,19 +290,14 @@ def _reading(core: Any) -> Reading | None:
     if name == "MultiQuantile":
         return Reading(lambda X, p: core.predict(X), tuple(map(float, level.split(","))))
     if name == "RMSEWithUncertainty":
-        return Reading(lambda X, p: _normal(*_mean_and_deviation(core, X), p))
+        return Reading(lambda X, p: _normal(_mean_and_deviation(core, X), p))
     return None
 
 
 def _any_reading(core: Any) -> Reading:
-    """How any model is asked that was given together with probabilities."""
+    """How any model that comes with probabilities gives quantiles."""
     if "return_std" in _parameters(learnt(core, "predict")):
-
-        def stated(X: Any, p: Sequence[float]) -> Any:
-            mean, deviation = core.predict(X, return_std=True)
-            return _normal(mean, deviation, p)
-
-        return Reading(stated)
+        return Reading(lambda X, p: _normal(core.predict(X, return_std=True), p))
 
     def ask(X: Any, p: Sequence[float]) -> Any:
         answer: Any = outputs(core, X) if is_module(core) else (learnt(core, "predict") or core)(X)
@@ -335,15 +329,11 @@ def _of_several(models: Mapping[Any, Any] | Sequence[Any]) -> Reading:
 def _level_of(model: Any) -> float | None:
     """The one quantile that a model was trained for, by its parameters; None if they say none."""
     core = _core(model)
-    settings = core.get_params() if hasattr(core, "get_params") else {}
-    name, _, level = str(settings.get("loss_function")).partition(":alpha=")
-    quantile_loss = "quantile" in (settings.get("loss"), settings.get("objective"))
-    found = (
-        *(settings.get("quantile"), settings.get("quantile_alpha")),
-        settings.get("alpha") if quantile_loss else None,
-        level if name == "Quantile" else None,
-    )
-    return next((float(each) for each in found if each is not None), None)
+    name = _quantile_parameter(core)
+    level = core.get_params().get(name) if name else None
+    if isinstance(level, str):  # CatBoost: "Quantile:alpha=0.9"
+        level = level.partition(":alpha=")[2] or None
+    return None if level is None else float(level)
 
 
 def _parameters(method: Any) -> set[str]:
@@ -371,9 +361,10 @@ def _mean_and_deviation(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
-def _normal(mean: FloatArray, deviation: FloatArray, p: Sequence[float]) -> list[FloatArray]:
-    """Quantiles of normal distributions, a column each."""
-    return [np.asarray(mean) + z * np.asarray(deviation) for z in ndtri(p)]
+def _normal(moments: Any, p: Sequence[float]) -> list[FloatArray]:
+    """Quantiles of normal distributions with these means and deviations, a column each."""
+    mean, deviation = map(np.asarray, moments)
+    return [mean + z * deviation for z in ndtri(p)]
 
 
 def _columns(ask: Callable[[Any], Any], X: Any, k: int) -> FloatArray:

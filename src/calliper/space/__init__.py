@@ -12,8 +12,8 @@ from calliper.space._left_out import (
     deal,
     knows_left_out,
     n_teaching,
-    part_of_few,
     split_rows,
+    teaching_distributions,
     train_apart,
     why_no_refit,
 )

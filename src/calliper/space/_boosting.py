@@ -1,57 +1,57 @@
 """The trees that learn errors: boosted ones of many models at a time, and a forest's quantiles.
 
-Errors are learnt from a few hundred to a few thousand rows, by trees of three questions, and for
-each target by six models: one for each fifth of the rows that it must not see, one for all. Trained
-one after another, nearly all of the time goes into starting the next small tree. Here rows are put
-into bins once, each round draws rows and columns once, and the trees of all models take the next
-step together, as a few operations on whole arrays.
+Errors are learnt from a few hundred to a few thousand rows by trees of depth three. Each target has
+six models: one for each fold, which it must not see, and one for all rows. Trained one after
+another, most of the time would be overhead. So rows are binned once, each round draws rows and
+columns once, and the trees of all models grow together, by a few operations on whole arrays.
 
 A model is Friedman's (2001, doi:10.1214/aos/1013203451): trees are fitted to the gradient of the
 loss, splits lower the squared error most, and a leaf adds what minimises the loss there: the mean
 of what is left, or for a quantile that quantile of it.
 
-The forest (Meinshausen 2006, "Quantile regression forests", JMLR 7) takes the distribution of an
-error at x for that of errors seen, each by the part of the trees in which it shares the leaf of x.
-Of every leaf the shares up to a few bounds e_1 < … < e_B are kept:
+The forest (Meinshausen 2006, "Quantile regression forests", JMLR 7) estimates the distribution of
+an error at x by the errors that share the leaf of x, averaged over trees. Each leaf keeps the
+shares of its errors up to bounds e_1 < … < e_B:
 
     F(e_b | x) = mean over trees of #{errors ≤ e_b in the leaf of x} / #{errors in the leaf of x},
 
-and a quantile is read off between bounds. Trees that were grown without a row say its left-out
-values, so that nothing is grown twice.
+and quantiles are interpolated between bounds. Left-out values come out of bag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calliper._blocks import row_slices
-from calliper._kept import Array, Field, Keeps
+from calliper._kept import Array, Inline, Keeps
+from calliper._trees import LEAF, PlainTrees
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 
-#: Questions that a tree asks of a row.
+#: Depth of a boosted tree, and its inner nodes.
 DEPTH = 3
-#: Bins of a column, at most.
+N_NODES = 2**DEPTH - 1
+#: The most bins of a column.
 N_BINS = 64
-#: Rows that one tree is grown on, at most.
+#: The most rows that a boosted tree is grown on.
 MOST_A_TREE = 2_000
-#: Columns that a question is chosen from.
+#: The part of the columns that a split is chosen from.
 PART_OF_COLUMNS = 1 / 3
-#: Up to so many rows go down all boosted trees at once, or down all trees of the forest.
-FEW_AT_ONCE, FEW_IN_FOREST = 300, 5_000
-#: Of more rows, so many go down one tree together.
-MANY_AT_ONCE = 1 << 16
-#: Of a tree of the forest: rows and questions, at most, and errors of a leaf, at least.
+#: Up to 300 rows go down all boosted trees together; more go down one tree at a time, in blocks.
+FEW_AT_ONCE, MANY_AT_ONCE = 300, 1 << 16
+#: Rows that go down the trees of the forest together.
+FOREST_AT_ONCE = 1_000
+#: Of a tree of the forest: the most rows, the largest depth and the fewest errors of a leaf.
 FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
 #: Bounds are these quantiles of all errors.
 TAIL_LEVELS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
 BOUND_LEVELS = (*TAIL_LEVELS, 0.5, *(1 - level for level in reversed(TAIL_LEVELS)))
-#: Shares are kept as so many parts of one.
+#: Shares are kept in 255ths.
 PARTS_OF_ONE = 255
 
 
@@ -59,9 +59,8 @@ PARTS_OF_ONE = 255
 class BoostedTrees(Keeps):
     """Boosted trees of a few models as plain arrays: T trees, one model after another.
 
-    Every tree asks ``DEPTH`` questions of a row, whether feature > threshold, and goes right if so;
-    a branch that ends early asks what no number exceeds. After node k comes 2k + 1 (left) or 2k + 2
-    (right).
+    A row goes right where feature > threshold, from node k to 2k + 2, else left, to 2k + 1. A
+    branch that ends early goes on with infinite thresholds.
 
     Attributes
     ----------
@@ -70,23 +69,15 @@ class BoostedTrees(Keeps):
     steps : (T, 2^DEPTH) what each leaf adds, from left to right
     """
 
-    counts: IntArray
-    constants: FloatArray
-    features: IntArray
-    thresholds: FloatArray
-    steps: FloatArray
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "counts": Array("int32", ("m",), least=1, becomes="int64"),
-        "constants": Array("float64", ("m",)),
-        "features": Array("int32", ("t", 2**DEPTH - 1), least=0, becomes="int64"),
-        "thresholds": Array("float64", ("t", 2**DEPTH - 1), finite=False),
-        "steps": Array("float64", ("t", 2**DEPTH)),
-    }
+    counts: Annotated[IntArray, Array("int32", ("m",), least=1, becomes="int64")]
+    constants: Annotated[FloatArray, Array("float64", ("m",))]
+    features: Annotated[IntArray, Array("int32", ("t", N_NODES), least=0, becomes="int64")]
+    thresholds: Annotated[FloatArray, Array("float64", ("t", N_NODES), finite=False)]
+    steps: Annotated[FloatArray, Array("float64", ("t", N_NODES + 1))]
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> BoostedTrees:
-        """The trees, if there are as many as models have."""
+        """The trees, if their number is that of the models."""
         made = cls(**state)
         if made.counts.sum() != len(made.steps):
             raise CalliperError("boosted models do not have the number of trees that they declare.")
@@ -95,8 +86,8 @@ class BoostedTrees(Keeps):
     @classmethod
     def joined(cls, parts: Sequence[BoostedTrees]) -> BoostedTrees:
         """The models of all parts, in their order."""
-        names = ("counts", "constants", "features", "thresholds", "steps")
-        return cls(*(np.concatenate([vars(part)[name] for part in parts]) for name in names))
+        every = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, every))
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows, which trees see in float32."""
@@ -106,7 +97,7 @@ class BoostedTrees(Keeps):
         return np.concatenate([ask(single[block]) for block in blocks], axis=1)
 
     def _all_at_once(self, rows: NDArray[np.float32]) -> FloatArray:
-        """All trees a level at a time: for few rows, since a tree costs nothing by itself."""
+        """All trees one level at a time, for few rows: there is no loop over trees."""
         cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
         n_trees, n_nodes = self.features.shape
         trees = np.arange(n_trees)[:, None]
@@ -121,7 +112,7 @@ class BoostedTrees(Keeps):
         return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
 
     def _one_by_one(self, rows: NDArray[np.float32]) -> FloatArray:
-        """A tree at a time: a column is compared with one number, which is quick for many rows."""
+        """One tree at a time, for many rows: columns are compared with numbers."""
         columns = np.ascontiguousarray(rows.T)
         total = np.repeat(self.constants[:, None], len(rows), axis=1)
         models = np.repeat(np.arange(len(self.counts)), self.counts)
@@ -133,52 +124,26 @@ class BoostedTrees(Keeps):
 
 @dataclass(frozen=True, eq=False)
 class ErrorForest(Keeps):
-    """A forest's distributions of errors as plain arrays: t trees, v nodes, l leaves, b bounds.
-
-    A row goes right if feature > threshold. A leaf asks what all numbers exceed, and leads back to
-    itself on the right; on the left stands the number of its shares.
+    """A forest's distributions of errors as plain arrays: l leaves, b bounds.
 
     Attributes
     ----------
-    roots : (t,) the first node of each tree
-    features, thresholds : (v,) of each node
-    after : (v, 2) the node on the left, and that on the right
+    trees : their values are the numbers of leaves, counted from 0
     bounds : (b,) increasing
-    shares : (l, b) of the errors of each leaf, those up to a bound, in 255ths
+    shares : (l, b) of the errors in each leaf, those up to a bound, in 255ths
     """
 
-    roots: IntArray
-    features: IntArray
-    thresholds: FloatArray
-    after: IntArray
-    bounds: FloatArray
-    shares: NDArray[np.uint8]
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "features": Array("int32", ("v",), least=0, becomes="int64"),
-        "thresholds": Array("float64", ("v",), finite=False),
-        "after": Array("int32", ("v", 2), least=0, most="v", becomes="int64"),
-        "roots": Array("int32", ("t",), least=0, most="v", becomes="int64"),
-        "bounds": Array("float64", ("b",)),
-        "shares": Array("uint8", ("l", "b")),
-    }
+    trees: Annotated[PlainTrees, Inline(PlainTrees)]
+    bounds: Annotated[FloatArray, Array("float64", ("b",))]
+    shares: Annotated[NDArray[np.uint8], Array("uint8", ("l", "b"))]
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> ErrorForest:
-        """The forest, if it has trees whose leaves have shares."""
+        """The forest, if its leaves have shares."""
         made = cls(**state)
-        leaves = np.isneginf(made.thresholds)
-        ends = np.flatnonzero(leaves)
-        if not made.roots.size or not made.bounds.size or np.isnan(made.thresholds).any():
-            raise CalliperError("a forest of errors has no trees, no bounds, or no thresholds.")
-        shares, itself = made.after[ends].T
-        if not len(ends) or shares.max() >= len(made.shares) or not np.array_equal(itself, ends):
-            raise CalliperError("a forest of errors has leaves without values.")
-        nodes = made.roots
-        for _ in range(FOREST_DEPTH):
-            nodes = np.unique(made.after[nodes[~leaves[nodes]]])
-        if not leaves[nodes].all():
-            raise CalliperError("a forest of errors has branches that do not end.")
+        leaf = made.trees.value
+        if not made.bounds.size or not ((leaf >= 0) & (leaf < len(made.shares))).all():
+            raise CalliperError("a forest of errors has no bounds, or leaves without shares.")
         return made
 
     @classmethod
@@ -206,43 +171,34 @@ class ErrorForest(Keeps):
         bounds = np.unique(np.quantile(errors, BOUND_LEVELS))
         beyond = np.searchsorted(bounds, errors)  # how many bounds each error exceeds
         width = len(bounds) + 1
-        total, n_unseen = np.zeros((n, len(bounds))), np.zeros(n)
-        nodes: list[tuple[IntArray, FloatArray, IntArray]] = []
-        shares, roots, n_nodes, n_leaves = [], [], 0, 0
-        for tree, drawn in zip(forest.estimators_, forest.estimators_samples_, strict=True):
-            made = tree.tree_
-            ends = made.children_left < 0
-            number = np.cumsum(ends) - 1
-            leaf = number[made.apply(single)]
-            counts = np.bincount(leaf[drawn] * width + beyond[drawn], minlength=ends.sum() * width)
-            upto = counts.reshape(-1, width).cumsum(axis=1)
-            share = np.rint(PARTS_OF_ONE * upto[:, :-1] / upto[:, -1:]).astype(np.uint8)
+        total, n_unseen, shares = np.zeros((n, len(bounds))), np.zeros((n, 1)), []
+        trees = [each.tree_ for each in forest.estimators_]
+        for tree, drawn in zip(trees, forest.estimators_samples_, strict=True):
+            leaf = tree.apply(single)
+            cells = leaf[drawn] * width + beyond[drawn]
+            upto = np.bincount(cells, minlength=tree.node_count * width).reshape(-1, width)
+            upto = upto.cumsum(axis=1)
+            share = np.rint(PARTS_OF_ONE * upto[:, :-1] / np.maximum(upto[:, -1:], 1))
+            shares.append(share[tree.children_left < 0].astype(np.uint8))
             unseen = np.bincount(drawn, minlength=n) == 0
             total[unseen] += share[leaf[unseen]]
-            n_unseen += unseen
-            own = n_nodes + np.arange(len(ends))
-            ahead = (
-                np.where(ends, n_leaves + number, n_nodes + made.children_left),
-                np.where(ends, own, n_nodes + made.children_right),
-            )
-            threshold = np.where(ends, -np.inf, made.threshold)
-            nodes.append((np.maximum(made.feature, 0), threshold, np.stack(ahead, axis=1)))
-            roots.append(n_nodes)
-            shares.append(share)
-            n_nodes, n_leaves = n_nodes + len(ends), n_leaves + len(share)
+            n_unseen[unseen] += 1
         of_all = (beyond[:, None] <= np.arange(len(bounds))).mean(axis=0)
-        mean = total / (PARTS_OF_ONE * np.maximum(n_unseen, 1)[:, None])
-        features, thresholds, after = (np.concatenate(part) for part in zip(*nodes, strict=True))
-        whole = cls(np.array(roots), features, thresholds, after, bounds, np.concatenate(shares))
-        return whole, np.where(n_unseen[:, None] > 0, mean, of_all)
+        mean = total / (PARTS_OF_ONE * np.maximum(n_unseen, 1))
+        plain = PlainTrees.of(trees, d)
+        number = np.maximum(np.cumsum(plain.left == LEAF) - 1.0, 0.0)
+        plain = replace(plain, value=number)
+        whole = cls(plain, bounds, np.concatenate(shares))
+        return whole, np.where(n_unseen > 0, mean, of_all)
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(m, b) shares of errors up to each bound at finite rows, which trees see in float32."""
-        single = _clipped(rows)
-        ask, step = self._all_at_once, FEW_AT_ONCE
-        if len(rows) > FEW_IN_FOREST:
-            ask, step = self._one_by_one, MANY_AT_ONCE
-        return np.concatenate([ask(single[block]) for block in row_slices(len(rows), step)])
+        single, shares = _clipped(rows), self.shares.astype(np.uint32)
+        total = [
+            sum(shares.take(leaf, axis=0) for leaf in self.trees.values(single[block]).astype(int))
+            for block in row_slices(len(rows), FOREST_AT_ONCE)
+        ]
+        return np.asarray(np.concatenate(total) / (PARTS_OF_ONE * len(self.trees.sizes)))
 
     def quantile(self, shares: FloatArray, level: float) -> FloatArray:
         """(m,) the error that a share of ``level`` does not exceed, read off between bounds."""
@@ -253,52 +209,6 @@ class ErrorForest(Keeps):
         part = np.divide(level - low, high - low, out=(low < level).astype(float), where=high > low)
         start = self.bounds[under]
         return np.asarray(start + np.clip(part, 0.0, 1.0) * (self.bounds[above] - start))
-
-    def _all_at_once(self, rows: NDArray[np.float32]) -> FloatArray:
-        """All trees a level at a time: for few rows."""
-        cells, starts = rows.ravel(), (np.arange(len(rows)) * rows.shape[1])[:, None]
-        node = np.repeat(self.roots[None], len(rows), axis=0)
-        for _ in range(FOREST_DEPTH):
-            right = cells.take(self.features.take(node) + starts) > self.thresholds.take(node)
-            node = self.after.take(2 * node + right)
-        total = self.shares.take(self.after.take(2 * node), axis=0).sum(axis=1, dtype=np.uint32)
-        return np.asarray(total / (PARTS_OF_ONE * len(self.roots)))
-
-    def _one_by_one(self, rows: NDArray[np.float32]) -> FloatArray:
-        """A tree at a time, and every question of it to all rows: quick for many of them.
-
-        The shares of several bounds are added as one number of 64 bits, of which each has a part
-        that the sum over all trees does not exceed.
-        """
-        columns = np.ascontiguousarray(rows.T)
-        most, n_bounds = PARTS_OF_ONE * len(self.roots), len(self.bounds)
-        kind = np.min_scalar_type(most)
-        fill = -n_bounds % (8 // kind.itemsize)
-        packed = np.pad(self.shares.astype(kind), ((0, 0), (0, fill))).view(np.uint64)
-        total = np.zeros((len(rows), packed.shape[1]), dtype=np.uint64)
-        features, thresholds = self.features.tolist(), _in_single(self.thresholds).tolist()
-        after, ends = self.after.tolist(), np.isneginf(self.thresholds).tolist()
-
-        def leaves(node: int) -> list[int]:
-            """The leaves below a node, from left to right."""
-            left, right = after[node]
-            return [left] if ends[node] else leaves(left) + leaves(right)
-
-        def reached(node: int, numbers: Iterator[Any], small: np.dtype[Any]) -> Any:
-            """Which of the leaves below a node each row comes to, by its number."""
-            if ends[node]:
-                return next(numbers)
-            left, right = after[node]
-            left, right = reached(left, numbers, small), reached(right, numbers, small)
-            beyond = (columns[features[node]] > thresholds[node]).view(np.uint8)
-            return _picked(np.negative(beyond, dtype=small), left, right)
-
-        for root in self.roots.tolist():
-            below = leaves(root)
-            small = np.min_scalar_type(len(below) - 1)
-            leaf = reached(root, iter(np.arange(len(below), dtype=small)), small)
-            total += packed[below].take(leaf, axis=0)
-        return np.asarray(total.view(kind)[:, :n_bounds] / most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,28 +233,26 @@ class Bins:
         inner = np.arange(1, N_BINS) / N_BINS
         for j, column in enumerate(single.T):
             values = np.unique(column)
+            between = values[:-1]
             if len(values) > N_BINS:
-                values = np.unique(np.quantile(column, inner, method="lower"))
-                between = values
-            else:
-                between = values[:-1]
+                between = np.unique(np.quantile(column, inner, method="lower"))
             edges[j, : len(between)] = between
             numbers[:, j] = np.searchsorted(between, column)
         return cls(numbers, edges)
 
 
 class Boosting:
-    """Models of several targets that grow together, each left out of a fold or of none.
+    """Models of several targets that grow together, each without one fold, or with all rows.
 
     Parameters
     ----------
     rows : of all models
     targets : (k, n) what is learnt
     folds : (n,) the fold of each row, from 0 to f − 1
-    reach : (k,) which quantile each target's models learn; None for the mean of all
+    reach : the quantile that models learn; None for the mean
     rate : how much of a tree is added
-    part : of the rows that each tree is grown on, drawn anew
-    fewest : rows of a leaf, at least
+    part : of the rows, drawn for each tree
+    fewest : the fewest rows of a leaf
     seed : draws rows and columns
     """
 
@@ -354,7 +262,7 @@ class Boosting:
         targets: FloatArray,
         folds: IntArray,
         *,
-        reach: FloatArray | None = None,
+        reach: float | None = None,
         rate: float = 0.1,
         part: float = 0.5,
         fewest: int = 10,
@@ -362,20 +270,16 @@ class Boosting:
     ) -> None:
         k, n = targets.shape
         self.columns = np.ascontiguousarray(rows.numbers.T)
-        self.rows, self.folds, self.rate, self.fewest = rows, folds, rate, fewest
+        self.rows, self.folds, self.fewest = rows, folds, fewest
+        self.reach, self.rate = reach, rate
         self.n_drawn = min(max(int(part * n), 1), MOST_A_TREE)
         self.n_models = int(folds.max()) + 2
         known = np.arange(self.n_models)[:, None] != folds  # the last model knows all rows
         self.known = np.tile(known, (k, 1))
         self.targets = np.repeat(targets, self.n_models, axis=0)
-        self.reach = None if reach is None else np.repeat(reach, self.n_models)
         self.random = np.random.default_rng(seed)
-        self.constants = np.array(
-            [
-                target[of].mean() if reach is None else _quantile(target[of], self.reach[model])  # type: ignore[index]
-                for model, (target, of) in enumerate(zip(self.targets, self.known, strict=True))
-            ]
-        )
+        of_models = zip(self.targets, self.known, strict=True)
+        self.constants = np.array([self._constant(target[of]) for target, of in of_models])
         self.said = np.repeat(self.constants[:, None], n, axis=1)
         self.trees: list[tuple[IntArray, FloatArray, FloatArray]] = []
 
@@ -404,7 +308,7 @@ class Boosting:
         left = self.targets[models, rows] - self.said[models, rows]
         slope = left
         if self.reach is not None:
-            slope = np.where(left > 0, self.reach[models], self.reach[models] - 1.0)
+            slope = np.where(left > 0, self.reach, self.reach - 1.0)
         questions: list[tuple[IntArray, IntArray]] = []
         node = models
         for _ in range(DEPTH):
@@ -416,7 +320,7 @@ class Boosting:
             np.concatenate([part.reshape(len(self.known), -1) for part in parts], axis=1)
             for parts in zip(*questions, strict=True)
         )
-        steps = self.rate * self._steps(node, left, models)
+        steps = self.rate * self._steps(node, left)
         self.trees.append((asked, self.rows.edges[asked, beyond], steps))
         for said, features, bins, step in zip(self.said, asked, beyond, steps, strict=True):
             said += step.take(_leaves(self.columns, features, bins))
@@ -447,7 +351,14 @@ class Boosting:
         none = np.isneginf(gain[np.arange(n_nodes), best])
         return columns[best // N_BINS], np.where(none, N_BINS - 1, best % N_BINS)
 
-    def _steps(self, leaf: IntArray, left: FloatArray, models: IntArray) -> FloatArray:
+    def _constant(self, targets: FloatArray) -> float:
+        """What a model starts from: the mean of its targets, or their quantile."""
+        if self.reach is None:
+            return float(targets.mean())
+        rank = max(int(np.ceil(self.reach * len(targets))), 1)
+        return float(np.partition(targets, rank - 1)[rank - 1])
+
+    def _steps(self, leaf: IntArray, left: FloatArray) -> FloatArray:
         """(models, leaves) the mean of what is left in each leaf, or its quantile; 0 if empty."""
         shape = (len(self.known), 2**DEPTH)
         count = np.bincount(leaf, minlength=shape[0] * shape[1])
@@ -455,8 +366,7 @@ class Boosting:
             total = np.bincount(leaf, left, minlength=len(count))
             return np.divide(total, count, out=np.zeros(len(count)), where=count > 0).reshape(shape)
         order = np.lexsort((left, leaf))
-        reach = np.repeat(self.reach, shape[1])
-        rank = np.maximum(np.ceil(reach * count).astype(np.intp), 1) - 1
+        rank = np.maximum(np.ceil(self.reach * count).astype(np.intp), 1) - 1
         position = np.minimum(np.cumsum(count) - count + rank, len(left) - 1)
         return np.where(count > 0, left[order[position]], 0.0).reshape(shape)
 
@@ -488,8 +398,3 @@ def _picked(right: NDArray[Any], if_not: Any, if_so: Any) -> NDArray[Any]:
     """``np.where(right, if_so, if_not)``, several times faster: True is a number of ones alone."""
     picked: NDArray[Any] = if_not ^ (right & (if_not ^ if_so))
     return picked
-
-
-def _quantile(values: FloatArray, reach: float) -> float:
-    rank = max(int(np.ceil(reach * len(values))), 1)
-    return float(np.partition(values, rank - 1)[rank - 1])

@@ -1,33 +1,30 @@
 """A model of left-out errors, sign included: where the model is biased, and how far it errs.
 
-The errors r = y − ŷ that a model makes on rows left out of its training show more than their size.
-Two unlike learners are told the inputs, the prediction and what the model says of its own doubt:
-boosted trees and a forest. From them come
+Boosted trees and a forest learn from the errors r = y − ŷ on rows left out of training. They see
+the inputs, the prediction and the model's own spread, and give
 
     the shift   b(x) = λ · E[r | x],
     each side   d(x) = v · (−q₁₀(x)) / g + w · (−f₅(x)) / h + o · (−p₅(x)) / k + 1 − v − w − o,
                 u(x) = v · q₉₀(x) / g + w · f₉₅(x) / h + o · p₉₅(x) / k + 1 − v − w − o,
 
-q₁₀ and q₉₀ the boosted tenths of r − b at either end, f₅ and f₉₅ the forest's twentieths, p₅ and
-p₉₅ those of a model that predicts a distribution itself, seen from the centre (0 if on the other
-side; o = 0 for models that predict one number), and g, h and k their average reach. Errors are then
-measured around the *centre* ŷ + b in the unit of their side, s = (ŷ + b − y) / d below it and
-(y − ŷ − b) / u above, and a radius t gives back the interval [ŷ + b − t·d, ŷ + b + t·u]. A unit of
-1 is the average one, so s is in the unit of y.
+with q₁₀ and q₉₀ the boosted 10 and 90 % quantiles of r − b, f₅ and f₉₅ the forest's at 5 and 95 %,
+p₅ and p₉₅ those of a model that predicts a distribution, seen from the centre (0 if on the other
+side; o = 0 for models that predict one number), and g, h and k their average reach. This is a curve
+of one knot, the *centre* ŷ + b, with slopes d below and u above: s = (ŷ + b − y) / d or
+(y − ŷ − b) / u, and a radius t gives back the interval [ŷ + b − t·d, ŷ + b + t·u]. A unit of 1 is
+the average one, so s is in the unit of y.
 
-Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
-by trees that have not seen the row (5 folds, or out of bag). The number of trees behind the shift
-and its share λ are those of the least squared error; the shift is dropped unless it lowers that
-error by more than half a standard error. Errors beyond ten times the one that a tenth of them
-exceed are clipped, and the shift stays within what is left, so that one wild refit cannot steer it.
-The forest has its full part in units from 500 errors on. The part o is an average of a few, each
-weighted by the interval score that it gives left-out rows. All are mixed with the average unit, so
-that units cannot vanish where errors do; units are dropped unless they lower the interval score as
-clearly.
+All decisions use predictions by trees that have not seen the row (5 folds, or out of bag). The
+number of trees behind the shift and its share λ minimise the squared error; the shift is dropped
+unless it lowers that error by more than half a standard error. Errors beyond ten times their 90 %
+quantile are clipped, and the shift stays within what is left, so that one wild refit cannot steer
+it. The forest has its full share from 500 errors on. The share o is an average of several, weighted
+by the interval score that each gives left-out rows. The average unit has a share, so that units
+cannot vanish where errors do; units are dropped unless they clearly lower the interval score.
 
-Everything here is learnt from training rows, or from calibration rows that are set apart: rows that
-calibrate and new ones are treated alike, so every guarantee stays what it was, however wrong the
-model of errors may be. The constants are those of the study in ``studies/experiments/nearness``.
+Everything here is learnt from training rows, or from calibration rows that are set apart, and rows
+that calibrate are treated like new ones: every guarantee holds however wrong the model of errors
+is. The constants are those of the study in ``studies/experiments/nearness``.
 
 Relatives: Friedberg, Tibshirani and others correct a bias that is local; Lei, G'Sell, Rinaldo,
 Tibshirani, Wasserman (2018), doi:10.1080/01621459.2017.1307116, divide by a learnt size of errors;
@@ -37,8 +34,7 @@ CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -53,27 +49,24 @@ from calliper.quantile import conformal_rank
 from calliper.space._boosting import Bins, BoostedTrees, Boosting, ErrorForest
 from calliper.space._encoding import N_PARTS
 
-#: With fewer errors than two leaves of a tree hold there is nothing to learn.
+#: The fewest errors to learn from.
 FEWEST_ERRORS = 40
-#: The part of errors that a side's unit reaches, by boosted trees and by the forest.
+#: The quantile of errors that boosted trees learn on each side, and the forest's.
 REACH, FOREST_REACH = 0.9, 0.95
-#: Parts v and w of a model that predicts one number; w grows with the number of errors until there
-#: are enough.
+#: Shares v and w if the model predicts one number; w grows until there are enough errors.
 BOOSTED_SHARE, FOREST_SHARE, ENOUGH = 0.35, 0.5, 500
-#: Parts o that are tried; the others have theirs of the rest. One counts 1/e of another if its
-#: interval score is so much more.
+#: Values of o that are tried; v and w are shares of the rest. A value counts 1/e of another if its
+#: interval score is larger by this part.
 OWN_SHARES, SOFTNESS = np.array([0.0, 0.25, 0.5, 0.75, 0.95]), 0.04
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
-#: Where a shift is learnt, errors are clipped at so many times the one that a tenth exceed, and the
-#: shift goes no further: one wild error must not steer it.
+#: For the shift, errors are clipped at this multiple of their 90 % quantile.
 WILD = 10.0
 #: Levels at which intervals with and without units are compared.
 COMPARED_LEVELS = (0.8, 0.9, 0.95)
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """What a model of errors says of rows, each (m,).
 
     Attributes
@@ -109,7 +102,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     side_trees : int, default 50
         Trees behind the unit of each side, behind the expected size, and of the forest.
     max_errors : int, default 8000
-        If there are more left-out errors, ``ConformalRegressor`` draws this many to learn from.
+        If there are more left-out errors, this many are drawn to learn from.
     random_state : int, RandomState or None, default 0
         Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
 
@@ -133,13 +126,10 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     keeps: ClassVar[Mapping[str, Field]] = {
         "n_errors_": Number(int, 0),
         "n_features_in_": Number(int, 1),
-        "least_": Number(),
-        "most_": Number(),
+        "range_": Array("float64", (2,)),
         "shift_share_": Number(least=0, most=1),
         "mean_size_": Number(least=np.finfo(float).tiny),
-        "reach_": Number(least=np.finfo(float).tiny),
-        "forest_reach_": Number(least=np.finfo(float).tiny),
-        "own_reach_": Number(least=np.finfo(float).tiny),
+        "reaches_": Array("float64", (3,), least=np.finfo(float).tiny),
         "shares_": Array("float64", (3,), least=0, most=1),
         "trees_": Inline(BoostedTrees),
         "forest_": Inline(ErrorForest, optional=True),
@@ -147,16 +137,14 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of a fitted model."""
-        own = {name: getattr(self, name) for name in self.keeps if name in vars(self)}
-        return own | {"least_": self.range_[0], "most_": self.range_[1]}
+        return {name: getattr(self, name) for name in self.keeps if name in vars(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """What was learnt before; what was said of left-out rows is not kept."""
-        self.range_ = state.pop("least_"), state.pop("most_")
         self.__dict__.update(state)
         asked, n_models = self.trees_.features.max(initial=0), len(self.trees_.counts)
         if self.forest_ is not None:
-            asked = max(asked, self.forest_.features.max(initial=0))
+            asked = max(asked, self.forest_.trees.n_features - 1)
         if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
             raise CalliperError("the trees of an ErrorModel do not match its columns or parts.")
         if not self.range_[0] <= self.range_[1] or self.shares_.sum() >= 1:
@@ -204,38 +192,51 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """
         clues = check_features(clues, "clues")
         errors = check_vector(errors, "errors", n=len(clues))
-        if len(errors) < FEWEST_ERRORS or not errors.any():
+        n = len(errors)
+        if n < FEWEST_ERRORS or not errors.any():
             raise CalliperError(
                 f"an ErrorModel needs at least {FEWEST_ERRORS} left-out errors, not all of them "
-                f"0; got {len(errors)}, {np.count_nonzero(errors)} of them not 0."
+                f"0; got {n}, {np.count_nonzero(errors)} of them not 0."
             )
-        self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
+        self.n_errors_, self.n_features_in_ = min(n, self.max_errors), clues.shape[1]
+        if n == self.n_errors_:
+            self.left_out_ = self._fit(clues, errors, own)
+            return self
+        taken = np.zeros(n, dtype=bool)
+        taken[np.random.default_rng(0).permutation(n)[: self.n_errors_]] = True
+        of_taken, of_rest = (None, None) if own is None else (own[:, taken], own[:, ~taken])
+        said = np.empty((4, n))
+        said[:, taken] = self._fit(clues[taken], errors[taken], of_taken)
+        said[:, ~taken] = self.predict(clues[~taken], of_rest)
+        self.left_out_ = Expected(*said)
+        return self
+
+    def _fit(self, clues: FloatArray, errors: FloatArray, own: FloatArray | None) -> Expected:
+        """Learn from all rows; what trees that have not seen a row say of it."""
         most = WILD * np.quantile(np.abs(errors), REACH) or np.inf
         usual = np.clip(errors, -most, most)
-        self.range_ = float(usual.min()), float(usual.max())
-        rows, folds = Bins.of(clues), self._folds(len(errors))
+        self.range_ = np.array([usual.min(), usual.max()])
+        folds = np.random.default_rng(self._seed()).permutation(len(errors)) % N_PARTS
+        rows = Bins.of(clues)
         shift, of_shift = self._fit_shift(rows, usual, folds)
         beyond = errors - shift
         self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
-        reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
-        self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
         sides, of_sides = self._fit_sides(rows, beyond, folds)
         self.trees_ = BoostedTrees.joined([*of_shift, *of_sides])
+        self.forest_, self.reaches_, self.shares_ = None, np.ones(3), np.zeros(3)
         units = np.ones((2, len(errors)))
-        self.forest_, self.forest_reach_, self.own_reach_ = None, 1.0, 1.0
-        self.shares_ = np.zeros(3)
         if self.units:
             forest, shares = ErrorForest.grown(clues, usual, self.side_trees, self._seed())
-            reached, seen = _reached(forest, shares, shift), _seen(own, shift)
-            self.forest_reach_ = float(reached.mean()) or self.reach_
-            self.own_reach_ = float(seen.mean()) or self.reach_
-            voices = self._voices(sides, reached, seen)
+            reached = _reached(sides, forest, shares, own, shift)
+            reach = np.maximum(np.quantile([-beyond, beyond], REACH, axis=1), 0.0).mean()
+            reach = reach or self.mean_size_
+            self.reaches_ = np.array([reach, *(part.mean() or reach for part in reached[1:])])
+            voices = self._voices(reached)
             parts = self._parts(beyond, voices, OWN_SHARES if own is not None else OWN_SHARES[:1])
             found = _mixed(parts, voices)
             if _clearly_positive(_scores(beyond, units) - _scores(beyond, found)):
                 self.forest_, self.shares_, units = forest, parts, found
-        self.left_out_ = _expected(shift, units, sides)
-        return self
+        return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
 
     def predict(self, clues: Any, own: FloatArray | None = None) -> Expected:
         """Expected errors of new rows; the arguments are those of :meth:`fit`."""
@@ -245,15 +246,14 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
             )
-        said = self.trees_.predict(rows)
-        shift = np.zeros(len(rows))
-        if self.shift_share_:
-            shift = self._bounded(said[0])
+        *shifts, down, up, size = self.trees_.predict(rows)
+        shift = self._bounded(shifts[0]) if shifts else np.zeros(len(rows))
         units = np.ones((2, len(rows)))
         if self.forest_ is not None:
-            reached = _reached(self.forest_, self.forest_.predict(rows), shift)
-            units = _mixed(self.shares_, self._voices(said[-3:], reached, _seen(own, shift)))
-        return _expected(shift, units, said[-3:])
+            shares = self.forest_.predict(rows)
+            reached = _reached(np.stack([down, up]), self.forest_, shares, own, shift)
+            units = _mixed(self.shares_, self._voices(reached))
+        return Expected(shift, units[0], units[1], np.maximum(size, 0.0))
 
     def describe(self) -> str:
         """Its effect on an interval in words; empty if there is none."""
@@ -294,7 +294,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _bounded(self, said: FloatArray) -> FloatArray:
         """The share of what trees say that is used, within the errors that were seen."""
-        return np.clip(self.shift_share_ * said, *self.range_)
+        return np.asarray(np.clip(self.shift_share_ * said, *self.range_))
 
     def _fit_sides(
         self, rows: Bins, beyond: FloatArray, folds: IntArray
@@ -305,7 +305,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """
         sides = np.stack([-beyond, beyond])
         both = [
-            Boosting(rows, sides, folds, reach=np.full(2, REACH), seed=self._seed()),
+            Boosting(rows, sides, folds, reach=REACH, seed=self._seed()),
             Boosting(rows, np.abs(beyond)[None], folds, seed=self._seed()),
         ]
         for boosting in both:
@@ -314,13 +314,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         left_out = np.concatenate([boosting.left_out for boosting in both])
         return left_out, [boosting.whole() for boosting in both]
 
-    def _voices(self, sides: FloatArray, reached: FloatArray, seen: FloatArray) -> FloatArray:
-        """(3, 2, m) what boosted trees, forest and model say of each side; 1 on average."""
-        boosted = np.maximum(sides[:2], 0.0) / self.reach_
+    def _voices(self, reached: FloatArray) -> FloatArray:
+        """(3, 2, m) the reach by each voice in units of its average one."""
         with np.errstate(over="ignore"):
-            own = np.minimum(seen / self.own_reach_, np.finfo(float).max)
-        every = (boosted, reached / self.forest_reach_, own)
-        return np.stack(np.broadcast_arrays(*every))
+            voices = reached / self.reaches_[:, None, None]
+        return np.asarray(np.minimum(voices, np.finfo(float).max))
 
     def _parts(self, beyond: FloatArray, voices: FloatArray, owns: FloatArray) -> FloatArray:
         """(3,) the part of each voice: an average of those tried, by the scores that they give."""
@@ -330,32 +328,27 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         likely = np.exp((1 - scores / (scores.min() or 1.0)) / SOFTNESS)
         return np.asarray(likely @ tried / likely.sum())
 
-    def _folds(self, n: int) -> IntArray:
-        """(n,) the part of each row, dealt at random."""
-        return np.random.default_rng(self._seed()).permutation(n) % N_PARTS
-
     def _seed(self) -> int:
         """Where draws begin: at 0 for None, so that equal calls learn the same."""
         state = 0 if self.random_state is None else self.random_state
         return int(check_random_state(state).randint(2**31 - 1))
 
 
-def _expected(shift: FloatArray, units: FloatArray, sides: FloatArray) -> Expected:
-    """``sides`` are (3, m): reach below, above, and mean size."""
-    return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
+def _reached(
+    sides: FloatArray,
+    forest: ErrorForest,
+    shares: FloatArray,
+    own: FloatArray | None,
+    shift: FloatArray,
+) -> FloatArray:
+    """(3, 2, m) how far errors reach below and above the centre, by each voice.
 
-
-def _reached(forest: ErrorForest, shares: FloatArray, shift: FloatArray) -> FloatArray:
-    """(2, m) how far errors reach below and above the centre, as the forest says."""
+    These are boosted trees (``sides``), the forest (its ``shares``) and the model itself (``own``,
+    seen from the prediction; 0 if it says nothing).
+    """
     low, high = (forest.quantile(shares, level) for level in (1 - FOREST_REACH, FOREST_REACH))
-    return np.maximum([shift - low, high - shift], 0.0)
-
-
-def _seen(own: FloatArray | None, shift: FloatArray) -> FloatArray:
-    """(2, m) how far errors reach from the centre, as the model itself says; 0 if it says none."""
-    if own is None:
-        return np.zeros((2, 1))
-    return np.maximum([own[0] + shift, own[1] - shift], 0.0)
+    of_model = np.zeros((2, len(shift))) if own is None else [own[0] + shift, own[1] - shift]
+    return np.maximum([sides[:2], [shift - low, high - shift], of_model], 0.0)
 
 
 def _mixed(parts: FloatArray, voices: FloatArray) -> FloatArray:

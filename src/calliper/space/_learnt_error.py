@@ -17,15 +17,14 @@ and coverage is counted on rows that had no part in it, so that the guarantees a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._kept import Array, Field, Inline, Number, OneOf, Opened, Part
+from calliper._kept import Array, Inline, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
@@ -71,27 +70,15 @@ class WithErrorModel(Space):
     adjusts : whether predictions become centre and units
     """
 
-    base: Space
-    opened: OpenedModel
-    errors: ErrorModel
-    encode: ColumnEncoder | None
-    centre: float
-    unit: float
-    probabilities: FloatArray | None
-    adds: bool
-    adjusts: bool
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "base": OneOf(BASES),
-        "opened": Opened(),
-        "errors": Part("space"),
-        "encode": Inline(ColumnEncoder, optional=True),
-        "centre": Number(),
-        "unit": Number(least=np.finfo(float).tiny),
-        "probabilities": Array("float64", ("p",), optional=True),
-        "adds": Number(bool),
-        "adjusts": Number(bool),
-    }
+    base: Annotated[Space, OneOf(BASES)]
+    opened: Annotated[OpenedModel, Opened()]
+    errors: Annotated[ErrorModel, Part("space")]
+    encode: Annotated[ColumnEncoder | None, Inline(ColumnEncoder, optional=True)]
+    centre: Annotated[float, Number()]
+    unit: Annotated[float, Number(least=np.finfo(float).tiny)]
+    probabilities: Annotated[FloatArray | None, Array("float64", ("p",), optional=True)]
+    adds: Annotated[bool, Number(bool)]
+    adjusts: Annotated[bool, Number(bool)]
 
     @property
     def name(self) -> str:
@@ -116,9 +103,17 @@ class WithErrorModel(Space):
         features = Z if self.encode is None else self.encode(rows)
         y_pred, own, Z = self.read(y_pred, Z)
         expected = self.errors.predict(self.clues(features, y_pred, Z, own), own)
+        return self.adjusted(y_pred, Z, expected)
+
+    def adjusted(
+        self, y_pred: FloatArray, Z: FloatArray, expected: Expected
+    ) -> tuple[FloatArray, FloatArray]:
+        """Centre and units of each row, (m, 3), as ``ScaledError`` takes them, and coordinates."""
         if self.adds:
             Z = np.column_stack([Z, self.coordinate(expected.size)])
-        return (adjusted(y_pred, expected) if self.adjusts else y_pred), Z
+        if self.adjusts:
+            y_pred = np.column_stack([y_pred + expected.shift, expected.down, expected.up])
+        return y_pred, Z
 
     def read(
         self, y_pred: FloatArray, Z: FloatArray
@@ -163,11 +158,6 @@ class WithErrorModel(Space):
         return replace(self, base=self.base.with_model(opened), opened=opened)
 
 
-def adjusted(y_pred: FloatArray, expected: Expected) -> FloatArray:
-    """Centre and units of each row, (m, 3), as ``ScaledError`` takes them."""
-    return np.column_stack([y_pred + expected.shift, expected.down, expected.up])
-
-
 def learn_errors(
     training: Training,
     unseen: LeftOut,
@@ -176,27 +166,21 @@ def learn_errors(
     model: ErrorModel,
     *,
     chosen: bool,
-) -> tuple[Embedding, Any, ErrorModel | None, LeftOut]:
-    """Space, score, the model of left-out errors if there is one, and these rows.
+) -> tuple[Embedding, Any, LeftOut]:
+    """Space, score, and the left-out rows as they see them.
 
     ``chosen`` says whether the space was chosen here, and may be added to. Its predictions have
     three columns where the model adjusts them. Where nothing can be learnt (few errors, all of them
     zero, predictions of several targets, inputs without columns), space and score are as they came.
     """
-    y, y_pred, Z, model_of_errors = unseen.targets, unseen.y_pred, unseen.Z, None
+    y_pred, Z = unseen.y_pred, unseen.Z
     learnt = _fitted_space(training, embedding, unseen, score, model, chosen=chosen)
     if learnt is not None:
-        space, expected, y_pred, Z = learnt
-        model_of_errors = space.errors
-        if space.adjusts:
-            score, y_pred = ScaledError(), adjusted(y_pred, expected)
-        if space.adds:
-            Z = np.column_stack([Z, space.coordinate(expected.size)])
-        embedding = Embedding(
-            space, embedding.model, embedding.n_outputs, n_columns=3 if space.adjusts else 1
-        )
-    rows = replace(unseen, Z=Z, scores=score.magnitude(y, y_pred))
-    return embedding, score, model_of_errors, rows
+        space, y_pred, Z = learnt
+        y_pred, Z = space.adjusted(y_pred, Z, space.errors.left_out_)
+        score, n_columns = (ScaledError(), 3) if space.adjusts else (score, 1)
+        embedding = Embedding(space, embedding.model, embedding.n_outputs, n_columns)
+    return embedding, score, replace(unseen, Z=Z, scores=score.magnitude(unseen.targets, y_pred))
 
 
 def _fitted_space(
@@ -207,8 +191,8 @@ def _fitted_space(
     model: ErrorModel,
     *,
     chosen: bool,
-) -> tuple[WithErrorModel, Expected, FloatArray, FloatArray] | None:
-    """The space, what is expected of left-out rows, their predictions and places in its base.
+) -> tuple[WithErrorModel, FloatArray, FloatArray] | None:
+    """The space, predictions of the left-out rows, and their places in its base.
 
     None where nothing can be learnt.
     """
@@ -256,25 +240,8 @@ def _fitted_space(
             return None
     if base is not None and base is not embedding.space:  # inputs go into the expected error
         Z = base.coordinates(y_pred, np.empty((0, len(errors))))
-    clues = space.clues(features, y_pred, Z, own)
-    return space, _learn(space.errors, clues, errors, own), y_pred, Z
-
-
-def _learn(
-    model: ErrorModel, clues: FloatArray, errors: FloatArray, own: FloatArray | None = None
-) -> Expected:
-    """Fit, and what is expected of every row by trees that have not seen it."""
-    n = len(errors)
-    if n <= model.max_errors:
-        return model.fit(clues, errors, own).left_out_
-    taken = np.zeros(n, dtype=bool)
-    taken[np.random.default_rng(0).permutation(n)[: model.max_errors]] = True
-    of_taken, of_rest = (None, None) if own is None else (own[:, taken], own[:, ~taken])
-    known = model.fit(clues[taken], errors[taken], of_taken).left_out_
-    rest = model.predict(clues[~taken], of_rest)
-    whole = np.empty((4, n))
-    whole[:, taken], whole[:, ~taken] = astuple(known), astuple(rest)
-    return Expected(*whole)
+    space.errors.fit(space.clues(features, y_pred, Z, own), errors, own)
+    return space, y_pred, Z
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:

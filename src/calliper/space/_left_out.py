@@ -1,16 +1,11 @@
-"""Rows as strangers: what models that have not seen them say.
+"""Left-out rows: predictions by models that have not seen them.
 
-*Training rows.* A model has seen its training rows, so its errors there are too small and its
-spread is another. Where the members of a bagged model each left rows out, those members speak for
-them (out of bag) at no training; otherwise clones are trained on all folds but one.
+*Training rows.* A model's errors on its own training rows are too small. If the members of a bagged
+model each left rows out, they predict those rows (out of bag) without any training; otherwise
+clones are trained on all folds but one. ``_learnt_error.py`` learns from the errors.
 
-Spread is what the model knows of its own doubt; the errors that it makes on rows left out show the
-rest, and a model of those errors is learnt from them: see ``_learnt_error.py``.
-
-*Calibration rows that teach.* A part of them shows how the model errs, the others calibrate.
-
-The model has not seen the calibration rows, so its errors there are honest ones, and better than
-those of refits, which are errors of weaker models. N rows are dealt into a *learning part* L and a
+*The learning part of the calibration rows.* The model has not seen them, so its errors there are
+honest, and refits would be weaker models. N rows are dealt into a *learning part* L and a
 *kept part* C, by position and seed alone. What L teaches (the expected error as a coordinate, bias,
 reach on either side, how local to be) is fixed before C is looked at; C calibrates.
 
@@ -43,19 +38,20 @@ from calliper.rows import Rows
 from calliper.space._error_model import FEWEST_ERRORS
 from calliper.space._spaces import Embedding, PredictionAndSpread, one_target
 
-#: Refits behind left-out errors, where nothing else was said.
+#: Refits of ``fit`` by default.
 N_REFITS = 5
-#: Rows that calibrate, at least: in number, and as a part of all. Rows that teach, at least and
-#: at most.
+#: The fewest rows that calibrate, and the smallest part of all rows.
 FEWEST_KEPT, PART_KEPT = 200, 0.35
+#: The fewest and the most rows of the learning part.
 FEWEST_TAUGHT, MOST_TAUGHT = 100, 8_000
-#: The part that teaches how a model of distributions errs where rows are too few for this.
-PART_OF_FEW = 0.4
+#: For a model of distributions: the fewest rows that calibrate, but no more than 60 % of all, and
+#: their smallest part.
+FEWEST_OF_DISTRIBUTIONS, MOST_OF_FEW, PART_OF_DISTRIBUTIONS = 120, 0.6, 0.4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LeftOut(Rows):
-    """Training rows as models see them that were not trained on them.
+    """Training rows, predicted and placed by models that were not trained on them.
 
     Parameters
     ----------
@@ -98,7 +94,7 @@ class LeftOut(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The rows that a model was trained on, as far as they were handed over; how to do so again.
+    """The rows that a model was trained on, as far as they were passed; how to train it again.
 
     Parameters
     ----------
@@ -110,7 +106,7 @@ class Training:
     groups : (n,) rows of one group stay in one fold
     fit_params : what ``fit`` of the model takes beside rows and targets; what has a value for each
         row is dealt with the rows
-    progress : is told the share that is done
+    progress : called with the share that is done
     """
 
     X: Any = None
@@ -146,7 +142,7 @@ class Training:
         return self.y
 
     def report(self, done: float) -> None:
-        """Tell who asked."""
+        """Report progress."""
         if self.progress is not None:
             self.progress(done)
 
@@ -166,12 +162,12 @@ class Training:
         """
         if self.X is None or self.y is None:
             return None
-        found, model = _out_of_bag(embedding, self), embedding.model
+        found, model = self._out_of_bag(embedding), embedding.model
         unable = self.n_refits == 0 or len(self.y) < 2 or why_no_refit(model) is not None
         if found is not None or unable:
             return found
         try:
-            return _out_of_fold(embedding, self)
+            return self._out_of_fold(embedding)
         except Exception as error:  # whatever a model may raise that meets a part of its rows
             n = self.n_refits
             warn(
@@ -183,6 +179,39 @@ class Training:
             )
             return None
 
+    def _out_of_bag(self, embedding: Embedding) -> LeftOut | None:
+        """Rows by members that have not seen them; None in a model without such members."""
+        space: Any = embedding.space
+        known = knows_left_out(space)
+        found = space.doubt.left_out(self.X, space.opened.prepare) if known else None
+        if found is None:
+            return None
+        numbers, mean, spreads = found
+        y_pred, Z = space.opened.finish(mean), space.coordinates(mean, spreads)
+        return self._rows(numbers, y_pred, Z, "out of bag")
+
+    def _out_of_fold(self, embedding: Embedding) -> LeftOut:
+        """Rows by copies that were trained without their fold."""
+        model, more = models.trainable(models.unwrapped(embedding.model), self.fit_params)
+        X, parts = indexable(self.X)[0], []
+        for others, fold in self.folds():
+            refitted = embedding.refitted(self.train(model, others, more))
+            parts.append((fold, *refitted.predict_and_transform(_safe_indexing(X, fold))))
+            self.report((1 + len(parts)) / (1 + self.n_refits))
+        numbers, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.argsort(numbers)
+        return self._rows(numbers[order], y_pred[order], Z[order], f"{len(parts)} folds")
+
+    def _rows(self, numbers: IntArray, y_pred: FloatArray, Z: FloatArray, source: str) -> LeftOut:
+        return LeftOut(
+            Z,
+            targets=self.y[numbers],  # type: ignore[index]
+            numbers=numbers,
+            y_pred=y_pred,
+            n_training=n_rows(self.X),
+            source=source,
+        )
+
 
 def why_no_refit(model: Any) -> str | None:
     """Why a model cannot be trained again, as the end of a sentence; None if it can."""
@@ -192,49 +221,13 @@ def why_no_refit(model: Any) -> str | None:
 
 
 def knows_left_out(space: Any) -> bool:
-    """Whether members of the model may say which rows they left out, if told all of them."""
+    """Whether members of the model may know which of its training rows they left out.
+
+    Not if the model makes something else of its members than their mean.
+    """
     if not isinstance(space, PredictionAndSpread) or not space.predicts:
         return False
     return type(space.doubt).left_out is not models.ModelFamily.left_out
-
-
-def _out_of_bag(embedding: Embedding, training: Training) -> LeftOut | None:
-    """What members say of rows that they have not seen; None in a model without such members."""
-    space = embedding.space
-    if not isinstance(space, PredictionAndSpread) or not space.predicts:
-        return None  # or the model makes something else of its members
-    found = space.doubt.left_out(training.X, space.opened.prepare)
-    if found is None:
-        return None
-    numbers, mean, spreads = found
-    return LeftOut(
-        space.coordinates(mean, spreads),
-        targets=training.y[numbers],  # type: ignore[index]
-        numbers=numbers,
-        y_pred=space.opened.finish(mean),
-        n_training=n_rows(training.X),
-        source="out of bag",
-    )
-
-
-def _out_of_fold(embedding: Embedding, training: Training) -> LeftOut:
-    """Predictions and places by copies that were trained without the row's fold."""
-    model, more = models.trainable(models.unwrapped(embedding.model), training.fit_params)
-    X, parts = indexable(training.X)[0], []
-    for others, fold in training.folds():
-        refitted = embedding.refitted(training.train(model, others, more))
-        parts.append((fold, *refitted.predict_and_transform(_safe_indexing(X, fold))))
-        training.report((1 + len(parts)) / (1 + training.n_refits))
-    numbers, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = np.argsort(numbers)
-    return LeftOut(
-        Z[order],
-        targets=training.y[numbers[order]],  # type: ignore[index]
-        numbers=numbers[order],
-        y_pred=y_pred[order],
-        n_training=n_rows(X),
-        source=f"{len(parts)} folds",
-    )
 
 
 def train_apart(
@@ -318,19 +311,11 @@ class LearningPart(Training):
     def left_out(self, embedding: Embedding) -> LeftOut:
         """The rows as the model itself sees them."""
         y_pred, Z = embedding.predict_and_transform(self.X)
-        n = len(y_pred)
-        return LeftOut(
-            Z,
-            targets=self.y,
-            numbers=np.arange(n),
-            y_pred=y_pred,
-            n_training=n,
-            source="calibration rows that were set aside",
-        )
+        return self._rows(np.arange(len(Z)), y_pred, Z, "calibration rows that were set aside")
 
 
 def n_teaching(n: int, asked: Any) -> int:
-    """How many of n rows teach: a number, a share, by a rule of n for "auto", 0 for None."""
+    """The size of the learning part of n rows: a number, a share, a rule for "auto", or None."""
     if asked is None:
         return 0
     if isinstance(asked, str) and asked == "auto":
@@ -348,14 +333,14 @@ def n_teaching(n: int, asked: Any) -> int:
     )
 
 
-def part_of_few(n: int) -> Any:
-    """What "auto" means for n rows and a model of distributions, whose own spread may be far off.
+def teaching_distributions(n: int) -> int | None:
+    """What "auto" means for a model of distributions: rows of the learning part, from n = 100 on.
 
-    A part of them teaches from 100 rows on, not from 300.
+    Its own spread may be far off, so it pays to learn from fewer rows, and from more of them.
     """
-    if n_teaching(n, "auto"):
-        return "auto"
-    return PART_OF_FEW if int(PART_OF_FEW * n) >= FEWEST_ERRORS else None
+    fewest = min(FEWEST_OF_DISTRIBUTIONS, int(np.ceil(MOST_OF_FEW * n)))
+    taught = min(n - max(fewest, int(np.ceil(PART_OF_DISTRIBUTIONS * n))), MOST_TAUGHT)
+    return max(taught, n_teaching(n, "auto")) if taught >= FEWEST_ERRORS else None
 
 
 def deal(

@@ -89,7 +89,7 @@ def with_left_out_errors(errors: ErrorModel) -> Method:
                 errors,
                 chosen=True,
             )
-        embedding, score, _, left_out = kept[repr(errors)]
+        embedding, score, left_out = kept[repr(errors)]
         y_pred, Z = embedding.predict_and_transform(draw.calibration.X)
         scores = score.measure(draw.calibration.y, y_pred)
         length = embedding.length_scale(len(scores))
