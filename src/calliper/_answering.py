@@ -85,6 +85,7 @@ class Calibration:
     on_all : plain split on all rows, for levels that need more of them; None if not needed
     slack : added to every radius, since rounding changes predictions between batches; None if the
         model cannot predict one row
+    targets : of all calibration rows, to check bounds by; None after loading a file
     """
 
     score: Score
@@ -102,6 +103,7 @@ class Calibration:
     n_taught: int = 0
     on_all: "Calibration | None" = None
     slack: float | None = 0.0
+    targets: FloatArray | None = None
 
     #: What a file keeps; the model stays outside.
     keeps: ClassVar[Mapping[str, Field]] = {
@@ -233,6 +235,7 @@ class Calibration:
         per_row : groups and weights of the rows, if calibration was given them
         """
         levels = served = valid.check_levels(coverage)
+        ends = None if bounds is None else valid.check_bounds(bounds, self.targets)
         if confidence is not None:
             valid.refuse_lone_confidence(coverage, confidence)
         elif self.on_all is not None:
@@ -243,9 +246,8 @@ class Calibration:
         )
         if served != levels:
             lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
-        if bounds is not None:
-            low, high = valid.check_bounds(bounds)
-            lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
+        if ends is not None:
+            lower, upper = np.clip(lower, *ends), np.clip(upper, *ends)
         if np.ndim(coverage) == 0:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
         return Intervals(lower, upper, levels, index, self.centre(y_pred))
@@ -338,6 +340,8 @@ class Calibration:
             )
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
+        if bounds is not None:
+            bounds = valid.check_bounds(bounds, self.targets)
         made: Distribution = calibrator.predict_distribution(
             Z, np.zeros(len(y_pred)), bounds=bounds, **per_row
         )

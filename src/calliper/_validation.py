@@ -746,8 +746,10 @@ def check_steps(step: Any) -> list[int]:
     return [int(value) for value in values]
 
 
-def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, float]:
-    """The range of y as two numbers; None leaves a side open."""
+def check_bounds(
+    bounds: tuple[float | None, float | None], targets: FloatArray | None = None
+) -> tuple[float, float]:
+    """The range of y as two numbers, None for an open side; refused if a known target is outside."""
     try:
         low, high = bounds
         low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
@@ -757,6 +759,15 @@ def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, floa
         ) from None
     if not low < high:
         raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
+    known = np.empty(0) if targets is None else targets
+    beyond = np.maximum(low - known, known - high)
+    if (beyond > 0).any():
+        raise CalliperError(
+            f"bounds=({low:g}, {high:g}) must contain every target, but "
+            f"{np.count_nonzero(beyond > 0):,} of {len(known):,} calibration targets lie outside, "
+            f"the farthest at {known[beyond.argmax()]:.6g}. Pass the range that y can have, or "
+            f"leave bounds out."
+        )
     return low, high
 
 

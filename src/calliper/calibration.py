@@ -109,7 +109,7 @@ def calibrate_model(
     space, score, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given
     )
-    on_all, at_hand = None, len(y)
+    on_all, at_hand, targets = None, len(y), y
     if len(taught):
         if not given and lazy is None:
             on_all = _plain(space, X, y)
@@ -125,7 +125,7 @@ def calibrate_model(
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         columns = [valid.check_vector(each, "y") for each in np.reshape(y, (len(y), -1)).T]
-        y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
+        y = targets = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
         warn_if_poor(space, Z)
     made = calibrate(
@@ -151,6 +151,7 @@ def calibrate_model(
         n_taught=len(taught),
         on_all=on_all,
         slack=slack,
+        targets=targets,
     )
 
 
@@ -376,8 +377,9 @@ def extended(
     on_all = made.on_all
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
+    known = None if made.targets is None else np.concatenate([made.targets, y])[-n:]
     why = made.no_guarantee or seen
-    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all)
+    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
 
 
 def _plain(

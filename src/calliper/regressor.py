@@ -390,7 +390,8 @@ class ConformalRegressor(FrontDoor):
             With a list of L levels the ends have shape (m, L).
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
-            coverage. ``None`` or an infinity leaves a side open.
+            coverage. ``None`` or an infinity leaves a side open. Refused if calibration targets
+            lie outside.
         confidence : float, optional
             The share of calibration sets for which the coverage holds; for calibrators with a law
             of coverage, such as ``Split``. Give ``coverage`` as well.

@@ -113,8 +113,8 @@ class TestNewRows:
 
     def test_predictions_and_distributions(self, calibrated, of_arrays):
         X, A = frame_in([400, 600]), da.from_array(NEW.to_numpy(), chunks=(400, 3))
-        whole = calibrated.predict_distribution(NEW, bounds=(-2, 2))
-        lazy = calibrated.predict_distribution(X, bounds=(-2, 2))
+        whole = calibrated.predict_distribution(NEW, bounds=(-5, 5))
+        lazy = calibrated.predict_distribution(X, bounds=(-5, 5))
         pd.testing.assert_frame_equal(
             lazy.quantile([0.1, 0.5]).compute(), whole.to_frame([0.1, 0.5])
         )
