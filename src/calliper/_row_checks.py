@@ -17,6 +17,12 @@ as even and odd rows of a sorted table, may be divided too evenly without sharin
 itself. If rows are exchangeable, every order of them is equally likely, and the correlation r of n
 ranks (ties share theirs) has mean 0 and variance 1/(n − 1), whatever the errors are; r √(n − 1) is
 about normal. Each of the two is tested at half of the level.
+
+**A sum of zero.** Least squares with a free constant (linear models, boosting with equal weights
+for all rows, trees) makes errors on training rows add up to zero. On other rows their mean, in
+units of its standard error, is within 10⁻⁵ of zero about once in 10⁵ cases. Rounded numbers may
+add up to zero by chance: they are recognised by the smallest difference between two errors, so a
+hundred rows or so are needed. Subsampling, other losses and penalties on leaves leave no such sign.
 """
 
 from collections.abc import Iterator
@@ -63,6 +69,8 @@ SEEN_IN_TRAINING = (
 AGREEMENT = 1e-4
 #: Level of the test for a trend.
 TREND_LEVEL = 1e-4
+#: What counts as a sum of zero: the mean error times √n, in units of the mean size.
+ZERO_SUM = 1e-5
 #: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
 TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: Standard deviations beyond chance, and the number of random splits.
@@ -348,6 +356,22 @@ def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
     if trend is not None:
         warn(trend.describe(), RowOrderWarning)
     return trend
+
+
+def warn_of_zero_sum(errors: FloatArray) -> None:
+    """Warn if errors of calibration rows add up to zero, as they do on training rows."""
+    n, size = len(errors), float(np.abs(errors).mean())
+    if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
+        return
+    steps = np.diff(np.unique(np.round(errors / size, 9)))
+    if len(steps) and steps.min() <= 3 * ZERO_SUM * np.sqrt(n):
+        warn(
+            f"The errors of all {n:,} calibration rows add up to zero, as they do on the rows that "
+            "a model is trained on by least squares, and hardly ever on others. If the model was "
+            "trained on these rows, its errors here are smaller than on new rows and there is no "
+            "guarantee: calibrate on rows that were not used for training.",
+            SharedRowsWarning,
+        )
 
 
 def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:

@@ -749,7 +749,7 @@ def check_steps(step: Any) -> list[int]:
 def check_bounds(
     bounds: tuple[float | None, float | None], targets: FloatArray | None = None
 ) -> tuple[float, float]:
-    """The range of y as two numbers, None for an open side; refused if a known target is outside."""
+    """The range of y as two numbers, None for an open side; refused if known targets leave it."""
     try:
         low, high = bounds
         low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)

@@ -22,7 +22,14 @@ from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
 from calliper._answering import TrainedHere
 from calliper._notebook import reporter
-from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows, state_of, warn_of_trend
+from calliper._row_checks import (
+    SEEN_IN_TRAINING,
+    refuse_seen,
+    sketch_rows,
+    state_of,
+    warn_of_trend,
+    warn_of_zero_sum,
+)
 from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
@@ -138,6 +145,8 @@ def calibrate_model(
     )
     centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
     errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
+    plain = None if on_all is None else on_all.calibrators[0].signed_thresholds(np.zeros((1, 1)))[0]
+    warn_of_zero_sum(errors if plain is None else plain)
     return replace(
         made,
         model=model,
