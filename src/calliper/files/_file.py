@@ -132,6 +132,10 @@ def _json(value: Any) -> bytes:
 
 def read(path: Any) -> Contents:
     """What a file holds, its hash compared; everything but such a file is refused."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"the path of a file comes first, as in load(path, model); got a {type(path).__name__}."
+        )
     place = Path(path)
     try:
         handle = place.open("rb")

@@ -96,8 +96,8 @@ def save(calibrated: Any, path: Any) -> None:
     """
     if not isinstance(calibrated, KINDS):
         raise TypeError(
-            f"save takes a calibrated ConformalRegressor or a fitted calibrator; got "
-            f"{type(calibrated).__name__}."
+            f"save takes a calibrated ConformalRegressor or a fitted calibrator, then the path; "
+            f"got a {type(calibrated).__name__}."
         )
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
         raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
