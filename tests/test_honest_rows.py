@@ -119,6 +119,8 @@ def test_errors_that_grow_with_the_row_number_are_pointed_out():
     with pytest.warns(RowOrderWarning, match="shuffle=False"):
         found = ConformalRegressor(older, Split()).calibrate(X, y)
     assert "errors depend on the row number" in found.guarantee().describe()
+    with pytest.warns(RowOrderWarning, match=r"promised: calibrate on fewer rows, the latest, or"):
+        ConformalRegressor(older, Split(), shuffle=False).calibrate(X, y)
     with pytest.warns(RowOrderWarning, match="The error depends on the row number"):
         drifting = Y_CAL + np.linspace(0, 4, 200)
         ConformalRegressor(MODEL, Split()).calibrate(X_CAL, drifting)

@@ -324,16 +324,21 @@ class RowTrend(Keeps):
     first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
     last: Annotated[float, Number()]  # and in the last
 
-    def describe(self, rows: str = "calibration") -> str:
-        """What was found and what it means."""
+    def describe(self, *, in_time: bool = False) -> str:
+        """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
         what = "size of the error" if self.of_size else "error"
+        remedy = (
+            "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
+            if in_time
+            else "train on the older rows and calibrate on the latest ones (shuffle=False where "
+            "calliper splits)"
+        )
         return (
-            f"The {what} depends on the row number among the {rows} rows: its mean is "
+            f"The {what} depends on the row number among the calibration rows: its mean is "
             f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
             f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
             "of time, errors may change again on later rows, and coverage may be lower than "
-            "promised: train on the older rows and calibrate on the latest ones (shuffle=False "
-            "where calliper splits). If they are sorted by something else, nothing is wrong."
+            f"promised: {remedy}. If they are sorted by something else, nothing is wrong."
         )
 
 
@@ -350,11 +355,11 @@ def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
     return clearest if clearest.p_value < TREND_LEVEL else None
 
 
-def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
+def warn_of_trend(errors: Any, order: Any = None, *, in_time: bool = False) -> RowTrend | None:
     """The trend of errors of calibration rows, with a warning if there is one."""
     trend = find_trend(errors, order)
     if trend is not None:
-        warn(trend.describe(), RowOrderWarning)
+        warn(trend.describe(in_time=in_time), RowOrderWarning)
     return trend
 
 

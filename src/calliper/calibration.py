@@ -153,7 +153,7 @@ def calibrate_model(
         space=space,
         left_out=left_out,
         per_row=per_row.remembered(),
-        row_trend=warn_of_trend(errors, order),
+        row_trend=warn_of_trend(errors, order, in_time=front.shuffle is False),
         probe=state_of(valid.first_rows(X)),
         chosen=chosen_of(front),
         has_training=training.X is not None,

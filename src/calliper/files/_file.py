@@ -134,7 +134,7 @@ def read(path: Any) -> Contents:
     """What a file holds, its hash compared; everything but such a file is refused."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(
-            f"the path of a file comes first, as in load(path, model); got a {type(path).__name__}."
+            f"the path of a file comes first, as in load(path, model); got {path!r:.60}."
         )
     place = Path(path)
     try:

@@ -459,18 +459,20 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     elif d > n:
         problem = (
             f"has {d} dimensions for {n} calibration rows, so all are about equally far from one "
-            f"another. Reduce it on training rows (for example {_reduction(embedding)}), or "
-            f"use embed='prediction'."
+            f"another. {_fewer_dimensions(embedding)}."
         )
     else:
         return
     warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning)
 
 
-def _reduction(embedding: Embedding) -> str:
-    """Code that reduces the coordinates rather than the inputs."""
+def _fewer_dimensions(embedding: Embedding) -> str:
+    """What to do about too many: of a network reduce the layer, of quantiles take fewer."""
+    if isinstance(embedding.space, Prediction):
+        return "Calibrate on more rows, predict fewer quantiles, or use Split()"
     layer = isinstance(embedding.space, Network)
-    return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
+    code = "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
+    return f"Reduce it on training rows (for example {code}), or use embed='prediction'"
 
 
 def refuse_changing(
