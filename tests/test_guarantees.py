@@ -170,6 +170,7 @@ def test_a_promise_says_no_more_than_it_is_given():
         "count for 40.0",
         "Weights ŵ that are estimated",
         "Provided that within each group calibration points are independent draws",
-        "Within each group: an average over its inputs and over draws of its 99 calibration",
+        "Within each group: an average over its inputs and over draws of its calibration points "
+        "(99 in the worst group)",
     ):
         assert part in words

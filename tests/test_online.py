@@ -19,10 +19,11 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper.calibrators import SLCP, ConditionalCalibration, Grouped, LoCart
+from calliper.calibrators import LVD, RLCP, SLCP, ConditionalCalibration, Grouped, LoCart
 from calliper.exceptions import CalliperError, UnusedWarning, unheard
 from calliper.lab.report import RunningCoverageDisplay
 from calliper.online import RATES, Controller, coverage_needed
+from calliper.rows import Rows
 
 
 def tell(control, needed):
@@ -370,6 +371,15 @@ def test_coverage_needed_is_by_the_rows_own_group_weight_and_leaf(fitted):
     gap = levels - needed[:, None]
     told = np.abs(gap) > (1e-10 if "weights" in how else -1)  # shares are no simple fractions
     np.testing.assert_array_equal(held[told], (gap > 1e-12)[told])
+
+
+@pytest.mark.parametrize(("method", "known"), [(Split(), True), (RLCP(), False), (LVD(), False)])
+def test_ranks_are_known_where_all_rows_have_the_same_thresholds(method, known):
+    Z, errors = np.random.default_rng(0).uniform(size=(2, 60, 1))
+    made = method.fit_to(
+        Rows(Z, errors[:, 0]), training=Rows(Z, errors[:, 0], targets=errors[:, 0])
+    )
+    assert (made.share_below(Z[:3], errors[:3, 0]) is not None) == known
 
 
 def test_coverage_needed_asks_the_model_once():

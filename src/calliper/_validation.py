@@ -365,8 +365,9 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
         raise CalliperError(
-            f"{name} must be finite: {len(wrong)} of {len(vector)} values are NaN or infinite, "
-            f"the first ({vector[wrong[0]]}) at position {wrong[0]}. Remove or repair those rows."
+            f"{name} must be finite: {len(wrong)} of {len(vector)} values "
+            f"{'is' if len(wrong) == 1 else 'are'} NaN or infinite, the first "
+            f"({vector[wrong[0]]}) at position {wrong[0]}. Remove or repair those rows."
         )
     return vector
 
@@ -378,8 +379,9 @@ def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> 
     if len(negative):
         raise CalliperError(
             f"Negative values in {name}: rescaling needs non-negative scores, and {len(negative)} "
-            f"of {len(vector)} are below 0, the first ({vector[negative[0]]}) at position "
-            f"{negative[0]}. Pass absolute errors, or use Split, which takes any score."
+            f"of {len(vector)} {'is' if len(negative) == 1 else 'are'} below 0, the first "
+            f"({vector[negative[0]]}) at position {negative[0]}. Pass absolute errors, "
+            f"or use Split, which takes any score."
         )
     return vector
 

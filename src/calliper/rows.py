@@ -163,9 +163,9 @@ def _known_labels(labels: Any, name: str) -> list[Any]:
     missing = [row for row, label in enumerate(rows) if _is_missing(label)]
     if missing:
         raise CalliperError(
-            f"{name} must have a label in every row: {len(missing)} of {len(rows)} are missing, "
-            f"the first ({rows[missing[0]]!r}) at position {missing[0]}. Fill them, for example "
-            f"with 'unknown'."
+            f"{name} must have a label in every row: {len(missing)} of {len(rows)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing, the first ({rows[missing[0]]!r}) at "
+            f"position {missing[0]}. Fill them, for example with 'unknown'."
         )
     return rows
 

@@ -391,8 +391,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
         """Share of N + 1 thresholds below the score of each row, (m,); None if unknown."""
-        known = vars(self)
-        ratio = known.get("rescaled_scores_", getattr(self, "scores_", None))
+        ratio = getattr(self, "rescaled_scores_", None)
         if ratio is None:
             return None
         sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], ratio)
