@@ -76,7 +76,7 @@ def test_learnt_weights_cover_what_is_shifted():
 
 @pytest.mark.parametrize("score", [None, SignedError()], ids=repr)
 def test_values_a_column_and_a_function_are_the_same_weights(score):
-    how = {"coverage": [0.5, 0.8], "bounds": (-10, 10)}
+    how = {"coverage": [0.5, 0.8], "bounds": (-40, 40)}
     by_values = calibrated(CAL[0]["w"], score_function=score)
     expected = by_values.predict_interval(NEW[0], weights=NEW[0]["w"].to_numpy(), **how)
     for given in ("w", lambda X: np.exp(X["x"])):

@@ -113,8 +113,12 @@ def calibrate_model(
         rows_of_groups(given["groups"])
     if "weights" in given:
         check_weights(given["weights"], some=False)
+    # Which rows calibrate must not depend on them. Weights of age follow from their number; other
+    # weights are functions of the inputs, so rows that weigh little count like any others here.
+    ageing = isinstance(per_row.weights, AgeingWeights)
+    n = int(effective_size(given["weights"])) if ageing else len(y)
     space, score, left_out, (taught, kept) = _learn(
-        front, asked, method, score, X, y, training, given
+        front, asked, method, score, X, y, training, given, n
     )
     on_all, at_hand, targets = None, len(y), y
     if len(taught):
@@ -211,16 +215,18 @@ def _learn(
     y: FloatArray,
     training: Training,
     given: Mapping[str, Any],
+    n: int,
 ) -> tuple[Embedding, Score, LeftOut | None, tuple[IntArray, IntArray]]:
     """The space, the score, and left-out errors if the calibrator uses them.
 
+    ``n`` is the number of rows by which it is decided whether some of them teach.
     Last, the numbers of the calibration rows that were used to learn, and of those that calibrate.
     """
     uses, known, part = method.uses, training.X is not None, front.learning_part
     asks, chosen = "left_out" in uses, part is not None and part != "auto"
     if asks and part == "auto" and not given and isinstance(score, DistributionError):
         part = part_of_few(len(y))
-    elif not chosen and not (asks and _enough(len(y), given.get("weights"))):
+    elif not chosen and not (asks and n_teaching(n, "auto")):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     errors = _checked_error_model(
         front.error_model, score, learns=(asks and known) or part is not None
@@ -280,11 +286,6 @@ def _learn(
 
 def _warn_of_part(part: Any, why: str) -> None:
     warn(f"learning_part={part!r} is not used: {why} rows calibrate.", UnusedWarning)
-
-
-def _enough(n: int, weights: FloatArray | None) -> bool:
-    """Whether n rows, of weights that are known beforehand, are enough for two parts."""
-    return n_teaching(n if weights is None else int(effective_size(weights)), "auto") > 0
 
 
 def _inputs_of(method: Calibrator) -> Any:
