@@ -105,7 +105,7 @@ def test_weights_must_be_given_at_both_ends_and_taken():
         calibrated(None).predict_interval(NEW[0], weights="w")
     with pytest.raises(CalliperError, match=r"LCP takes no weights: .*FullRescaled, Jackknife"):
         calibrated("w", LCP(bandwidth=0.5))
-    with pytest.raises(CalliperError, match="no confidence is known with weights"):
+    with pytest.raises(CalliperError, match="confidence cannot be combined with weights"):
         calibrated("w").predict_interval(NEW[0], 0.9, confidence=0.9)
     with pytest.raises(CalliperError, match="fitted without weights"):
         calibrated(None).shift_report(NEW[0])

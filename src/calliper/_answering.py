@@ -193,7 +193,7 @@ class Calibration:
         return lines
 
     def describe(self, promise: Guarantee) -> list[str]:
-        """What was calibrated, where and how near, and what is promised at 0.9: a line each."""
+        """What was calibrated, in which space, and what is guaranteed at 0.9: a line each."""
         method, taught = self.calibrators[0], self.n_taught
         locality = method.locality_ if isinstance(method, FullRescaled) else None
         others = f"; {taught:,} others used to learn how the model errs" if taught else ""
@@ -201,11 +201,11 @@ class Calibration:
         unless = "" if self.row_trend is None else ", unless rows are in order of time"
         lines = [
             f"calibrated on {self.n_calibration:,} rows by {promise.method}{others}",
-            f"nearness judged in {self.space}" if method.judges_nearness else "",
+            f"feature space: {self.space.describe()}" if method.judges_nearness else "",
             "" if locality is None else f"locality: {locality.describe()}",
             "" if self.left_out is None or taught else f"left-out errors: {self.left_out}",
             self.around,
-            f"promised at 0.9: {floored(promise.proved)}{why}{unless}",
+            f"guaranteed coverage at level 0.9: {floored(promise.proved)}{why}{unless}",
             UNCHECKED if self.unchecked and self.no_guarantee is None else "",
         ]
         return [line for line in lines if line]

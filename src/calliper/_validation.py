@@ -628,8 +628,8 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     if isinstance(given, str):
         columns = list(getattr(X, "columns", ()))
         if given not in columns:
-            there = f"there are {columns[:20]}" if columns else f"X is a {type(X).__name__}"
-            raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
+            has = f"which has {columns[:20]}" if columns else f"but X is a {type(X).__name__}"
+            raise CalliperError(f"{name}={given!r} must name a column of X, {has}.")
         given = X[given]
     try:
         values = np.asarray(given(X) if callable(given) else given)
@@ -822,9 +822,9 @@ def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
     unreachable = [level for number, level in enumerate(levels) if number not in reached]
     if unreachable:
         warn(
-            f"{n} calibration points cannot support coverage {unreachable[0]:g}: the only valid "
-            f"interval is infinite. At least {required_calibration_size(unreachable[0])} points "
-            f"are required, or a level of at most {n / (n + 1):.4g}.",
+            f"{n} calibration points cannot support coverage {unreachable[0]:g}, so intervals are "
+            f"infinite. Use at least {required_calibration_size(unreachable[0])} points, or a "
+            f"coverage of at most {n / (n + 1):.4g}.",
             SmallCalibrationWarning,
         )
     return reached

@@ -232,7 +232,7 @@ def test_what_is_said_on_standard_error(calliper, files, base):
     )
     assert seen == "coverage seen in 50 new rows that have 'y': 0.9 (asked for: 0.9)"
     said = calliper(*base, "--new", "new.csv", "--explain").stderr
-    assert "locality: KNN(n_neighbors=20), shrinkage 0.462, by a rule of the number of" in said
+    assert "locality: KNN(n_neighbors=20), shrinkage 0.462, chosen by the number of" in said
     assert "Provided that" in said and "Marginal" in said
     done = calliper(*base, "--new", "new.csv", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -312,7 +312,7 @@ def test_too_few_points_give_infinite_ends_and_one_warning(calliper, files, base
     done = calliper(*base, "--new", "new.csv", "--coverage", "0.999", "--quiet")
     assert done.returncode == 0
     assert done.stderr.count("warning:") == len(done.stderr.splitlines()) == 1
-    assert "At least 999 points are required" in done.stderr
+    assert "Use at least 999 points" in done.stderr
     lines = (files / "out.csv").read_text().splitlines()
     assert len(lines) == 75_001
     assert all(line.endswith(",-inf,inf") for line in lines[1:])

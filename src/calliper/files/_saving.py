@@ -199,7 +199,7 @@ class Kept:
             f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
             + others,
             f"model: {model}",
-            f"nearness judged in: {head['space']}" if head["space"] else "",
+            f"feature space: {head['space']}" if head["space"] else "",
             f"locality: {head['locality']}" if head["locality"] else "",
             f"score: {head['score']}" if head["score"] else "",
             f"levels asked for so far: {levels}",

@@ -188,6 +188,11 @@ class Embedding(Keeps):
         size = "" if n is None else f", {n} dimension{'s' if n != 1 else ''}"
         return f"Space({self.space.name!r}{size})"
 
+    def describe(self) -> str:
+        """The coordinates, and how many there are, in words."""
+        n = self.n_dimensions
+        return self.space.name + (f" ({n} dimension{'s' * (n != 1)})" if n else "")
+
 
 def fit_embedding(
     embed: Any,
@@ -335,7 +340,7 @@ class SpaceChoice:
         if self.n_outputs == 1 and models.is_linear(opened.core):
             weights = models.coefficients(opened.core)
             if len(weights) == d and weights.any():
-                name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
+                name = "contributions of inputs, and prediction"
                 return Contributions(opened=opened, name=name)
         return self._prediction_alone("there are no training rows (pass X_train and y_train)")
 

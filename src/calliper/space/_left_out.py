@@ -291,8 +291,8 @@ def checked_gap(front: Any) -> int:
     gap = at_least(front.gap, 0, "gap")
     if gap and front.shuffle is not False:
         raise CalliperError(
-            f"gap={gap} leaves rows between parts in order of time, and shuffle is "
-            f"{front.shuffle!r}: pass shuffle=False, too."
+            f"gap={gap} is for rows in order of time, which shuffle={front.shuffle!r} does not "
+            "keep: pass shuffle=False."
         )
     return gap
 
