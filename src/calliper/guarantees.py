@@ -363,7 +363,7 @@ class Guarantee:
             over += f" and over draws of {whose} {of}"
         if self.n_effective is not None:
             over += f", which by weight count for {self.n_effective:.1f}"
-        return f"{begin}: an average over {over}. There is no guarantee for a single input."
+        return f"{begin}: an average over {over}. It says nothing about a single input."
 
     def _besides(self) -> list[str]:
         """Lines about weights, centres, and this particular calibration set."""

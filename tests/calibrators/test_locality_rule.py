@@ -36,7 +36,7 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
 def test_without_a_unit_few_neighbours_and_a_share_that_fades(n, k, m):
     rule = locality_rule(n, None, None, statistic=None, dimensions=64)
     assert repr(rule.kernel) == f"GradedKNN(n_neighbors={k})" and rule.shrinkage == m
-    assert f"GradedKNN(n_neighbors={k}) (rms), shrinkage {m:g}, chosen by the number" in rule.describe()
+    assert f"GradedKNN(n_neighbors={k}) (rms), shrinkage {m:g}, chosen by" in rule.describe()
     line = locality_rule(n, None, None, statistic=None, dimensions=1)
     assert line.kernel.n_neighbors == min(20, n // 2) and line.statistic == "mean"
     few = locality_rule(n, None, None, statistic=None, dimensions=63)

@@ -191,7 +191,7 @@ class Embedding(Keeps):
     def describe(self) -> str:
         """The coordinates, and how many there are, in words."""
         n = self.n_dimensions
-        return self.space.name + (f" ({n} dimension{'s' * (n != 1)})" if n else "")
+        return f"{self.space.name}" + ("" if n is None else f" ({n} dimension{'s' * (n != 1)})")
 
 
 def fit_embedding(
