@@ -105,11 +105,12 @@ def test_each_group_has_its_own_distribution(method):
     X, y = rows(120)
     new, target = rows(30, seed=4)
     model = ConformalRegressor(MODEL, method).calibrate(X, y, groups=side)
-    found = model.predict_distribution(new, bounds=(-3, 9))
+    bounds = y.min(), y.max()
+    found = model.predict_distribution(new, bounds=bounds)
     for label in ("up", "down"):
         own, at = side(X) == label, side(new) == label
         alone = ConformalRegressor(MODEL, method).calibrate(X[own], y[own])
-        expected = alone.predict_distribution(new[at], bounds=(-3, 9))
+        expected = alone.predict_distribution(new[at], bounds=bounds)
         np.testing.assert_allclose(found.quantile([0.2, 0.9])[at], expected.quantile([0.2, 0.9]))
         np.testing.assert_allclose(found.interval(0.8).lower[at], expected.interval(0.8).lower)
         np.testing.assert_allclose(found.cdf(target)[at], expected.cdf(target[at]))

@@ -80,7 +80,7 @@ def test_points_required_for_a_confidence_are_the_fewest(level):
 def test_a_confidence_that_few_points_cannot_support():
     """One warning where rows are asked for, none where the promise is."""
     split = Split().fit(np.zeros((5, 1)), np.arange(5.0))
-    with pytest.warns(SmallCalibrationWarning, match=r"5 calibration .* At least 22 points"):
+    with pytest.warns(SmallCalibrationWarning, match=r"5 calibration .* Use at least 22 points"):
         assert split.predict_radius(np.zeros((1, 1)), 0.9, confidence=0.9) == np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -170,6 +170,7 @@ def test_a_promise_says_no_more_than_it_is_given():
         "count for 40.0",
         "Weights ŵ that are estimated",
         "Provided that within each group calibration points are independent draws",
-        "Within each group: an average over its inputs and over draws of its 99 calibration",
+        "Within each group: an average over its inputs and over draws of its calibration points "
+        "(99 in the worst group)",
     ):
         assert part in words

@@ -83,7 +83,7 @@ def test_it_says_whether_rows_that_were_trained_on_would_be_known(tmp_path):
             assert ("Checked when calibrating" in words) == checked
             for told in (words, shown, each._html_repr()):
                 assert (UNCHECKED in told) == (not checked)
-            assert words.endswith("Not checked: whether new rows are as assumed.")
+            assert words.endswith("Not checked: whether new rows meet these assumptions.")
     assert "Checked when" in trained.calibrate(X[400:], Y[400:]).guarantee(0.9).describe()
     other = trained.set_params(estimator=MODEL).calibrate(X_CAL, Y_CAL)
     assert "Checked when" not in other.guarantee(0.9).describe()
@@ -119,6 +119,8 @@ def test_errors_that_grow_with_the_row_number_are_pointed_out():
     with pytest.warns(RowOrderWarning, match="shuffle=False"):
         found = ConformalRegressor(older, Split()).calibrate(X, y)
     assert "errors depend on the row number" in found.guarantee().describe()
+    with pytest.warns(RowOrderWarning, match=r"promised: calibrate on fewer rows, the latest, or"):
+        ConformalRegressor(older, Split(), shuffle=False).calibrate(X, y)
     with pytest.warns(RowOrderWarning, match="The error depends on the row number"):
         drifting = Y_CAL + np.linspace(0, 4, 200)
         ConformalRegressor(MODEL, Split()).calibrate(X_CAL, drifting)
@@ -191,7 +193,7 @@ def test_a_gap_is_left_between_parts():
     with pytest.warns(UnusedWarning, match="gap=24 is not used: all rows calibrate"):
         dealt.set_params(learning_part=None).calibrate(rows, y)
     for wrong, words in [
-        ({"gap": 5}, "gap=5 leaves rows between parts in order of time, and shuffle is None"),
+        ({"gap": 5}, "gap=5 is for rows in order of time, .* pass shuffle=False"),
         ({"gap": 900, "shuffle": False}, "gap=900 leaves none of 1000 rows to train on"),
         ({"gap": -1}, "gap must be an integer of at least 0"),
     ]:
@@ -386,13 +388,13 @@ def test_a_calibrated_model_shows_what_it_is():
     shown = repr(model.fit(X, Y)).splitlines()
     assert shown[0] == "ConformalRegressor(estimator=Ridge(), random_state=0)"
     assert shown[1] == "  calibrated on 150 rows by FullRescaled"
-    assert shown[2] == "  nearness judged in Space('prediction and expected error', 2 dimensions)"
+    assert shown[2] == "  feature space: prediction and expected error (2 dimensions)"
     assert shown[3].startswith("  locality: RBF(")
     assert shown[4] == "  left-out errors: LeftOut(450 of 450 training rows, 5 folds)"
     assert shown[5] == f"  {model.error_model_.describe()}" and "450 left-out errors" in shown[5]
-    assert shown[6] == "  promised at 0.9: 0.9006"
+    assert shown[6] == "  guaranteed coverage at level 0.9: 0.9006"
     page = model._repr_mimebundle_()["text/html"]
-    assert "calibrated on 150 rows by FullRescaled" in page and "promised at 0.9" in page
+    assert "calibrated on 150 rows by FullRescaled" in page and "level 0.9: 0.9006" in page
 
 
 def test_the_one_calibrator():
@@ -484,7 +486,7 @@ def test_fit_takes_groups_by_the_name_of_a_column():
     ]
     np.testing.assert_array_equal(ends[0].lower, ends[1].lower)
     for name in ("groups", "split_groups"):
-        with pytest.raises(CalliperError, match=f"{name}='site' names a column of X, and there"):
+        with pytest.raises(CalliperError, match=f"{name}='site' must name a column of X, which"):
             ConformalRegressor(Ridge()).fit(frame, Y, **{name: "site"})
 
 

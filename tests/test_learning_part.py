@@ -20,6 +20,7 @@ from calliper.exceptions import SmallCalibrationWarning, UnusedWarning, ZeroScal
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
 from calliper.online import coverage_needed
+from calliper.shift import Recency
 from calliper.space import deal
 
 RNG = np.random.default_rng(0)
@@ -83,14 +84,15 @@ def test_a_small_group_keeps_all_its_rows():
     assert sizes == {"small": 50, "large": 200}
 
 
-def test_rows_that_count_for_few_all_calibrate():
-    """By weights, which are fixed beforehand; and a seed deals alike on every machine."""
+def test_which_rows_calibrate_does_not_depend_on_their_weights():
+    """Unless these follow from the age of rows; and a seed deals alike on every machine."""
+    old = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=Recency(50))
+    assert old.calibration_.n_taught == 0 and old.calibrator_.n_calibration_ == len(Y_CAL)
     weights = np.full(len(Y_CAL), 1e-9)
     weights[:10] = 1.0
-    model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=weights)
-    assert model.calibration_.n_taught == 0 and model.calibrator_.n_calibration_ == len(Y_CAL)
-    equal = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=np.ones(len(Y_CAL)))
-    assert equal.calibration_.n_taught == 300
+    for given in (weights, np.ones(len(Y_CAL))):
+        model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=given)
+        assert model.calibration_.n_taught == 300
     assert deal(500, "auto", random_state=3)[0][:8].tolist() == [3, 4, 5, 6, 10, 11, 14, 15]
     assert deal(500, "auto")[0][:8].tolist() == [1, 2, 4, 5, 6, 7, 8, 10]
 
@@ -252,7 +254,7 @@ def test_equal_calls_give_equal_intervals():
     [
         (
             {"groups": ["a", None, *["b"] * 498]},
-            r"1 of 500 are missing, the first \(None\) at posi",
+            r"1 of 500 is missing, the first \(None\) at posi",
         ),
         ({"weights": [1.0, np.nan, *[1.0] * 498]}, "position 1"),
         ({"weights": [*[1.0] * 11, -1.0, *[1.0] * 488]}, r"1 of 500 are not, .* position 11\."),

@@ -27,7 +27,7 @@ from calliper import (
     save,
 )
 from calliper._answering import NOT_ALONE
-from calliper.exceptions import UnusedWarning
+from calliper.exceptions import SharedRowsWarning, UnusedWarning
 from calliper.online import Controller
 from calliper.refitting import JackknifePlus
 
@@ -130,6 +130,22 @@ def test_a_forest_knows_the_rows_that_it_was_trained_on(method, n_more):
             ConformalRegressor(trained, method).calibrate(*rows)
         other = Y[:200] + np.random.default_rng(1).normal(size=200)  # measured again
         ConformalRegressor(trained, Split()).calibrate(X[:200], other)
+
+
+@pytest.mark.parametrize("method", [None, Split()], ids=repr)
+@pytest.mark.parametrize("model", [LinearRegression(), HistGradientBoostingRegressor(max_iter=9)])
+def test_errors_of_training_rows_add_up_to_zero(model, method):
+    made = ConformalRegressor(model.fit(X, Y), method)
+    with pytest.warns(SharedRowsWarning, match="errors of all 400 calibration rows add up to zero"):
+        made.calibrate(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SharedRowsWarning)
+        made.calibrate(X[:399], Y[:399])
+        rounded = np.round(10 * np.abs(Y[:200]))
+        signs = np.repeat([1, -1], 200)[:, None]
+        ConformalRegressor(lambda rows: 0 * rows[:, 0], method).calibrate(  # by chance
+            signs, signs[:, 0] * np.tile(rounded, 2)
+        )
 
 
 def test_training_rows_without_targets_are_said():

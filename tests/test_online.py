@@ -19,10 +19,11 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper.calibrators import SLCP, ConditionalCalibration, Grouped, LoCart
-from calliper.exceptions import CalliperError, unheard
+from calliper.calibrators import LVD, RLCP, SLCP, ConditionalCalibration, Grouped, LoCart
+from calliper.exceptions import CalliperError, UnusedWarning, unheard
 from calliper.lab.report import RunningCoverageDisplay
 from calliper.online import RATES, Controller, coverage_needed
+from calliper.rows import Rows
 
 
 def tell(control, needed):
@@ -226,7 +227,7 @@ def test_labels_of_steps_that_are_not_waiting_are_refused_and_change_nothing():
     with pytest.raises(CalliperError, match="y must be finite"):
         intervals.contains([0.0, np.nan, 1.0])
     assert control.level == before and control.history.unlabelled.tolist() == [3, 6, 8]
-    assert "3 more steps have no label" in control.describe()
+    assert "Steps without a label, which do not count: 3." in control.describe()
 
 
 def test_each_horizon_has_a_level_of_its_own_or_one_box_holds_all():
@@ -372,6 +373,15 @@ def test_coverage_needed_is_by_the_rows_own_group_weight_and_leaf(fitted):
     np.testing.assert_array_equal(held[told], (gap > 1e-12)[told])
 
 
+@pytest.mark.parametrize(("method", "known"), [(Split(), True), (RLCP(), False), (LVD(), False)])
+def test_ranks_are_known_where_all_rows_have_the_same_thresholds(method, known):
+    Z, errors = np.random.default_rng(0).uniform(size=(2, 60, 1))
+    made = method.fit_to(
+        Rows(Z, errors[:, 0]), training=Rows(Z, errors[:, 0], targets=errors[:, 0])
+    )
+    assert (made.share_below(Z[:3], errors[:3, 0]) is not None) == known
+
+
 def test_coverage_needed_asks_the_model_once():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
@@ -493,14 +503,26 @@ def test_rows_asked_for_together_are_one_step():
 
 def test_history_bound_and_words():
     control = Controller(0.9, rate=0.1)
-    assert control.bound == pytest.approx(0.9) and "no label has come yet" in control.describe()
+    assert (
+        control.bound == pytest.approx(0.9)
+        and "Steps with a label: none so far" in control.describe()
+    )
     assert np.isnan(control.history.coverage)
     for hit in [True] * 19 + [False]:
         control.level, control.update(hit)
     assert control.history.coverage == pytest.approx(0.95)
     assert control.bound == pytest.approx((0.9 + 0.1 * 0.1) / (0.1 * 20))
-    assert "after 20 steps 95.00% were inside" in control.describe()
+    assert "Steps with a label: 20, of which 95.00% were inside" in control.describe()
     assert "at most 45.50% off" in control.describe()
+
+
+def test_a_prediction_without_its_update_is_said():
+    control, split = Controller(), Split().fit(np.zeros((99, 1)), np.arange(99.0))
+    control.predict_radius(split, [[0.0]]), control.level
+    with pytest.warns(UnusedWarning, match="got no update, so it does not count"):
+        control.predict_radius(split, [[0.0]])
+    control.update(True).predict_radius(split, [[0.0]])
+    control.predict_radius(split, [[0.0]], step=7)
 
 
 def test_update_before_a_level_was_asked_for_is_refused():
@@ -519,10 +541,10 @@ def test_update_before_a_level_was_asked_for_is_refused():
             {"coverage": 90},
             "coverage must lie strictly between 0 and 1; got 90. If it is a percentage",
         ),
-        ({"rate": 0}, "a rate must be a positive number such as 0.01; got"),
-        ({"rate": (0.1, -1.0)}, "a rate must be a positive number"),
+        ({"rate": -1}, "^rate must be a positive number such as 0.01; got -1"),
+        ({"rate": (0.1, -1.0)}, "^rate must be a positive number"),
         ({"rate": ()}, "at least one rate"),
-        ({"rate": "fast"}, "a rate must be"),
+        ({"rate": "fast"}, "^rate must be"),
         ({"decay": 1}, "decay must be at least 0 and below 1; got 1"),
         ({"start": 1.0}, "start must lie strictly between"),
         ({"horizon": 0}, "horizon must be an integer of at least 1; got 0"),

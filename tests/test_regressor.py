@@ -110,13 +110,20 @@ def test_levels_bounds_and_shapes():
     many = model.predict_interval(X_NEW, [0.5, 0.9])
     assert many.lower.shape == (200, 2) and many.coverage == (0.5, 0.9)
     np.testing.assert_array_equal(many.at(0.9).lower, model.predict_interval(X_NEW, 0.9).lower)
-    free = model.predict_interval(X_NEW, 0.9)
-    clipped = model.predict_interval(X_NEW, 0.9, bounds=(0, 1))
-    assert clipped.lower.min() == 0 and clipped.upper.max() == 1
-    inside = (Y_NEW >= 0) & (Y_NEW <= 1)
+    free = model.predict_interval(X_NEW, 0.99)
+    low, high = Y_CAL.min(), Y_CAL.max()
+    clipped = model.predict_interval(X_NEW, 0.99, bounds=(low, high))
+    assert clipped.lower.min() == low and clipped.upper.max() == high
+    inside = (Y_NEW >= low) & (Y_NEW <= high)
     np.testing.assert_array_equal(free.contains(Y_NEW)[inside], clipped.contains(Y_NEW)[inside])
-    half = model.predict_interval(X_NEW, 0.9, bounds=(0, None))
+    half = model.predict_interval(X_NEW, 0.99, bounds=(low, None))
     np.testing.assert_array_equal(half.upper, free.upper)
+    said = f"{np.sum(Y_CAL > 1)} of {len(Y_CAL)} calibration targets .* farthest at {high:.6g}"
+    for ask in (model.predict_interval, model.predict_distribution):
+        with pytest.raises(CalliperError, match=said):
+            ask(X_NEW, bounds=(None, 1))
+    model.extend(X_NEW, Y_NEW, window=9)
+    model.predict_interval(X_NEW, bounds=(Y_NEW[-9:].min(), None))
     for bounds in [(1, 0), (0, 0), 3, (1, 2, 3)]:
         with pytest.raises(CalliperError, match="bounds must be"):
             model.predict_interval(X_NEW, bounds=bounds)

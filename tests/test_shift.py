@@ -76,7 +76,7 @@ def test_learnt_weights_cover_what_is_shifted():
 
 @pytest.mark.parametrize("score", [None, SignedError()], ids=repr)
 def test_values_a_column_and_a_function_are_the_same_weights(score):
-    how = {"coverage": [0.5, 0.8], "bounds": (-10, 10)}
+    how = {"coverage": [0.5, 0.8], "bounds": (-40, 40)}
     by_values = calibrated(CAL[0]["w"], score_function=score)
     expected = by_values.predict_interval(NEW[0], weights=NEW[0]["w"].to_numpy(), **how)
     for given in ("w", lambda X: np.exp(X["x"])):
@@ -105,7 +105,7 @@ def test_weights_must_be_given_at_both_ends_and_taken():
         calibrated(None).predict_interval(NEW[0], weights="w")
     with pytest.raises(CalliperError, match=r"LCP takes no weights: .*FullRescaled, Jackknife"):
         calibrated("w", LCP(bandwidth=0.5))
-    with pytest.raises(CalliperError, match="no confidence is known with weights"):
+    with pytest.raises(CalliperError, match="confidence cannot be combined with weights"):
         calibrated("w").predict_interval(NEW[0], 0.9, confidence=0.9)
     with pytest.raises(CalliperError, match="fitted without weights"):
         calibrated(None).shift_report(NEW[0])

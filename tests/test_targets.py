@@ -105,8 +105,9 @@ def test_one_target_is_a_conformal_regressor(data, model, joint):
     one = ConformalRegressor(model, random_state=0).fit(X[:200], y[:200, 0])
     several = MultiTargetRegressor(model, joint=joint, random_state=0).fit(X[:200], y[:200, :1])
     for _ in range(2):
-        expected = np.stack([*one.predict_interval(X, [0.8, 0.9], bounds=(-1, 2))])
-        boxes = several.predict_interval(X, [0.8, 0.9], bounds=[(-1, 2)])
+        bounds = y[:, 0].min(), y[:, 0].max()
+        expected = np.stack([*one.predict_interval(X, [0.8, 0.9], bounds=bounds)])
+        boxes = several.predict_interval(X, [0.8, 0.9], bounds=[bounds])
         np.testing.assert_array_equal(ends(boxes)[:, :, 0], expected)
         np.testing.assert_array_equal(several.predict(X)[:, 0], one.predict(X))
         assert several.guarantee() == one.guarantee()
@@ -244,8 +245,12 @@ def test_bounds_of_each_target(data):
     X, y = data
     for joint in (True, False):
         model = MultiTargetRegressor(means, joint=joint, units=UNITS).calibrate(X, y)
-        free, held = model.predict_interval(X), model.predict_interval(X, bounds=[(0, None), None])
-        np.testing.assert_array_equal(held[0].lower, np.maximum(free[0].lower, 0))
+        least = y[:, 0].min()
+        free = model.predict_interval(X)
+        held = model.predict_interval(X, bounds=[(least, None), None])
+        np.testing.assert_array_equal(held[0].lower, np.maximum(free[0].lower, least))
+        with pytest.raises(CalliperError, match=f"calibration targets .* at {y[:, 1].max():.6g}"):
+            model.predict_interval(X, bounds=[None, (None, 0)])
         np.testing.assert_array_equal(ends(held)[:, :, 1], ends(free)[:, :, 1])
         with pytest.raises(CalliperError, match="2 pairs, one for each target"):
             model.predict_interval(X, bounds=[(0, 1)] * 3)

@@ -542,7 +542,7 @@ class UseRegressor(Use):
         return {name: given[name] for name in given if self.how.get(name) is not None}
 
     @rule(rows=ROWS, level=LEVELS, n=COUNT, place=SEED,
-          bounds=st.sampled_from([None, None, None, (0, 1), (None, 0.5), (1, 0), (NAN, 1), "ab", 3, (0, 10**400)]),
+          bounds=st.sampled_from([None, None, None, (-1e9, 1e9), (None, 0.5), (1, 0), (NAN, 1), "ab", 3, (0, 10**400)]),
           confidence=CONFIDENCE)  # fmt: skip
     def predict_interval(self, rows, level, n, place, bounds, confidence):
         """Intervals that are numbers, nested, and those of each row alone."""

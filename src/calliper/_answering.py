@@ -89,6 +89,7 @@ class Calibration:
     on_all : plain split on all rows, for levels that need more of them; None if not needed
     slack : added to every radius, since rounding changes predictions between batches; None if the
         model cannot predict one row
+    targets : of all calibration rows, to check bounds by; None after loading a file
     """
 
     score: Score
@@ -106,6 +107,7 @@ class Calibration:
     n_taught: int = 0
     on_all: "Calibration | None" = None
     slack: float | None = 0.0
+    targets: FloatArray | None = None
 
     #: What a file keeps; the model stays outside.
     keeps: ClassVar[Mapping[str, Field]] = {
@@ -195,7 +197,7 @@ class Calibration:
         return lines
 
     def describe(self, promise: Guarantee) -> list[str]:
-        """What was calibrated, where and how near, and what is promised at 0.9: a line each."""
+        """What was calibrated, in which space, and what is guaranteed at 0.9: a line each."""
         method, taught = self.calibrators[0], self.n_taught
         locality = method.locality_ if isinstance(method, FullRescaled) else None
         others = f"; {taught:,} others used to learn how the model errs" if taught else ""
@@ -203,11 +205,11 @@ class Calibration:
         unless = "" if self.row_trend is None else ", unless rows are in order of time"
         lines = [
             f"calibrated on {self.n_calibration:,} rows by {promise.method}{others}",
-            f"nearness judged in {self.space}" if method.judges_nearness else "",
+            f"feature space: {self.space.describe()}" if method.judges_nearness else "",
             "" if locality is None else f"locality: {locality.describe()}",
             "" if self.left_out is None or taught else f"left-out errors: {self.left_out}",
             self.around,
-            f"promised at 0.9: {floored(promise.proved)}{why}{unless}",
+            f"guaranteed coverage at level 0.9: {floored(promise.proved)}{why}{unless}",
             UNCHECKED if self.unchecked and self.no_guarantee is None else "",
         ]
         return [line for line in lines if line]
@@ -237,6 +239,7 @@ class Calibration:
         per_row : groups and weights of the rows, if calibration was given them
         """
         levels = served = valid.check_levels(coverage)
+        ends = None if bounds is None else valid.check_bounds(bounds, self.targets)
         if confidence is not None:
             valid.refuse_lone_confidence(coverage, confidence)
         elif self.on_all is not None:
@@ -247,9 +250,8 @@ class Calibration:
         )
         if served != levels:
             lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
-        if bounds is not None:
-            low, high = valid.check_bounds(bounds)
-            lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
+        if ends is not None:
+            lower, upper = np.clip(lower, *ends), np.clip(upper, *ends)
         if np.ndim(coverage) == 0:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
         return Intervals(lower, upper, levels, index, self.centre(y_pred))
@@ -342,6 +344,8 @@ class Calibration:
             )
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
+        if bounds is not None:
+            bounds = valid.check_bounds(bounds, self.targets)
         made: Distribution = calibrator.predict_distribution(
             Z, np.zeros(len(y_pred)), bounds=bounds, **per_row
         )
@@ -458,7 +462,8 @@ class Answers:
             With a list of L levels the ends have shape (m, L).
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
-            coverage. ``None`` or an infinity leaves a side open.
+            coverage. ``None`` or an infinity leaves a side open. Refused if calibration targets
+            lie outside.
         confidence : float, optional
             The share of calibration sets for which the coverage holds; for calibrators with a law
             of coverage, such as ``Split``. Give ``coverage`` as well.

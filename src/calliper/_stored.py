@@ -20,11 +20,10 @@ from calliper.calibrators import as_calibrator
 from calliper.exceptions import CalliperError, UnusedWarning, unheard
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.quantile import effective_size
 from calliper.regressor import ConformalRegressor
 from calliper.rows import Rows, rows_of_groups
 from calliper.scores import AbsoluteError, Score, as_score
-from calliper.space import Embedding, deal, fit_embedding, n_teaching
+from calliper.space import Embedding, deal, fit_embedding
 
 
 class StoredRows(np.ndarray):
@@ -117,7 +116,7 @@ def calibrate_stored(
     if training is not None:
         more = {"X_train": StoredRows(training[:, 2:], training[:, 1]), "y_train": training[:, 0]}
     teach = isinstance(as_score(score), AbsoluteError) and _teach(
-        calibrator, len(y), learning_part, groups, weights, random_state
+        calibrator, len(y), learning_part, groups, random_state
     )
     regressor = ConformalRegressor(
         stored_predictions,
@@ -132,12 +131,10 @@ def calibrate_stored(
     return CalibratedOnStored(regressor)
 
 
-def _teach(calibrator: Any, n: int, asked: Any, groups: Any, weights: Any, seed: Any) -> bool:
+def _teach(calibrator: Any, n: int, asked: Any, groups: Any, seed: Any) -> bool:
     """Whether some rows will teach, told by counts alone as ``calibrate`` does."""
-    if asked == "auto":
-        enough = n if weights is None else int(effective_size(np.asarray(weights)))
-        if "left_out" not in as_calibrator(calibrator).uses or not n_teaching(enough, asked):
-            return False
+    if asked == "auto" and "left_out" not in as_calibrator(calibrator).uses:
+        return False
     if groups is not None:
         rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
     return len(deal(n, asked, labels=groups, random_state=seed)[0]) > 0

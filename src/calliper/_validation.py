@@ -259,8 +259,9 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
         raise CalliperError(
-            f"{name} must be finite: {len(wrong)} of {len(vector)} values are NaN or infinite, "
-            f"the first ({vector[wrong[0]]}) at position {wrong[0]}. Remove or repair those rows."
+            f"{name} must be finite: {len(wrong)} of {len(vector)} values "
+            f"{'is' if len(wrong) == 1 else 'are'} NaN or infinite, the first "
+            f"({vector[wrong[0]]}) at position {wrong[0]}. Remove or repair those rows."
         )
     return vector
 
@@ -272,8 +273,9 @@ def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> 
     if len(negative):
         raise CalliperError(
             f"Negative values in {name}: rescaling needs non-negative scores, and {len(negative)} "
-            f"of {len(vector)} are below 0, the first ({vector[negative[0]]}) at position "
-            f"{negative[0]}. Pass absolute errors, or use Split, which takes any score."
+            f"of {len(vector)} {'is' if len(negative) == 1 else 'are'} below 0, the first "
+            f"({vector[negative[0]]}) at position {negative[0]}. Pass absolute errors, "
+            f"or use Split, which takes any score."
         )
     return vector
 
@@ -506,8 +508,10 @@ def check_steps(step: Any) -> list[int]:
     return [int(value) for value in values]
 
 
-def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, float]:
-    """The range of y as two numbers; None leaves a side open."""
+def check_bounds(
+    bounds: tuple[float | None, float | None], targets: FloatArray | None = None
+) -> tuple[float, float]:
+    """The range of y as two numbers, None for an open side; refused if known targets leave it."""
     try:
         low, high = bounds
         low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
@@ -517,6 +521,15 @@ def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, floa
         ) from None
     if not low < high:
         raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
+    known = np.empty(0) if targets is None else targets
+    beyond = np.maximum(low - known, known - high)
+    if (beyond > 0).any():
+        raise CalliperError(
+            f"bounds=({low:g}, {high:g}) must contain every target, but "
+            f"{np.count_nonzero(beyond > 0):,} of {len(known):,} calibration targets lie outside, "
+            f"the farthest at {known[beyond.argmax()]:.6g}. Pass the range that y can have, or "
+            f"leave bounds out."
+        )
     return low, high
 
 
@@ -556,8 +569,8 @@ def check_parts(front: Any) -> tuple[int | None, int]:
         )
     if gap and front.shuffle is not False:
         raise CalliperError(
-            f"gap={gap} leaves rows between parts in order of time, and shuffle is "
-            f"{front.shuffle!r}: pass shuffle=False, too."
+            f"gap={gap} is for rows in order of time, which shuffle={front.shuffle!r} does not "
+            "keep: pass shuffle=False."
         )
     return folds, gap
 
@@ -575,9 +588,9 @@ def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
     unreachable = [level for number, level in enumerate(levels) if number not in reached]
     if unreachable:
         warn(
-            f"{n} calibration points cannot support coverage {unreachable[0]:g}: the only valid "
-            f"interval is infinite. At least {required_calibration_size(unreachable[0])} points "
-            f"are required, or a level of at most {n / (n + 1):.4g}.",
+            f"{n} calibration points cannot support coverage {unreachable[0]:g}, so intervals are "
+            f"infinite. Use at least {required_calibration_size(unreachable[0])} points, or a "
+            f"coverage of at most {n / (n + 1):.4g}.",
             SmallCalibrationWarning,
         )
     return reached

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing, indexable
 
 from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
-from calliper._row_checks import refuse_seen
+from calliper._row_checks import refuse_seen, warn_of_zero_sum
 from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
@@ -96,10 +96,14 @@ def calibrate_model(
         rows_of_groups(given["groups"])
     if "weights" in given:
         check_weights(given["weights"], some=False)
+    # Which rows calibrate must not depend on them. Weights of age follow from their number; other
+    # weights are functions of the inputs, so rows that weigh little count like any others here.
+    ageing = isinstance(per_row.weights, AgeingWeights)
+    n = int(effective_size(given["weights"])) if ageing else len(y)
     space, score, left_out, (taught, kept) = _learn(
-        front, asked, method, score, X, y, training, given
+        front, asked, method, score, X, y, training, given, n
     )
-    on_all, at_hand = None, len(y)
+    on_all, at_hand, targets = None, len(y), y
     if len(taught):
         if not given and lazy is None:
             on_all = _plain(space, X, y)
@@ -115,7 +119,7 @@ def calibrate_model(
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         columns = [valid.check_vector(each, "y") for each in np.reshape(y, (len(y), -1)).T]
-        y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
+        y = targets = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
         warn_if_poor(space, Z)
     made = calibrate(
@@ -128,19 +132,22 @@ def calibrate_model(
     )
     centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
     errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
+    plain = None if on_all is None else on_all.calibrators[0].signed_thresholds(np.zeros((1, 1)))[0]
+    warn_of_zero_sum(errors if plain is None else plain)
     return replace(
         made,
         model=model,
         space=space,
         left_out=left_out,
         per_row=per_row.remembered(),
-        row_trend=warn_of_trend(errors, order),
+        row_trend=warn_of_trend(errors, order, in_time=front.shuffle is False),
         probe=first_rows(X),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
         on_all=on_all,
         slack=slack,
+        targets=targets,
     )
 
 
@@ -180,16 +187,18 @@ def _learn(
     y: FloatArray,
     training: Training,
     given: Mapping[str, Any],
+    n: int,
 ) -> tuple[Embedding, Score, LeftOut | None, tuple[IntArray, IntArray]]:
     """The space, the score, and left-out errors if the calibrator uses them.
 
+    ``n`` is the number of rows by which it is decided whether some of them teach.
     Last, the numbers of the calibration rows that were used to learn, and of those that calibrate.
     """
     uses, known, part = method.uses, training.X is not None, front.learning_part
     asks, chosen = "left_out" in uses, part is not None and part != "auto"
     if asks and part == "auto" and not given and isinstance(score, DistributionError):
         part = teaching_distributions(len(y))
-    elif not chosen and not (asks and _enough(len(y), given.get("weights"))):
+    elif not chosen and not (asks and n >= FEWEST_KEPT + FEWEST_TAUGHT):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     errors = _checked_error_model(
         front.error_model, score, learns=(asks and known) or part is not None
@@ -246,12 +255,6 @@ def _learn(
 
 def _warn_of_part(part: Any, why: str) -> None:
     warn(f"learning_part={part!r} is not used: {why} rows calibrate.", UnusedWarning)
-
-
-def _enough(n: int, weights: FloatArray | None) -> bool:
-    """Whether n rows, of weights that are known beforehand, are enough for two parts."""
-    size = n if weights is None else int(effective_size(weights))
-    return size >= FEWEST_KEPT + FEWEST_TAUGHT
 
 
 def _inputs_of(method: Calibrator) -> Any:
@@ -353,8 +356,9 @@ def extended(
     on_all = made.on_all
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
+    known = None if made.targets is None else np.concatenate([made.targets, y])[-n:]
     why = made.no_guarantee or seen
-    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all)
+    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
 
 
 def _plain(

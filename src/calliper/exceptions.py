@@ -53,8 +53,8 @@ class OtherModelError(CalliperError):
 class SmallCalibrationWarning(UserWarning):
     """Too few calibration points.
 
-    Raised when the level needs more points than there are (the only valid radius is then
-    infinite) or when a kernel needs more neighbours than there are (all are used).
+    Raised when the level needs more points than there are (intervals are then infinite) or when a
+    kernel needs more neighbours than there are (all are used).
     """
 
 

@@ -277,7 +277,7 @@ class Guarantee:
     around: str = ""
     averages: str = "all inputs"
     groups: int = 0
-    checks: str = "Not checked: whether new rows are as assumed."
+    checks: str = "Not checked: whether new rows meet these assumptions."
     points: str = "calibration"
 
     @property
@@ -356,10 +356,14 @@ class Guarantee:
             over, whose = over.replace("all inputs", "its inputs"), "its"
             begin = "Within each group"
         if self.confidence is None:
-            over += f" and over draws of {whose} {self.n_calibration:,} {self.points} points"
+            n = f"{self.n_calibration:,}"
+            of = f"{n} {self.points} points"
+            if self.groups:
+                of = f"{self.points} points ({n} in the worst group)"
+            over += f" and over draws of {whose} {of}"
         if self.n_effective is not None:
             over += f", which by weight count for {self.n_effective:.1f}"
-        return f"{begin}: an average over {over}. Nothing is promised for one input."
+        return f"{begin}: an average over {over}. It says nothing about a single input."
 
     def _besides(self) -> list[str]:
         """Lines about weights, centres, and this particular calibration set."""

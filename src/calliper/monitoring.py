@@ -157,7 +157,7 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         """Whether there is an alarm and since when, in two sentences."""
         n, sure = len(self.log_evidence), f"with probability at most {self.false_alarms:.4g}"
         if self._alarm_at is None:
-            said = f"No alarm after {n:,} labels: {self._words()}."
+            said = f"No alarm after {n:,} label{'s' * (n != 1)}: {self._words()}."
             return (
                 f"{said} Evidence is {self.evidence:.3g}; the alarm is raised at {self.limit:.4g}, "
                 f"which ever happens {sure} if nothing is wrong."
@@ -392,7 +392,7 @@ class CoverageMonitor(_Monitor):
     def _words(self) -> str:
         n, since = len(self._missed), self._since or 0
         misses = sum(self._missed[since:])
-        share = f"{misses:,} of {n - since:,} were missed" + (" since then" if self.alarm else "")
+        share = f"{misses:,} of {n - since:,} lay outside" + (" since then" if self.alarm else "")
         what = "is tolerated" if self.tolerated is not None else "is promised"
         return f"{share}, {misses / max(n - since, 1):.2%}, where {self._promised:.2%} {what}"
 

@@ -64,7 +64,7 @@ from calliper._validation import (
     n_rows,
     refuse_level_words,
 )
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, UnusedWarning, unheard, warn
 from calliper.intervals import Boxes, Intervals
 from calliper.quantile import TOLERANCE
 from calliper.rows import labels_of, row_values, same_rows
@@ -145,6 +145,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     #: The level that each rate has come to, (k,); none before the first question.
     _levels = np.empty(0)
+    #: Whether a prediction without a number waits for its update.
+    _predicted = False
 
     coverage: float = 0.9
     _: KW_ONLY
@@ -329,7 +331,15 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 f"and give the long-run share to Controller(coverage=...)."
             )
         if step is None:
-            return self.level
+            if self._predicted:
+                warn(
+                    "The prediction before this one got no update, so it does not count. Call "
+                    "update after each prediction, or number predictions by step= if labels come "
+                    "late.",
+                    UnusedWarning,
+                )
+            level, self._predicted = self.level, True
+            return level
         if np.ndim(step) and len(step) != n_rows(X):
             raise CalliperError(
                 f"step names {len(step)} steps, and there are {n_rows(X)} rows: give one number "
@@ -394,7 +404,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             )
         if step is None:
             self.ask(names)
-            self._asked = False
+            self._asked = self._predicted = False
         for name, place in zip(names, places, strict=True):
             self._learn(name, held[place], None if known is None else known[place])
         return self
@@ -433,13 +443,13 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def describe(self) -> str:
         """Coverage so far and what is proved of it, in words."""
         bound, n = self.bound, self._n_labels
-        came = f"{self.history.coverage:.2%} were inside" if n else "no label has come yet"
+        came = f"{n:,}, of which {self.history.coverage:.2%} were inside" if n else "none so far"
         missing = len(self._steps) - n
-        late = f" {missing:,} more steps have no label and do not count." if missing else ""
+        late = f" Steps without a label, which do not count: {missing:,}." if missing else ""
         return (
-            f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. This share "
-            f"is proved to be at most {bound:.2%} off, whatever the targets are and however they "
-            f"change (targets of an interval of one point count as outside).{late}"
+            f"Asked for: {self.coverage:.2%} of the targets. Steps with a label: {came}. This "
+            f"share is proved to be at most {bound:.2%} off, whatever the targets are and however "
+            f"they change (targets of an interval of one point count as outside).{late}"
         )
 
     def _level(self) -> float:
@@ -561,5 +571,5 @@ def _as_rank(low: float, high: float) -> float:
 
 def _check_rate(rate: Any) -> float:
     if not isinstance(rate, Real) or isinstance(rate, bool) or not 0 < float(rate) < np.inf:
-        raise CalliperError(f"a rate must be a positive number such as 0.01; got {rate!r}.")
+        raise CalliperError(f"rate must be a positive number such as 0.01; got {rate!r}.")
     return float(rate)

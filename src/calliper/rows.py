@@ -199,8 +199,8 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     if isinstance(given, str):
         columns = list(getattr(X, "columns", ()))
         if given not in columns:
-            there = f"there are {columns[:20]}" if columns else f"X is a {type(X).__name__}"
-            raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
+            has = f"which has {columns[:20]}" if columns else f"but X is a {type(X).__name__}"
+            raise CalliperError(f"{name}={given!r} must name a column of X, {has}.")
         given = X[given]
     try:
         values = np.asarray(given(X) if callable(given) else given)
@@ -325,9 +325,9 @@ def _known_labels(labels: Any, name: str) -> list[Any]:
     missing = [row for row, label in enumerate(rows) if _is_missing(label)]
     if missing:
         raise CalliperError(
-            f"{name} must have a label in every row: {len(missing)} of {len(rows)} are missing, "
-            f"the first ({rows[missing[0]]!r}) at position {missing[0]}. Fill them, for example "
-            f"with 'unknown'."
+            f"{name} must have a label in every row: {len(missing)} of {len(rows)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing, the first ({rows[missing[0]]!r}) at "
+            f"position {missing[0]}. Fill them, for example with 'unknown'."
         )
     return rows
 
@@ -423,16 +423,21 @@ class RowTrend(Keeps):
     first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
     last: Annotated[float, Number()]  # and in the last
 
-    def describe(self, rows: str = "calibration") -> str:
-        """What was found and what it means."""
+    def describe(self, *, in_time: bool = False) -> str:
+        """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
         what = "size of the error" if self.of_size else "error"
+        remedy = (
+            "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
+            if in_time
+            else "train on the older rows and calibrate on the latest ones (shuffle=False where "
+            "calliper splits)"
+        )
         return (
-            f"The {what} depends on the row number among the {rows} rows: its mean is "
+            f"The {what} depends on the row number among the calibration rows: its mean is "
             f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
             f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
             "of time, errors may change again on later rows, and coverage may be lower than "
-            "promised: train on the older rows and calibrate on the latest ones (shuffle=False "
-            "where calliper splits). If they are sorted by something else, nothing is wrong."
+            f"promised: {remedy}. If they are sorted by something else, nothing is wrong."
         )
 
 
@@ -449,11 +454,11 @@ def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
     return clearest if clearest.p_value < TREND_LEVEL else None
 
 
-def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
+def warn_of_trend(errors: Any, order: Any = None, *, in_time: bool = False) -> RowTrend | None:
     """The trend of errors of calibration rows, with a warning if there is one."""
     trend = find_trend(errors, order)
     if trend is not None:
-        warn(trend.describe(), RowOrderWarning)
+        warn(trend.describe(in_time=in_time), RowOrderWarning)
     return trend
 
 

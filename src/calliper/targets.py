@@ -191,6 +191,9 @@ class MultiTargetRegressor(CalibratedRegressor):
             return Boxes(each, names, joint=len(names) == 1)
         valid.check_new_rows(self, X)
         joint = self.regressors_[0]
+        known = joint.calibration_.targets
+        for limit, column in zip(limits, () if known is None else known.T, strict=False):
+            valid.check_bounds(limit, column)
         y_pred, Z, per_row = joint._predicted(X, groups, weights)
         # Around 0 the upper end is the radius, rounded outward.
         around = replace(joint.calibration_, score=AbsoluteError())

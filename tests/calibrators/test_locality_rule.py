@@ -21,7 +21,7 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
     assert graded == (n >= 8) and rule.statistic == ("rms" if graded else "mean")
     widest = rule.kernel.parts[1] if graded else rule.kernel
     assert 1 <= widest.n_neighbors <= max(1, n // 2) and 0 <= rule.shrinkage < 1
-    assert rule.chosen_by == "rule" and "by a rule" in rule.describe()
+    assert rule.chosen_by == "rule" and "chosen by the number of" in rule.describe()
     radial = locality_rule(n, 0.5, None, statistic="mean")
     assert isinstance(radial.kernel, RBF)
     assert isinstance(locality_rule(n, 0.5, None, statistic="quantile").kernel, KNN)
@@ -36,7 +36,7 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
 def test_without_a_unit_few_neighbours_and_a_share_that_fades(n, k, m):
     rule = locality_rule(n, None, None, statistic=None, dimensions=64)
     assert repr(rule.kernel) == f"GradedKNN(n_neighbors={k})" and rule.shrinkage == m
-    assert f"GradedKNN(n_neighbors={k}) (rms), shrinkage {m:g}, by a rule" in rule.describe()
+    assert f"GradedKNN(n_neighbors={k}) (rms), shrinkage {m:g}, chosen by" in rule.describe()
     line = locality_rule(n, None, None, statistic=None, dimensions=1)
     assert line.kernel.n_neighbors == min(20, n // 2) and line.statistic == "mean"
     few = locality_rule(n, None, None, statistic=None, dimensions=63)

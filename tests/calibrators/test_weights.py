@@ -279,7 +279,7 @@ def test_bad_weights_of_new_rows():
     ]:
         with pytest.raises(CalliperError, match=message):
             split.predict_radius(np.zeros((2, 1)), 0.5, weights=new)
-    with pytest.raises(CalliperError, match="no confidence is known with weights"):
+    with pytest.raises(CalliperError, match="confidence cannot be combined with weights"):
         split.predict_radius(np.zeros((2, 1)), 0.5, weights=[1.0, 2.0], confidence=0.9)
     split.fit(np.zeros((10, 1)), np.arange(10.0))
     with pytest.raises(

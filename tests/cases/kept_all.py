@@ -160,7 +160,7 @@ def regressors():
         )
     frozen = FrozenEstimator(forest)
     yield "frozen", Case(ConformalRegressor(frozen).calibrate(X[CAL], Y[CAL]), frozen, NEW)
-    bounds = {"bounds": (-1.0, 1.0)}
+    bounds = {"bounds": (Y.min(), Y.max())}
     yield "bounds", Case(ConformalRegressor(forest).calibrate(X[CAL], Y[CAL]), forest, NEW, bounds)
     for score in (SignedError(), SignedError("lower")):
         made = ConformalRegressor(forest, score_function=score).calibrate(X[CAL], Y[CAL])

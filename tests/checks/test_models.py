@@ -58,7 +58,7 @@ def clipping(rows, right):
 
 
 WRONG = {
-    "NaN": (lambda rows, right: np.where(right > right.min(), right, np.nan), "1 of .* are NaN or"),
+    "NaN": (lambda rows, right: np.where(right > right.min(), right, np.nan), "1 of .* is NaN or"),
     "infinite": (lambda rows, right: right * np.inf, "are NaN or infinite"),
     "too few": (lambda rows, right: right[:-1], r"predictions has \d+ values for \d+ rows"),
     "too many": (lambda rows, right: np.append(right, 0.0), "predictions has"),

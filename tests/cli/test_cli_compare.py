@@ -23,6 +23,7 @@ def test_a_page(calliper, compare, files):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Too few points to tell") and "covers?" in done.stdout
     assert done.stderr.splitlines()[-1] == "report written to report.html"
+    assert "full calibrated on all 300 rows. By default" in done.stderr
     text = (files / "report.html").read_text("utf-8")
     digest = hashlib.sha256((files / "cal.csv").read_bytes()).hexdigest()
     assert digest in text and "calliper compare --calibration cal.csv" in text

@@ -96,7 +96,7 @@ def test_a_folder_of_text_files_and_warnings_of_workers_once(calliper, folder):
     args = [*BASE, "--coverage", "0.999", "--quiet"]
     ok(calliper(*args, "--new", "new.csv", "--output", "out.csv"))
     said = ok(calliper(*args, "--new", "texts", "--output", "out", "--workers", 2))
-    assert said.count("At least 999 points are required") == 1
+    assert said.count("Use at least 999 points") == 1
     assert set(outputs(folder / "out").values()) == {(folder / "out.csv").read_bytes()}
 
 

@@ -113,6 +113,7 @@ def test_what_was_decided_cannot_be_said_again(calliper, files, option):
         ("inspect none.calliper", "there is no file 'none.calliper': check the path"),
         ("inspect .", "'.' cannot be read: Is a directory"),
         ("calibrate", "Missing option '--calibration'"),
+        ("calibrate @ --coverage 0.9", "targets inside with 'calliper interval --coverage' (see"),
         ("calibrate @ --output m.json", "m.json: the name must end in .calliper"),
         ("calibrate @ --output no/m.calliper", "there is no folder"),
         ("calibrate @ --output x.calliper --method mad-split", "give --training FILE"),

@@ -161,8 +161,10 @@ def test_what_was_never_calibrated(path):
     for each in (ConformalRegressor(RIDGE), Split()):
         with pytest.raises(NotFittedError):
             calliper.save(each, path)
-    with pytest.raises(TypeError, match=r"takes a calibrated ConformalRegressor.*got Ridge"):
+    with pytest.raises(TypeError, match=r"takes a calibrated ConformalRegressor.*got a Ridge"):
         calliper.save(RIDGE, path)
+    with pytest.raises(TypeError, match=r"as in load\(path, model\); got Ridge"):
+        calliper.load(RIDGE, path)
     assert not list(path.parent.iterdir())
 
 

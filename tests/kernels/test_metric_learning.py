@@ -91,7 +91,7 @@ def test_units_of_features_and_labels_do_not_matter():
 def test_many_rows_are_sampled_and_seeds_repeat():
     rng = np.random.default_rng(4)
     Z, y = rng.normal(size=(2500, 2)), rng.normal(size=2500)
-    with pytest.warns(ConvergenceWarning, match=r"after 1 steps .* larger max_iter"):
+    with pytest.warns(ConvergenceWarning, match=r"not converged \(steps: 1; .* larger max_iter"):
         first = learn_metric(Z, y, max_iter=1, random_state=0)
     with pytest.warns(ConvergenceWarning):
         second = learn_metric(Z, y, max_iter=1, random_state=0)

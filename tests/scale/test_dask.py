@@ -113,8 +113,8 @@ class TestNewRows:
 
     def test_predictions_and_distributions(self, calibrated, of_arrays):
         X, A = frame_in([400, 600]), da.from_array(NEW.to_numpy(), chunks=(400, 3))
-        whole = calibrated.predict_distribution(NEW, bounds=(-2, 2))
-        lazy = calibrated.predict_distribution(X, bounds=(-2, 2))
+        whole = calibrated.predict_distribution(NEW, bounds=(-5, 5))
+        lazy = calibrated.predict_distribution(X, bounds=(-5, 5))
         pd.testing.assert_frame_equal(
             lazy.quantile([0.1, 0.5]).compute(), whole.to_frame([0.1, 0.5])
         )
@@ -238,14 +238,15 @@ class TestCalibration:
 
     @pytest.mark.parametrize("seed", range(3))
     def test_rows_that_teach_do_not_calibrate(self, seed):
-        X, y = (
-            da.from_array(CAL.to_numpy(), chunks=(300, 2)),
-            da.from_array(Y.to_numpy(), chunks=300),
-        )
-        asked = ConformalRegressor(model, learning_part=0.5, random_state=seed)
-        lazy, whole = asked.calibrate(da.concatenate([X, X + 1]), da.concatenate([y, y])), 600
-        assert lazy.calibration_.n_taught == 150
-        assert lazy.calibrators_[0].n_calibration_ == whole - 150
+        found = []
+        for size in (300, 70):
+            X, y = (da.from_array(of.to_numpy(), chunks=size) for of in (CAL, Y))
+            asked = ConformalRegressor(model, learning_part=0.5, random_state=seed)
+            lazy = asked.calibrate(da.concatenate([X] * 4), da.concatenate([y] * 4))
+            assert lazy.calibration_.n_taught == 500, "half of the first thousand"
+            assert lazy.calibrators_[0].n_calibration_ == 1200 - 500
+            found.append(stack(lazy.predict_interval(NEW.to_numpy())))
+        np.testing.assert_array_equal(*found)
 
     def test_a_trend_beyond_the_rows_that_teach_is_seen(self):
         X, y = da.from_array(CAL.to_numpy()), da.from_array(Y.to_numpy())

@@ -60,10 +60,10 @@ CHOICES = [
     (
         BayesianRidge(),
         "prediction and standard deviation by BayesianRidge",
-        "what 3 inputs add each, and prediction",
+        "contributions of inputs, and prediction",
     ),
-    (LinearRegression(), INPUTS, "what 3 inputs add each, and prediction"),
-    (Lasso(0.5), INPUTS, "what 1 inputs add each, and prediction"),
+    (LinearRegression(), INPUTS, "contributions of inputs, and prediction"),
+    (Lasso(0.5), INPUTS, "contributions of inputs, and prediction"),
     (SVR(), INPUTS, "prediction"),
     (DecisionTreeRegressor(), INPUTS, "prediction"),
     (RandomForestRegressor(1), INPUTS, "prediction"),

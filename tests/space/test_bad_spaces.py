@@ -109,6 +109,9 @@ def test_places_that_say_nothing():
     with pytest.warns(EmbeddingWarning, match="has 150 dimensions for 100 calibration rows"):
         model = ConformalRegressor(MODEL, embed=lambda X: X @ wide).calibrate(X_CAL, Y_CAL)
     assert np.isfinite(model.predict_interval(X_NEW).width).all()
+    quantiles = {p: lambda X, p=p: X[:, 0] + p for p in np.linspace(0.1, 0.9, 9)}
+    with pytest.warns(EmbeddingWarning, match="9 dimensions .* fewer quantiles, or use Split"):
+        ConformalRegressor(quantiles).calibrate(X_CAL[:8], Y_CAL[:8])
 
 
 def test_plain_split_asks_no_space():

@@ -82,7 +82,7 @@ def test_two_tails_share_the_doubt():
 def test_several_levels_bounds_and_one_out_of_reach():
     scores = np.arange(1.0, 31.0)
     split = Split().fit(np.zeros((30, 1)), scores)
-    with pytest.warns(SmallCalibrationWarning, match="with confidence 0.95.* At least 59 points"):
+    with pytest.warns(SmallCalibrationWarning, match="confidence 0.95.* Use at least 59 points"):
         radius = split.predict_radius([[0.0]], [0.5, 0.9, 0.95], confidence=0.95)
     expected = [scores[confident_rank(level, 30, 0.95) - 1] for level in (0.5, 0.9)]
     np.testing.assert_array_equal(radius, [[*expected, np.inf]])

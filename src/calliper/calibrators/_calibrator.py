@@ -392,8 +392,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
         """Share of N + 1 thresholds below the score of each row, (m,); None if unknown."""
-        known = vars(self)
-        ratio = known.get("rescaled_scores_", getattr(self, "scores_", None))
+        ratio = getattr(self, "rescaled_scores_", None)
         if ratio is None:
             return None
         sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], ratio)
@@ -646,22 +645,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         confidence, n = valid.check_level(confidence, "confidence"), self.n_calibration_
         if self.weights_ is not None:
             raise CalliperError(
-                "no confidence is known with weights: coverage given the calibration points has no "
-                "law then. Leave one of them out."
+                "confidence cannot be combined with weights: how coverage then varies between "
+                "calibration sets is not known. Leave one of them out."
             )
         if not self.has_law:
             able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)
             raise CalliperError(
-                f"{type(self).__name__} takes no confidence: no law is known of its coverage given "
-                f"the calibration points. Leave it out, or use one of {', '.join(able)}."
+                f"{type(self).__name__} takes no confidence, because it is not known how its "
+                f"coverage varies between calibration sets. Leave it out, or use one of "
+                f"{', '.join(able)}."
             )
         ranks = [confident_rank(level, n, confidence) for level in levels]
         unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
         if unreached and warned:
             warn(
                 f"{n} calibration points cannot support coverage {unreached[0]:g} with confidence "
-                f"{confidence:g}: the only valid interval is infinite. At least "
-                f"{required_for_confidence(unreached[0], confidence)} points are required.",
+                f"{confidence:g}, so intervals are infinite. Use at least "
+                f"{required_for_confidence(unreached[0], confidence)} points.",
                 SmallCalibrationWarning,
             )
         return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding

@@ -234,7 +234,7 @@ class ConditionalCalibration(Calibrator):
                     f"At {infinite} of {len(column)} new rows the {self.n_calibration_} "
                     f"calibration points cannot "
                     f"support coverage {level:g} over {self.n_dimensions_} dimensions of the "
-                    f"basis: the only valid interval there is infinite. Use fewer columns or more "
+                    f"basis, so intervals there are infinite. Use fewer columns or more "
                     f"points, and have each group among them.",
                     SmallCalibrationWarning,
                 )

@@ -146,7 +146,7 @@ class FullRescaled(Calibrator):
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.34, 1.46])
     >>> method.locality_.describe()
-    'KNN(n_neighbors=20), shrinkage 0.358, by a rule of the number of calibration points'
+    'KNN(n_neighbors=20), shrinkage 0.358, chosen by the number of calibration points'
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """

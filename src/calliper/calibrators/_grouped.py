@@ -304,7 +304,7 @@ def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:
     rest = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
     warn(
         f"Coverage {level:g} in a group takes at least {least} calibration rows of it. Of the "
-        f"groups of the new rows, {'; '.join(told[:NAMED])}{rest}: the only valid interval there "
-        f"is infinite. Calibrate on more rows of these groups, or join groups that are alike.",
+        f"groups of the new rows, {'; '.join(told[:NAMED])}{rest}: intervals there are infinite. "
+        f"Calibrate on more rows of these groups, or join groups that are alike.",
         SmallCalibrationWarning,
     )

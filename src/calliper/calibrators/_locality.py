@@ -102,7 +102,7 @@ class Locality(Keeps):
             what = "plain split (one scale for all)"
         if self.chosen_by == "user":
             return f"{what}, as given"
-        why = "by a rule of the number of calibration points"
+        why = "chosen by the number of calibration points"
         if self.chosen_by == "left-out errors":
             why = f"chosen on {self.n_errors} left-out errors"
         elif self.n_errors:

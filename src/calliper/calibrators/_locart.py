@@ -182,7 +182,7 @@ def _warn_if_small(sizes: Any, levels: list[float]) -> None:
             warn(
                 f"{len(small)} of {len(sizes)} leaves hold fewer than the "
                 f"{required_calibration_size(level)} calibration points that coverage {level:g} "
-                f"requires: the only valid interval there is infinite. Raise min_leaf, lower "
+                f"requires, so intervals there are infinite. Raise min_leaf, lower "
                 f"max_leaves, or calibrate on more points.",
                 SmallCalibrationWarning,
             )

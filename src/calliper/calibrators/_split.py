@@ -65,6 +65,10 @@ class Split(Calibrator):
         scores: FloatArray = self._rows.ascending
         return scores
 
+    def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
+        """Share of N + 1 thresholds below the score of each row, (m,)."""
+        return np.searchsorted(self.scores_, scores) / (self.n_calibration_ + 1)
+
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         threshold = conformal_thresholds(self.scores_, levels, shares)
         return np.broadcast_to(threshold, (len(Z), len(levels)))

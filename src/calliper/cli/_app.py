@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from calliper import __version__
-from calliper._validation import LEVEL_WORDS, MISSES
+from calliper._validation import MISSES, OUR_WORDS
 from calliper.cli._calibrate import calibrate
 from calliper.cli._compare import compare
 from calliper.cli._demo import demo
@@ -93,7 +93,7 @@ def run() -> int:
         command = error.ctx.command_path if error.ctx else "calliper"
         message = error.format_message().rstrip(".")
         if isinstance(error, click.NoSuchOption):
-            message = _level_option(error.option_name) or message
+            message = _level_option(error.option_name, error.ctx) or message
         # A shell takes what follows a space for another argument.
         if "extra argument" in message and any(re.search(r"\w,$", word) for word in sys.argv):
             message += ": write lists with no space after the comma, as in --features a,b"
@@ -109,13 +109,15 @@ def run() -> int:
         return _fail(f"{what}{error.strerror or error}")
 
 
-def _level_option(name: str) -> str | None:
-    """Where the level is said, if an option of other programs was meant to say it."""
+def _level_option(name: str, context: click.Context | None) -> str | None:
+    """Where the level is given, if the option was meant to give it."""
     word = name.strip("-").replace("-", "_")
-    if word not in LEVEL_WORDS:
+    if word not in OUR_WORDS:
         return None
     misses = ", 1 less the share of misses" if word in MISSES else ""
-    return f"No such option '{name}': set the share of targets inside with --coverage{misses}"
+    here = context is not None and any("--coverage" in p.opts for p in context.command.params)
+    where = "--coverage" if here else "'calliper interval --coverage'"
+    return f"No such option '{name}': set the share of targets inside with {where}{misses}"
 
 
 def _fail(message: str) -> int:

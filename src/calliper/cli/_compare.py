@@ -348,6 +348,8 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
     for check in comparison.checks:
         if check.severity != "note":
             note(one_line(f"warning: {check.title} {check.meaning}"))
+        elif check.kind == "all-rows" and not quiet:
+            note(one_line(f"{check.title} {check.meaning}"))
     if not quiet:
         options.note_if_alone(request.features is None and request.features_prefix is None)
         if request.where != "-":

@@ -43,6 +43,7 @@ _OPTIONS = {
     r" \(shuffle=False where calliper splits\)": "",
     r"Raise min_leaf, lower max_leaves, or calibrate": "Calibrate",
     r"calibration rows are also training rows": "rows of --calibration are also in --training",
+    r"\bbounds=": "--bounds ",
     r"\btolerated=": "--tolerated",
     r"\bonline=True": "--online",
     r"\bn_calibration=": "--calibrated or --n-calibration",

@@ -132,6 +132,10 @@ def _json(value: Any) -> bytes:
 
 def read(path: Any) -> Contents:
     """What a file holds, its hash compared; everything but such a file is refused."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"the path of a file comes first, as in load(path, model); got {path!r:.60}."
+        )
     place = Path(path)
     try:
         handle = place.open("rb")

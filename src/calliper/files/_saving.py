@@ -97,8 +97,8 @@ def save(calibrated: Any, path: Any) -> None:
     """
     if not isinstance(calibrated, KINDS):
         raise TypeError(
-            f"save takes a calibrated ConformalRegressor or a fitted calibrator; got "
-            f"{type(calibrated).__name__}."
+            f"save takes a calibrated ConformalRegressor or a fitted calibrator, then the path; "
+            f"got a {type(calibrated).__name__}."
         )
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
         raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
@@ -200,7 +200,7 @@ class Kept:
             f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
             + others,
             f"model: {model}",
-            f"nearness judged in: {head['space']}" if head["space"] else "",
+            f"feature space: {head['space']}" if head["space"] else "",
             f"locality: {head['locality']}" if head["locality"] else "",
             f"score: {head['score']}" if head["score"] else "",
             f"levels asked for so far: {levels}",

@@ -274,7 +274,7 @@ def learn_metric(
     found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     if not found.success:
         warn(
-            f"the metric has not converged after {found.nit} steps ({found.message}): pass a "
+            f"the metric has not converged (steps: {found.nit}; {found.message}): pass a "
             f"larger max_iter.",
             ConvergenceWarning,
         )

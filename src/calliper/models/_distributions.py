@@ -376,9 +376,13 @@ def _columns(ask: Callable[[Any], Any], X: Any, k: int) -> FloatArray:
     if answer.shape == (k, m):
         answer = answer.T
     if answer.shape != (m, k):
+        how = "Give DistributionError one probability for each column."
+        if answer.ndim == 1:
+            losses = ", ".join(f"{name}={loss!r}" for name, loss in QUANTILE_PARAMETERS)
+            how = f"Give it a quantile loss ({losses}); QuantileModel then sets each quantile."
         raise CalliperError(
             f"the model must predict {k} quantiles for each of {m} rows, shape ({m}, {k}); it gave "
-            f"shape {answer.shape}. Give DistributionError one probability for each column."
+            f"shape {answer.shape}. {how}"
         )
     return answer
 

@@ -6,7 +6,7 @@ answer has the partitions and the index of the rows.
 
 For calibration, workers predict the rows they hold and find their places; only targets, predictions
 and places travel. The *layout* of rows, and whether the model gives the same answer twice, are
-judged by the first rows alone.
+judged by the first rows alone, a thousand; from some of them it is learnt how the model errs.
 
 Results do not depend on how rows are dealt into partitions, except through the model itself: one
 that multiplies matrices may round the last digit differently in another batch.
@@ -427,17 +427,23 @@ class LazyRows:
         self.per_row = replace(per_row, **first)
 
     def _head(self) -> tuple[Any, Any, dict[str, Any]]:
-        """The first rows of the first partition that has any."""
+        """The first rows, whatever partitions they are in."""
         import dask
 
-        for number, part in enumerate(self._parts):
-            (found,) = dask.compute(dask.delayed(_first)(number, self._layout, self._names, *part))
-            if found is not None:
-                X, y, *values = found
-                return X, y, dict(zip(self._names[1:], values, strict=True))
-        raise CalliperError(
-            f"all {len(self._parts)} partitions of X are empty: there is nothing to calibrate on."
-        )
+        first, parts = dask.delayed(_first), [*enumerate(self._parts)]
+        found: list[Any] = []
+        begin, n = 0, 0
+        while n < HEAD and begin < len(parts):  # one partition, then two, then four, …
+            some = parts[begin : 2 * begin + 1]
+            tasks = [first(number, self._layout, self._names, *part) for number, part in some]
+            found += [each for each in dask.compute(*tasks) if each is not None]
+            begin, n = 2 * begin + 1, sum(n_rows(X) for X, *_ in found)
+        if not found:
+            raise CalliperError(
+                f"all {len(parts)} partitions of X are empty: there is nothing to calibrate on."
+            )
+        X, y, *values = (_joined(column)[:HEAD] for column in zip(*found, strict=True))
+        return X, y, dict(zip(self._names[1:], values, strict=True))
 
     def located(self, embedding: Any) -> tuple[Any, FloatArray, FloatArray, dict[str, Any]]:
         """Targets, predictions, places, groups and weights of all rows, computed by workers."""
@@ -452,6 +458,17 @@ class LazyRows:
         found = [part for part in dask.compute(*tasks) if part is not None]
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
+
+
+def _joined(parts: tuple[Any, ...]) -> Any:
+    """Rows or values of several partitions; frames keep their labels."""
+    if len(parts) == 1:
+        return parts[0]
+    if not hasattr(parts[0], "iloc"):
+        return np.concatenate(parts)
+    import pandas as pd
+
+    return pd.concat(parts)
 
 
 def _first(number: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:

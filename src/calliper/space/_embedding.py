@@ -208,8 +208,7 @@ class SpaceChoice:
             return InputsAndPrediction(opened=opened, encode=ColumnEncoder.of_numbers(1))
         weights = coefficients(opened.core)
         if self.n_outputs == 1 and weights is not None and len(weights) == d and weights.any():
-            name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
-            return Contributions(opened=opened, name=name)
+            return Contributions(opened=opened, name="contributions of inputs, and prediction")
         return self._prediction_alone("there are no training rows (pass X_train and y_train)")
 
     def _prediction_alone(self, why: str) -> Prediction:
@@ -330,15 +329,17 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     elif d > n:
         problem = (
             f"has {d} dimensions for {n} calibration rows, so all are about equally far from one "
-            f"another. Reduce it on training rows (for example {_reduction(embedding)}), or "
-            f"use embed='prediction'."
+            f"another. {_fewer_dimensions(embedding)}."
         )
     else:
         return
     warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning)
 
 
-def _reduction(embedding: Embedding) -> str:
-    """Code that reduces the coordinates rather than the inputs."""
+def _fewer_dimensions(embedding: Embedding) -> str:
+    """What to do about too many: of a network reduce the layer, of quantiles take fewer."""
+    if isinstance(embedding.space, Prediction):
+        return "Calibrate on more rows, predict fewer quantiles, or use Split()"
     layer = isinstance(embedding.space, Network)
-    return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
+    code = "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
+    return f"Reduce it on training rows (for example {code}), or use embed='prediction'"

@@ -259,7 +259,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """Its effect on an interval in words; empty if there is none."""
         parts = []
         if self.shift_share_:
-            parts.append("the centre is the prediction plus the error expected there")
+            parts.append("the centre is the prediction plus the expected error")
         if self.units_kept_:
             parts.append("each side has its own unit")
         learnt = f" (learnt from {self.n_errors_:,} left-out errors)"

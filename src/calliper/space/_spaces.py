@@ -542,6 +542,11 @@ class Embedding(Keeps):
         size = "" if n is None else f", {n} dimension{'s' if n != 1 else ''}"
         return f"Space({self.space.name!r}{size})"
 
+    def describe(self) -> str:
+        """The coordinates, and how many there are, in words."""
+        n = self.n_dimensions
+        return f"{self.space.name}" + ("" if n is None else f" ({n} dimension{'s' * (n != 1)})")
+
 
 def _refuse_change(
     before: FloatArray, again: FloatArray, rows: IntArray, space: Space | None = None

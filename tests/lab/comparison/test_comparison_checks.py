@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calliper import FullRescaled, Split
+from calliper import KNN, FullRescaled, SignedError, Split
 from calliper.calibrators import ConditionalCalibration
 from calliper.lab.comparison import Points, compare
 from calliper.lab.comparison._checks import told_apart
@@ -166,6 +166,21 @@ def test_constant_widths_of_a_method_that_should_adapt():
 
     found = kinds(points(100, seed=1), points(100, seed=2), methods={"flat": Flat()})
     assert found["constant-widths"].title.startswith("flat gives every test point the same width")
+
+
+@pytest.mark.parametrize(
+    ("n", "method", "score", "said"),
+    [
+        (300, FullRescaled(), None, True),
+        (250, FullRescaled(), None, False),
+        (300, FullRescaled(KNN(9)), None, False),
+        (300, FullRescaled(), SignedError(), False),
+    ],
+)
+def test_methods_that_learn_from_a_part_elsewhere_calibrate_on_all_rows(n, method, score, said):
+    rows, how = (points(n, seed=1), points(50, seed=2)), {"score_function": score}
+    found = kinds(*rows, methods={"full": method}, **how).get("all-rows")
+    assert (found.title if found else "") == ("full calibrated on all 300 rows." if said else "")
 
 
 def test_the_gravest_come_first():

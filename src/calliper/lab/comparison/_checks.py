@@ -12,21 +12,24 @@ arXiv:1610.06545.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
 
 from calliper._row_checks import find_shared, sketch_rows
 from calliper._types import FloatArray
+from calliper.calibrators import as_calibrator
 from calliper.lab._words import first_of, listed, percent
 from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, NO_LABEL, Answer, Points, Sets
 from calliper.lab.comparison._tables import CoveragePart, Short
 from calliper.quantile import conformal_rank, required_calibration_size
 from calliper.rows import find_trend
+from calliper.scores import AbsoluteError, as_score
+from calliper.space import n_teaching
 
 Severity = Literal["void", "warning", "note"]
 
@@ -76,6 +79,9 @@ _MEANINGS = {
     "coverage to a few percent.",
     "infinite": "They are valid and always cover, but say nothing; they make the mean width and "
     "the interval score infinite.",
+    "all-rows": "By default, ConformalRegressor and calliper interval learn how the model errs "
+    "from a part of them, so their intervals differ from those here: pass learning_part=None "
+    "(--learning-part none) for the same intervals.",
     "constant-widths": "It does not adapt here, so measures of adaptivity are undefined for it.",
 }
 
@@ -132,6 +138,14 @@ def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
         title = f"{count:,} of {n:,} calibration rows share their features with another row."
         yield _found("duplicated-inputs", title, "note")
     yield from _groups(Counter(sets.groups or ()))
+
+
+def check_parts(methods: Mapping[str, Any], sets: Sets) -> Iterator[Check]:
+    """A note that methods which learn from a part of the rows elsewhere calibrated on all here."""
+    able = [name for name, each in methods.items() if "left_out" in as_calibrator(each).uses]
+    n, learnable = len(sets.calibration), isinstance(as_score(sets.score), AbsoluteError)
+    if able and learnable and n_teaching(n, "auto"):
+        yield _found("all-rows", f"{listed(able)} calibrated on all {n:,} rows.", "note")
 
 
 def check_answers(

@@ -10,7 +10,7 @@ from calliper._writing import to_text
 from calliper.calibrators import Split
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison._answers import Answer, Points, Sets, ask, check_labels
-from calliper.lab.comparison._checks import Check, check_answers, check_data
+from calliper.lab.comparison._checks import Check, check_answers, check_data, check_parts
 from calliper.lab.comparison._contest import Resamples, Scores, redraw
 from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, deciles
 from calliper.lab.comparison._verdict import Case, Verdict, judge
@@ -193,7 +193,7 @@ def compare(
     if not any(answer.constant for answer in answered):
         failure = next(answer.failure for answer in answers if answer.constant)
         raise CalliperError(f"even split conformal failed: {failure}")
-    checks = [*check_data(sets, random_state=random_state)]
+    checks = [*check_data(sets, random_state=random_state), *check_parts(named, sets)]
     report(0.6)
     redrawn, factor = redraw(
         {answer.method: named[answer.method] for answer in answered},
