@@ -138,15 +138,16 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     array([4.])
     """
     contents = _file.read(path)
-    header = _whole(contents.header, path)
+    header, nodes = _whole(contents.header, path), contents.nodes
     brought = _brought(header["brought"], embed, {} if bring is None else bring)
-    with _file.refused_as_damaged(Path(path)):
+    with _file.refused_as_damaged(path):
         models = models_again(model, header["needs"], f"a {header['object']}")
-        nodes = contents.nodes
         stored = header["object"] == CalibratedOnStored.__name__
         reader = Reader(contents.arrays, [stored_predictions] if stored else models, brought)
     try:
-        with _file.refused_as_damaged(Path(path)), unheard(Warning):
+        # What the parts refuse is the fault of the file, too.
+        passed = DamagedFileError, OtherModelError
+        with _file.refused_as_damaged(path, passed), unheard(Warning):
             calibrated = reader.record(nodes["object"])
             kind = type(calibrated).__name__
             if kind != header["object"] or not isinstance(calibrated, KINDS):
@@ -157,7 +158,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
                 each.check(method, path, header["brought"])
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
-            with _file.refused_as_damaged(Path(path)):
+            with _file.refused_as_damaged(path):
                 check_class(models[0], header["model"])
                 refuse_unfitted(models[0])
         raise
