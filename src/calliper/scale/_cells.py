@@ -16,7 +16,7 @@ nearest, goes by lists of the points that probe a cell.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
@@ -254,17 +254,17 @@ class CellSearch:
 
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
-        order = self.members.indices.astype(np.intp)
-        return self._by_cells(lambda rows: self._nearest(self.placed.of(rows), k, rows), order)
+        return self.nearest(self.placed, k, np.arange(len(self.points)))
 
-    def nearest(self, new: Placed, k: int) -> Found:
-        """The K nearest candidates of new rows."""
+    def nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
+        """The K nearest candidates of rows, of which ``own`` says what points they are."""
         order = np.argsort(new.cell, kind="stable")
-        return self._by_cells(lambda rows: self._nearest(new.of(rows), k), order)
 
-    def _by_cells(self, search: Callable[[IntArray], Found], order: IntArray) -> Found:
-        """What is found of rows that are searched in the order of their cells."""
-        parts = map_slices(lambda rows: search(order[rows]), row_slices(len(order), SEARCHED))
+        def search(block: slice) -> Found:
+            rows = order[block]
+            return self._nearest(new.of(rows), k, None if own is None else own[rows])
+
+        parts = map_slices(search, row_slices(len(order), SEARCHED))
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
@@ -300,7 +300,7 @@ class CellSearch:
         return name[row[inside]], point[inside], at_edge
 
     def _nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
-        """As :meth:`nearest` for some rows, of which ``own`` says what points they are."""
+        """As :meth:`nearest` for rows that are searched together."""
         count = self.size[new.probes].sum(axis=1) - (own is not None)
         n_best = k + SPARE
         index, furthest = self._best(new, n_best, own)

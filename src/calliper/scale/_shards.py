@@ -15,7 +15,7 @@ All else is as in ``BagKNN``. Distances and scores of candidates travel, and in 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import add, itemgetter
+from operator import add
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -56,10 +56,6 @@ class Workers:
             if getattr(value, "nbytes", 0) > LARGE_BYTES:
                 same[name] = self.client.scatter(value, broadcast=True, hash=False)
         return [self.client.submit(work, *one, **same, pure=False) for one in tasks]
-
-    def put(self, parts: list[Any]) -> list[Any]:
-        """Parts of this process where shards are."""
-        return parts if self.client is None else self.client.scatter(parts, hash=False)
 
     def fetch(self, parts: list[Any]) -> list[Any]:
         """The results, in this process."""
@@ -104,8 +100,9 @@ class Shard:
     grid: Grid
 
     @classmethod
-    def of(cls, Z: FloatArray, scores: FloatArray, grid: Grid) -> Self:
-        """The shard of these features and scores."""
+    def of(cls, part: tuple[FloatArray, FloatArray], shift: int, power: int, grid: Grid) -> Self:
+        """The shard of features and raw scores."""
+        Z, scores = part
         search = kernels.NeighborSearch(Z, EUCLIDEAN)
         if search.unit != 1:
             raise CalliperError(
@@ -113,7 +110,7 @@ class Shard:
                 f"points in several shards need features between 1e-100 and 1e100. Divide them by "
                 f"a constant."
             )
-        return cls(search, scores, grid)
+        return cls(search, np.ldexp(scores, shift) ** power, grid)
 
     def nearest(self, n: int, rows: FloatArray | None = None) -> Near:
         """The n nearest points to rows, or all there are; else to its points, each but itself."""
@@ -181,15 +178,17 @@ def entered(shard: Shard, reach: FloatArray, rows: FloatArray) -> kernels.Pairs:
 
 
 class ShardedKNN(KNN):
-    """The K nearest of points in shards; in place of features, rows have (workers, features)."""
+    """The K nearest of points in shards.
+
+    In place of features, rows have the workers, the parts that they hold, and the method, which
+    says by what power of two scores are multiplied, and whether they are squared.
+    """
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Any) -> "ShardedBag":
         """Thresholds of full conformal."""
-        workers, features = rows.Z
-        scores = np.split(rows.scores, np.cumsum(workers.fetch(workers.each(len, features)))[:-1])
-        grid = Grid(rows.scores)
-        shards = workers.each(Shard.of, features, workers.put(scores), grid=grid)
-        k = self.n_neighbors
+        (workers, parts, method), grid, k = rows.Z, Grid(rows.scores), self.n_neighbors
+        unit = {"shift": method.shift_, "power": method.power_}
+        shards = workers.each(Shard.of, parts, **unit, grid=grid)
         return ShardedBag(workers, shards, rows.scores, grid, n_neighbors=k, offset=offset)
 
 
@@ -309,11 +308,11 @@ class ShardedRescaled(FullRescaled):
             collections with the same partitions, each of which is a shard on its worker
         """
         self._check_parameters()
-        kernel, (workers, features, errors) = self._checked_kernel(), _placed(Z, scores)
-        shapes, known = workers.fetch(workers.each(np.shape, features)), workers.fetch(errors)
-        features = [each for each, own in zip(features, known, strict=True) if len(own)]
-        scores, k = np.concatenate(known), kernel.n_neighbors
-        self.n_features_in_, n = _n_columns({d for rows, d in shapes if rows}), len(scores)
+        k, (workers, parts) = self._checked_kernel().n_neighbors, _placed(Z, scores)
+        facts = workers.fetch(workers.each(_facts, parts))
+        parts = [part for part, (_, own) in zip(parts, facts, strict=True) if len(own)]
+        scores = np.concatenate([own for _, own in facts])
+        n, self.n_features_in_ = len(scores), _n_columns({d for d, own in facts if len(own)})
         if k >= n:
             raise CalliperError(
                 f"{k} neighbours need at least {k + 1} calibration points; got {n} in all shards. "
@@ -321,7 +320,7 @@ class ShardedRescaled(FullRescaled):
             )
         self.shrinkage_, self.statistic_ = float(self.shrinkage or 0.0), self.statistic or "mean"
         self.kernel_ = ShardedKNN(k)
-        self.bag_ = self._fit_bag(Rows((workers, features), scores, scores))
+        self.bag_ = self._fit_bag(Rows((workers, parts, self), scores, scores))
         self.levels_asked_, self.n_calibration_ = set(), n
         warn_if_zero_scales(self.bag_.calibration_scale(0.5))  # type: ignore[union-attr]
         return self
@@ -347,8 +346,8 @@ class ShardedRescaled(FullRescaled):
         return False
 
 
-def _placed(Z: Any, scores: Any) -> tuple[Workers, list[Any], list[Any]]:
-    """Where shards are, and features and scores of each."""
+def _placed(Z: Any, scores: Any) -> tuple[Workers, list[Any]]:
+    """Where shards are, and features with scores of each."""
     if is_collection(Z):
         client = current_client()
         if client is None:
@@ -366,8 +365,7 @@ def _placed(Z: Any, scores: Any) -> tuple[Workers, list[Any], list[Any]]:
                 f"Z and scores must be lists of arrays, one of each for every shard; got a "
                 f"{type(Z).__name__} of {len(Z)} and {len(scores)} scores."
             )
-    pairs = workers.each(_checked, Z, scores, range(len(Z)))
-    return workers, workers.each(itemgetter(0), pairs), workers.each(itemgetter(1), pairs)
+    return workers, workers.each(_checked, Z, scores, range(len(Z)))
 
 
 def _checked(Z: Any, scores: Any, number: int) -> tuple[FloatArray, FloatArray]:
@@ -379,6 +377,11 @@ def _checked(Z: Any, scores: Any, number: int) -> tuple[FloatArray, FloatArray]:
     Z, scores = check_features(Z, f"Z of shard {number}"), check_scores(scores)
     refuse_huge_scores(scores, "scores")
     return Z, scores
+
+
+def _facts(part: tuple[FloatArray, FloatArray]) -> tuple[int, FloatArray]:
+    """The number of columns of a shard, and its scores."""
+    return part[0].shape[1], part[1]
 
 
 def _n_columns(widths: set[int]) -> int:
