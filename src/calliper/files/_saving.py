@@ -368,8 +368,9 @@ def _radii(calibrated: Any, brought: dict[str, Any]) -> list[Any]:
     found = []
     for method in methods:
         level, radius, rows = max(method.levels_asked_, default=0.9), np.empty(0), method._rows
-        usual = rows.weights is None or (rows.weights[:N_ASKED] > 0).all()
-        if isinstance(rows.Z, np.ndarray) and usual and getattr(method, "basis", None) is None:
+        possible = isinstance(rows.Z, np.ndarray) and len(rows.Z)
+        possible = possible and (rows.weights is None or (rows.weights[:N_ASKED] > 0).all())
+        if possible and getattr(method, "basis", None) is None:
             once, again = (_radius(method, level) for _ in range(2))
             radius = once if np.array_equal(once, again) else radius
         found.append([level, radius])
