@@ -166,7 +166,7 @@ def _times(node: Any) -> NDArray[Any]:
     numbers, kind = node
     if kind not in TIMES or not isinstance(numbers, np.ndarray) or numbers.dtype != np.int64:
         refuse(f"{kind!r:.40} is not a type of dates")
-    return numbers.view(kind)
+    return np.asarray(numbers.view(kind))
 
 
 #: By kind, how values are written as simpler ones, and how they are made of these again.

@@ -140,12 +140,12 @@ def read(path: Any) -> Contents:
 
 @contextmanager
 def refused_as_damaged(
-    place: Any, passed: tuple[type[Exception], ...] = (CalliperError,)
+    place: Any, passed: tuple[type[Exception], ...] = (CalliperError, Warning)
 ) -> Iterator[None]:
     """Whatever fails while a file is read is the fault of the file, but for what is ``passed``."""
     try:
         yield
-    except (*passed, Warning):  # a warning may have been made an error
+    except passed:  # a warning may have been made an error
         raise
     except Exception as error:
         why = f"{type(error).__name__}: {error!s:.200}"

@@ -145,7 +145,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
         reader = Reader(contents.arrays, [stored_predictions] if stored else models, brought)
     try:
         # What the parts refuse is the fault of the file, too.
-        passed = DamagedFileError, OtherModelError
+        passed = DamagedFileError, OtherModelError, Warning
         with _file.refused_as_damaged(path, passed), unheard(Warning):
             calibrated = reader.record(nodes["object"])
             kind = type(calibrated).__name__

@@ -18,7 +18,6 @@ nearest, goes by lists of the points that probe a cell.
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import sqrt
 from numbers import Integral
 from typing import Annotated, Any, NamedTuple, Self
@@ -241,15 +240,19 @@ class CellSearch:
 
     def locate(self, rows: FloatArray) -> Placed:
         """The cells of rows; those of a row do not depend on the other rows."""
-        centres = self.partition.points
-        cell: Any = np.empty(len(rows), dtype=np.int32)
-        probes: Any = np.empty((len(rows), self.n_probes), dtype=np.int32)
-        for part in row_slices(len(rows), CHUNK_ROWS):
-            x = self.partition.scaled(rows[part])
-            found = np.sort(self.partition.nearest(rows[part], self.n_probes)[0], axis=1)
-            slices = row_slices(len(found), SEARCHED)
-            nearest = map_slices(partial(_nearest_of, x, centres, found), slices)
-            cell[part], probes[part] = np.concatenate(nearest), found
+        found = [
+            np.sort(self.partition.nearest(rows[part], self.n_probes)[0], axis=1).astype(np.int32)
+            for part in row_slices(len(rows), CHUNK_ROWS)
+        ]
+        probes: Any = np.concatenate(found)
+
+        def nearest(part: slice) -> IntArray:
+            """Of centres as near as one another, the first."""
+            x, named = self.partition.scaled(rows[part]), probes[part]
+            every = [kernels.paired_distances(x, self.partition.points[each]) for each in named.T]
+            return np.asarray(named[np.arange(len(named)), np.argmin(every, axis=0)])
+
+        cell = np.concatenate(map_slices(nearest, row_slices(len(rows), SEARCHED)))
         return Placed(rows, cell, probes)
 
     def nearest_others(self, k: int) -> Found:
@@ -388,12 +391,6 @@ class _Lists:
 
     def __getitem__(self, cell: Any) -> IntArray:
         return self.indices[self.start[cell] : self.start[cell + 1]]
-
-
-def _nearest_of(x: FloatArray, centres: FloatArray, named: IntArray, rows: slice) -> IntArray:
-    """The nearest of the centres (m, P) named for some rows; on ties, the first."""
-    every = [kernels.paired_distances(x[rows], centres[each]) for each in named[rows].T]
-    return np.asarray(named[rows][np.arange(len(every[0])), np.argmin(every, axis=0)])
 
 
 def _smallest(
