@@ -31,7 +31,7 @@ from scipy.special import ndtr
 from scipy.stats import rankdata
 
 from calliper._kept import Array, Keeps, Number, Plain
-from calliper._types import FloatArray, Frame, IntArray, Tensor
+from calliper._types import FloatArray, Frame, IntArray
 from calliper.exceptions import (
     CalliperError,
     DamagedFileError,
@@ -269,7 +269,7 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     """The columns of rows of any kind; one column of things where rows are not numbers."""
     if sparse.issparse(X):
         X = _narrowed(X)
-    if isinstance(X, Tensor):
+    if hasattr(X, "detach"):  # a tensor
         X = X.detach().cpu().numpy()
     if isinstance(X, Frame):
         return [_as_numbers(np.asarray(X[name])) for name in X.columns]

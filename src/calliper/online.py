@@ -54,7 +54,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, IntArray, RadiusModel, RankingModel
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import (
     at_least,
     check_inside,
@@ -531,9 +531,9 @@ def coverage_needed(
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
     low, high, ranked = np.zeros(len(y)), np.ones(len(y)), None
-    if isinstance(model, RankingModel):
+    if hasattr(model, "ranking"):
         ranked, holds = model.ranking(X, y, **how)
-    elif isinstance(model, RadiusModel):
+    elif hasattr(model, "predict_radius"):
         holds = lambda levels: y[:, None] <= model.predict_radius(X, levels, **how)  # noqa: E731
     else:
         holds = lambda levels: model.predict_interval(X, levels, **how).contains(y)  # noqa: E731

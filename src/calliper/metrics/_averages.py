@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray, IntervalModel
+from calliper._types import FloatArray
 from calliper._validation import check_vector
 from calliper.metrics import _inputs as inputs
 from calliper.metrics._inputs import IntervalsLike, as_intervals, mean_over_rows
@@ -241,7 +241,7 @@ class IntervalScorer:
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Minus the mean interval score of the estimator's intervals for X."""
-        if not isinstance(estimator, IntervalModel):
+        if not hasattr(estimator, "predict_interval"):
             raise TypeError(
                 f"interval_scorer needs an estimator with predict_interval(X, coverage); "
                 f"got {type(estimator).__name__}: wrap it in ConformalRegressor."
