@@ -184,7 +184,7 @@ class ShardedKNN(KNN):
     says by what power of two scores are multiplied, and whether they are squared.
     """
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Any) -> "ShardedBag":
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Any = None) -> "ShardedBag":
         """Thresholds of full conformal."""
         (workers, parts, method), grid, k = rows.Z, Grid(rows.scores), self.n_neighbors
         unit = {"shift": method.shift_, "power": method.power_}
@@ -205,6 +205,7 @@ class ShardedBag(kernels.BagKNN):
     """
 
     always_enters = False
+    reach: Any
     search: Any = SimpleNamespace(select=kernels.selected)
 
     def __init__(

@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.inspection import permutation_importance
 from sklearn.utils import _safe_indexing, check_random_state
 
-from calliper._types import FloatArray, IntervalModel, RadiusModel
+from calliper._types import FloatArray
 from calliper._validation import at_least, check_level, n_rows
 from calliper.exceptions import CalliperError
 from calliper.lab.report import _style as style
@@ -98,7 +98,7 @@ class WidthImportanceDisplay(style.Display):
         max_rows : size of the random sample if there are more rows
         random_state : seed of the permutations and the sample
         """
-        if not isinstance(model, IntervalModel | RadiusModel):
+        if not hasattr(model, "predict_interval") and not hasattr(model, "predict_radius"):
             raise CalliperError(
                 f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
             )
@@ -180,7 +180,7 @@ class WidthImportanceDisplay(style.Display):
 
 def _widths(model: Any, level: float, X: Any) -> FloatArray:
     """(m,) widths of the intervals of a model or calibrator; an infinite one is an error."""
-    if isinstance(model, IntervalModel):
+    if hasattr(model, "predict_interval"):
         width = np.asarray(model.predict_interval(X, coverage=level).width)
     else:
         width = 2 * np.asarray(model.predict_radius(X, level))
