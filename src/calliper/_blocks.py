@@ -36,24 +36,19 @@ def _n_cores() -> int:
     return int(cpu_count())
 
 
-class _Few(threading.local):
-    """Whether this thread may use only one core."""
-
-    one = False
-
-
-_few = _Few()
+#: Has ``one`` where a thread may use only one core.
+_few = threading.local()
 
 
 def n_cores() -> int:
     """How many cores this thread may use."""
-    return 1 if _few.one else _n_cores()
+    return 1 if getattr(_few, "one", False) else _n_cores()
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
     """Keep work in this thread; for callers that already run a thread on each core."""
-    before, _few.one = _few.one, True
+    before, _few.one = getattr(_few, "one", False), True
     try:
         yield
     finally:

@@ -10,12 +10,6 @@ cannot: sets that are the same but for the order of rows; and ten rows or more i
 For pools that hold ten (five) copies, split at random, the last rule is wrong about once in 2¹⁰
 (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not split at random, such
 as even and odd rows of a sorted table, may be divided too evenly without sharing a row.
-
-**A sum of zero.** Least squares with a free constant (linear models, boosting with equal weights
-for all rows, trees) makes errors on training rows add up to zero. On other rows their mean, in
-units of its standard error, is within 10⁻⁵ of zero about once in 10⁵ cases. Rounded numbers may
-add up to zero by chance: they are recognised by the smallest difference between two errors, so a
-hundred rows or so are needed. Subsampling, other losses and penalties on leaves leave no such sign.
 """
 
 from collections.abc import Iterator
@@ -39,8 +33,6 @@ SEEN_IN_TRAINING = (
     "The model has seen them, so its errors there are smaller than on new rows. Calibrate on "
     "rows that were not used for training."
 )
-#: What counts as a sum of zero: the mean error times √n, in units of the mean size.
-ZERO_SUM = 1e-5
 #: Share of a column's spread within which numbers agree.
 AGREEMENT = 1e-4
 #: Standard deviations beyond chance, and the number of random splits.
@@ -296,19 +288,3 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
         return None
     warn(f"The guarantee no longer holds. {why}", SharedRowsWarning)
     return why
-
-
-def warn_of_zero_sum(errors: FloatArray) -> None:
-    """Warn if errors of calibration rows add up to zero, as they do on training rows."""
-    n, size = len(errors), float(np.abs(errors).mean())
-    if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
-        return
-    steps = np.diff(np.unique(np.round(errors / size, 9)))
-    if len(steps) and steps.min() <= 3 * ZERO_SUM * np.sqrt(n):
-        warn(
-            f"The errors of all {n:,} calibration rows add up to zero, as they do on the rows that "
-            "a model is trained on by least squares, and hardly ever on others. If the model was "
-            "trained on these rows, its errors here are smaller than on new rows and there is no "
-            "guarantee: calibrate on rows that were not used for training.",
-            SharedRowsWarning,
-        )

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing, indexable
 
 from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
-from calliper._row_checks import refuse_seen, warn_of_zero_sum
+from calliper._row_checks import refuse_seen
 from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
@@ -37,7 +37,7 @@ from calliper.exceptions import (
 )
 from calliper.models import asked_as
 from calliper.quantile import effective_size
-from calliper.rows import PerRow, Rows, first_rows, rows_of_groups, warn_of_trend
+from calliper.rows import PerRow, Rows, first_rows, rows_of_groups, warn_of_trend, warn_of_zero_sum
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 from calliper.space import (

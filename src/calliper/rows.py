@@ -11,6 +11,12 @@ A trend of errors in the order of rows shows in rank correlations of the row num
 of the error and with the error itself. If rows are exchangeable, every order of them is equally
 likely, and the correlation r of n ranks (ties share theirs) has mean 0 and variance 1/(n − 1),
 whatever the errors are; r √(n − 1) is about normal. Each of the two is tested at half the level.
+
+Least squares with a free constant (linear models, boosting with equal weights for all rows, trees)
+makes errors on training rows add up to zero. On other rows their mean, in units of its standard
+error, is within 10⁻⁵ of zero about once in 10⁵ cases. Rounded numbers may add up to zero by chance:
+they are recognised by the smallest difference between two errors, so a hundred rows or so are
+needed. Subsampling, other losses and penalties on leaves leave no such sign.
 """
 
 from __future__ import annotations
@@ -35,7 +41,13 @@ from calliper._handlers import INPUTS, NETWORKS, handler_of, handler_of_collecti
 from calliper._kept import Keeps, Number
 from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
-from calliper.exceptions import CalliperError, RowLabelsWarning, RowOrderWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    RowLabelsWarning,
+    RowOrderWarning,
+    SharedRowsWarning,
+    warn,
+)
 
 #: Rows that a model is recognised by.
 N_PROBES = 5
@@ -43,6 +55,8 @@ N_PROBES = 5
 GIVEN = Ellipsis
 #: Level of the test for a trend.
 TREND_LEVEL = 1e-4
+#: What counts as a sum of zero: the mean error times √n, in units of the mean size.
+ZERO_SUM = 1e-5
 #: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
 TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: What may be known of a row besides its features.
@@ -460,6 +474,22 @@ def warn_of_trend(errors: Any, order: Any = None, *, in_time: bool = False) -> R
     if trend is not None:
         warn(trend.describe(in_time=in_time), RowOrderWarning)
     return trend
+
+
+def warn_of_zero_sum(errors: FloatArray) -> None:
+    """Warn if errors of calibration rows add up to zero, as they do on training rows."""
+    n, size = len(errors), float(np.abs(errors).mean())
+    if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
+        return
+    steps = np.diff(np.unique(np.round(errors / size, 9)))
+    if len(steps) and steps.min() <= 3 * ZERO_SUM * np.sqrt(n):
+        warn(
+            f"The errors of all {n:,} calibration rows add up to zero, as they do on the rows that "
+            "a model is trained on by least squares, and hardly ever on others. If the model was "
+            "trained on these rows, its errors here are smaller than on new rows and there is no "
+            "guarantee: calibrate on rows that were not used for training.",
+            SharedRowsWarning,
+        )
 
 
 def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:

@@ -1,10 +1,8 @@
 """Files that say what they should not: each refused by name; see ``checks/fuzzing/files.py``."""
 
-import io
 import json
 import time
 import tracemalloc
-import zipfile
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from calliper import KNN, JackknifeRescaled, Split
 from calliper._trees import PlainTrees
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
-from calliper.files import _codec, _file
+from calliper.files import _codec
 from cases.trees import with_trees
 from checks.fuzzing import files as fuzz
 
@@ -102,7 +100,7 @@ def test_neighbours_out_of_range(load, number):
 
 def test_a_bound_method_is_no_mapping(load):
     def change(header, nodes, arrays):
-        space = state(nodes)["space"]["space"]["fields"]
+        (space,) = state(nodes)["space"]["space"].values()
         space["encode"], space["mapping"] = None, {"method": [{"model": 0}, "predict"]}
 
     with pytest.raises(DamagedFileError, match="is not a known value"):
@@ -198,7 +196,7 @@ def test_no_class_of_another_library_is_made(load, name):
 def test_nesting_and_names_that_are_there_twice(bases, tmp_path):
     base, path = bases["split"], tmp_path / "x"
     members = dict(base.members)
-    whole = members[_file.OBJECT]
+    whole = members["object"]
     for text in (
         whole.replace(b'"params":{}', b'"params":' + b"[" * 100_000 + b"]" * 100_000),
         whole.replace(b'"params":{}', b'"params":{},"params":{}'),
@@ -206,7 +204,7 @@ def test_nesting_and_names_that_are_there_twice(bases, tmp_path):
         whole.replace(b'"length":null', b'"length":NaN'),
     ):
         assert text != whole
-        path.write_bytes(fuzz.rehashed({**members, _file.OBJECT: text}))
+        path.write_bytes(fuzz.rehashed({**members, "object": text}))
         with pytest.raises(DamagedFileError):
             calliper.load(path)
 
@@ -216,10 +214,10 @@ def test_nesting_and_names_that_are_there_twice(bases, tmp_path):
 )
 def test_shapes_that_are_not_there(bases, tmp_path, shape):
     base, path = bases["split"], tmp_path / "x"
-    whole = json.loads(base.members[_file.OBJECT])
+    whole = json.loads(base.members["object"])
     whole["arrays"][0][1] = shape
     text = json.dumps(whole).encode()
-    path.write_bytes(fuzz.rehashed({**base.members, _file.OBJECT: text}))
+    path.write_bytes(fuzz.rehashed({**base.members, "object": text}))
     with pytest.raises(DamagedFileError):
         calliper.load(path)
 
@@ -228,7 +226,7 @@ def test_a_generator_is_somewhere_in_its_sequence(load):
     for wrong in ([-1, 0, 0.0], [625, 0, 0.0], [10**9, 0, 0.0], [1.5, 0, 0.0], [0, 2, 0.0], [0]):
 
         def change(header, nodes, arrays, wrong=wrong):
-            nodes["object"]["params"]["random_state"]["at"] = wrong
+            nodes["object"]["params"]["random_state"]["RandomState"][1:] = wrong
 
         with pytest.raises(DamagedFileError, match="state of a random generator"):
             load("drawn", change)
@@ -249,17 +247,6 @@ def test_what_the_header_asks_for_is_limited(load):
         load("ridge", lambda header, *_: header["needs"].update(columns=10**12))
 
 
-def test_a_bomb_is_not_unfolded(tmp_path):
-    path, target = tmp_path / "x", io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_file.HEADER, json.dumps({"format": _file.FORMAT}))
-        archive.writestr(_file.OBJECT, bytes(10**8))
-        archive.writestr(_file.HASH, "")
-    path.write_bytes(target.getvalue())
-    with pytest.raises(DamagedFileError, match="does not belong"):
-        calliper.load(path)
-
-
 def test_texts_dates_and_objects_come_back():
     values = [
         np.array(["a", "Zürich", ""]), np.array([], dtype=str), np.array("one"),
@@ -277,7 +264,7 @@ def test_texts_dates_and_objects_come_back():
         )
 
 
-def test_what_is_kept_is_small_and_apart(tmp_path):
+def test_the_first_two_lines_are_plain_json(tmp_path):
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(50, 2))
     for made in (
@@ -285,5 +272,5 @@ def test_what_is_kept_is_small_and_apart(tmp_path):
         JackknifeRescaled(KNN(3)).fit(Z, np.abs(Z[:, 0])),
     ):
         calliper.save(made, tmp_path / "x")
-        with np.load(tmp_path / "x", allow_pickle=False) as arrays:
-            assert "float64" in arrays and arrays["float64"].size
+        header, objects, _ = (tmp_path / "x").read_bytes().split(b"\n", 2)
+        assert json.loads(header)["n_calibration"] == 50 and json.loads(objects)["arrays"]

@@ -31,7 +31,6 @@ from calliper.exceptions import (
     NewerFormatError,
     OtherModelError,
 )
-from calliper.files import _file
 from cases import kept
 
 X, Y = kept.rows(120)
@@ -77,13 +76,12 @@ def ridge(path):
 
 def rewritten(path, change):
     """The file again, with its JSON changed and a hash that is right."""
-    from checks.fuzzing.files import rehashed
+    from checks.fuzzing.files import members_of, rehashed
 
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    header, whole = (json.loads(members[name]) for name in (_file.HEADER, _file.OBJECT))
+    members = members_of(path.read_bytes())
+    header, whole = (json.loads(members[name]) for name in ("header", "object"))
     change(header, whole)
-    members[_file.HEADER], members[_file.OBJECT] = (json.dumps(e).encode() for e in (header, whole))
+    members["header"], members["object"] = (json.dumps(each).encode() for each in (header, whole))
     path.write_bytes(rehashed(members))
 
 
@@ -212,7 +210,7 @@ def test_a_regressor_of_ones_own_is_brought_fitted_or_as_it_was(path):
         calliper.load(path, bring={"scale": DecisionTreeRegressor(max_depth=5, random_state=0)})
 
 
-@pytest.mark.parametrize("fails_at", range(0, 33, 2))
+@pytest.mark.parametrize("fails_at", range(0, 15, 2))
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(ridge, path, monkeypatch, fails_at):
     before = path.read_bytes()
 
@@ -266,9 +264,8 @@ def test_paths_that_lead_nowhere(ridge, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"there is no file .*no': check the path"):
             read(tmp_path / "no")
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
-    with pytest.raises(DamagedFileError, match="it is truncated or of another kind") as refused:
+    with pytest.raises(DamagedFileError, match="it is truncated or of another kind"):
         calliper.files.inspect(tmp_path / "rows.csv")
-    assert "BadZipFile" not in str(refused.value)
     assert not list(tmp_path.glob(".*"))
 
 

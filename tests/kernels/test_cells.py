@@ -162,7 +162,7 @@ def test_coverage_is_the_level(train, shrinkage):
         method = FullRescaled(kernel, shrinkage=shrinkage).fit(Z[:39], scores[:39])
         covered[i] = np.mean(scores[39:] <= method.predict_radius(Z[39:], level))
         local = getattr(method.bag_, "bag", method.bag_)
-        alone += len(local.alone)
+        alone += local.statistic.alone.sum()
     assert alone > draws
     proved = float(method.guaranteed_coverage(level))
     assert abs(covered.mean() - proved) < 4 * covered.std() / np.sqrt(draws)

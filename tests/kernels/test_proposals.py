@@ -83,10 +83,10 @@ def test_on_a_device_no_point_is_nearer_than_was_promised(single, d, unit, monke
         tiles = _torch.Tiles(*given, order)
         assert tiles.block == 4
         x = torch.tensor(rows.T.copy())
-        pairs = tiles.strip(x, 1, None, torch.tensor(reach))[2]
+        pairs = tiles.strip(x, 1, torch.tensor(reach))[2].T
         assert set(inside) <= set(zip(*pairs.tolist(), strict=True))
         for k in (*range(1, 40, 3), len(points) - 1, len(points)):
-            near, outside, _ = tiles.strip(x, k, None, None)
+            near, outside, _ = tiles.strip(x, k, None)
             others = far.copy()
             np.put_along_axis(others, near.numpy(), np.inf, axis=1)
             assert (others.min(axis=1) >= outside.numpy()).all()
@@ -101,8 +101,8 @@ def test_on_a_device_sums_of_exact_numbers_are_not_exact(single):
     points, rows = np.vstack([half, -half]), np.zeros((1, 64))
     tiles = _torch.Tiles(torch.tensor(points.T), torch.float32 if single else torch.float64, None)
     reach = edges(rows, points)
-    _, outside, pairs = tiles.strip(torch.tensor(rows.T), 40, None, torch.tensor(reach))
-    assert sorted(pairs[1].tolist()) == list(range(40)) and outside.item() == np.inf
+    _, outside, pairs = tiles.strip(torch.tensor(rows.T), 40, torch.tensor(reach))
+    assert sorted(pairs[:, 1].tolist()) == list(range(40)) and outside.item() == np.inf
 
 
 def assert_no_other_is_as_near(near, distance, n):

@@ -225,7 +225,7 @@ def test_rounding_is_bounded():
     tiles = _torch.Tiles(torch.tensor(Z), torch.float32, None)
     exact = np.square(x[:, :, None] - Z[:, None]).sum(axis=0)
     for k in (1, 10, 250):
-        near, outside, _ = tiles.strip(torch.tensor(x), k, None, None)
+        near, outside, _ = tiles.strip(torch.tensor(x), k, None)
         last = np.take_along_axis(exact, near.numpy(), axis=1).max(axis=1)
         others = exact.copy()
         np.put_along_axis(others, near.numpy(), np.inf, axis=1)

@@ -64,7 +64,7 @@ def test_jackknife_after_bootstrap_equals_its_definition(estimator, n_problems, 
         method = JackknifeAfterBootstrap(
             estimator, int(rng.integers(1, 12)), aggregate=aggregate, random_state=seed
         )
-        bootstraps = method._draw_bootstraps(len(y))
+        bootstraps = [rows for rows, _ in method._folds(X, y, None)]
         found = method.fit(X, y).predict_interval(new, float(coverage))
         expected = refit_oracles.bootstrap_intervals(
             estimator, X, y, bootstraps, new, coverage, aggregate

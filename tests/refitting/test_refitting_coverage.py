@@ -84,7 +84,7 @@ def test_minmax_contains_plus(n_folds):
 
 def test_the_number_of_bootstraps_is_binomial():
     counts = [
-        len(JackknifeAfterBootstrap(Ridge(), 50, random_state=s)._draw_bootstraps(10))
+        len(JackknifeAfterBootstrap(Ridge(), 50, random_state=s)._folds(None, np.zeros(10), None))
         for s in range(2000)
     ]
     chance = (10 / 11) ** 10

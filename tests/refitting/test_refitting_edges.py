@@ -62,7 +62,7 @@ def test_bad_numbers_of_folds(cv):
 
 @pytest.mark.parametrize("n_bootstraps", [0, -1, 2.5, None])
 def test_bad_numbers_of_bootstraps(n_bootstraps):
-    with pytest.raises(CalliperError, match="n_bootstraps must be a whole number >= 1"):
+    with pytest.raises(CalliperError, match="n_bootstraps must be an integer of at least 1"):
         JackknifeAfterBootstrap(Ridge(), n_bootstraps).fit(X, Y)
 
 

@@ -37,7 +37,8 @@ def test_mapie_agrees_on_the_bootstrap(aggregate, monkeypatch):
     subsample = pytest.importorskip("mapie.subsample")
     drawn = subsample.Subsample(40, random_state=3)
     bootstraps = [rows for rows, _ in subsample.Subsample(40, random_state=3).split(X)]
-    monkeypatch.setattr(JackknifeAfterBootstrap, "_draw_bootstraps", lambda self, n: bootstraps)
+    folds = [(rows, np.setdiff1d(np.arange(len(X)), rows)) for rows in bootstraps]
+    monkeypatch.setattr(JackknifeAfterBootstrap, "_folds", lambda *given: folds)
     ours = JackknifeAfterBootstrap(LinearRegression(), aggregate=aggregate).fit(X, Y)
     for coverage in (0.5, 0.8, 0.9, 0.95):
         peer = mapie.JackknifeAfterBootstrapRegressor(

@@ -1,14 +1,14 @@
 """Objects as names and checked numbers, and back, by what their classes declare.
 
 An object of a class that files know is ``{"class": name, "params": {…}, "state": {…}}``: its
-parameters as its constructor takes them, and what ``fit`` was given and learnt, null before. Plain
-values stand as they are; besides
+parameters as its constructor takes them, and what ``fit`` was given and learnt, null before. Null,
+booleans, finite numbers, texts and lists stand as they are. Anything else is its kind and simpler
+values: ``{"tuple": […]}``, ``{"float": "inf"}``, and so on by :data:`WAYS`; besides
 
-    {"array": 3}                                   an array of the file
-    {"tuple": […]}  {"dict": [[key, value], …]}  {"float": "inf"}  {"date": …}  {"given": true}
-    {"texts": […], "shape": …}  {"times": 3, "type": …}  {"cells": […], "shape": …}
-    {"model": 0}    {"opened": "core", "of": 0}    the user's model, which is not in the file
-    {"brought": "embed"}                           something else of the user's, likewise
+    {"array": 3}             an array of the file
+    {"model": 0}             the user's model, which is not in the file
+    {"opened": ["core", 0]}  the same taken apart
+    {"brought": "embed"}     something else of the user's, likewise
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from calliper._kept import (
     Text,
 )
 from calliper.calibrators import Calibrator
-from calliper.exceptions import CalliperError, CannotSaveError, DamagedFileError, OtherModelError
+from calliper.exceptions import CannotSaveError, DamagedFileError
 from calliper.files._file import NUMBERS
 from calliper.models import OpenedModel, open_model, unwrapped
 
@@ -102,12 +102,111 @@ def name_of(value: Any) -> str | None:
     return name if class_named(name) is type(value) else None
 
 
-def fields_of(kind: Any) -> tuple[list[str], Mapping[str, Field]]:
-    """Names of parameters, and all declarations of a class."""
+def fields_of(kind: Any) -> tuple[Mapping[str, Field], Mapping[str, Field]]:
+    """What a class declares of its parameters, and of what is fitted."""
     keeps: Mapping[str, Field] = getattr(kind, "keeps", {})
     if not issubclass(kind, BaseEstimator):
-        return list(keeps), keeps
-    return [name for name in kind._get_param_names() if name not in NOT_KEPT], keeps
+        return keeps, {}
+    params = [name for name in kind._get_param_names() if name not in NOT_KEPT]
+    state = {name: each for name, each in keeps.items() if name not in params}
+    return {name: keeps.get(name, PLAIN) for name in params}, state
+
+
+def refuse(why: str) -> Any:
+    """Raise the error for contents that are not what they should be."""
+    raise DamagedFileError(f"the file is not what calliper.save writes: {why}.")
+
+
+def _listed(node: Any) -> list[Any]:
+    return node if isinstance(node, list) else refuse(f"{node!r:.40} is not a list")
+
+
+def _dict(pairs: Any) -> dict[Any, Any]:
+    if not all(len(_listed(pair)) == 2 and type(pair[0]) in KEYS for pair in _listed(pairs)):
+        refuse("a dict has keys of a type that is not allowed")
+    return dict(pairs)
+
+
+def _generator(node: Any) -> Any:
+    key, *at = _listed(node)
+    whole = isinstance(key, np.ndarray) and key.shape == (624,) and key.dtype == np.uint32
+    whole = whole and [*map(type, at)] == [int, int, float] and math.isfinite(at[2])
+    if not whole or not 0 <= at[0] <= 624 or at[1] not in (0, 1):
+        refuse("the state of a random generator is invalid")
+    made = np.random.RandomState(0)
+    made.set_state(("MT19937", key, *at))
+    return made
+
+
+def _texts(node: Any) -> NDArray[Any]:
+    texts, shape = node
+    if not all(isinstance(each, str) for each in _listed(texts)):
+        refuse("texts must be strings")
+    total, longest = sum(map(len, texts)), max(map(len, texts), default=1)
+    # Where one text is much longer than others, equal lengths would take much more memory.
+    return _shaped(np.array(texts, object if longest * len(texts) > 64 + 4 * total else str), shape)
+
+
+def _cells(node: Any) -> NDArray[Any]:
+    items, shape = node
+    flat = np.empty(len(_listed(items)), dtype=object)
+    for place, each in enumerate(items):
+        flat[place] = each
+    return _shaped(flat, shape)
+
+
+def _shaped(flat: NDArray[Any], shape: Any) -> NDArray[Any]:
+    sizes = _listed(shape)
+    if len(sizes) > 8 or not all(type(each) is int and 0 <= each <= flat.size for each in sizes):
+        refuse(f"{shape!r:.40} is not a shape of {flat.size} values")
+    return flat.reshape(sizes)
+
+
+def _times(node: Any) -> NDArray[Any]:
+    numbers, kind = node
+    if kind not in TIMES or not isinstance(numbers, np.ndarray) or numbers.dtype != np.int64:
+        refuse(f"{kind!r:.40} is not a type of dates")
+    return np.asarray(numbers.view(kind))
+
+
+#: By kind, how values are written as simpler ones, and how they are made of these again.
+WAYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "tuple": (list, lambda node: tuple(_listed(node))),
+    "dict": (lambda value: [list(pair) for pair in list(value.items())], _dict),
+    "float": (repr, lambda node: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[node]),
+    "ellipsis": (lambda value: True, lambda node: Ellipsis),
+    "datetime": (datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    "date": (datetime.date.isoformat, datetime.date.fromisoformat),
+    "time": (datetime.time.isoformat, datetime.time.fromisoformat),
+    "timedelta": (
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda node: datetime.timedelta(*node),
+    ),
+    "RandomState": (lambda value: list(value.get_state()[1:]), _generator),
+    "texts": (lambda value: [value.ravel().tolist(), list(value.shape)], _texts),
+    "cells": (lambda value: [list(value.ravel()), list(value.shape)], _cells),
+    "times": (
+        lambda value: [
+            value.astype(value.dtype.newbyteorder("=")).view(np.int64),
+            f"<{value.dtype.str[1:]}",
+        ],
+        _times,
+    ),
+}
+#: Types of the values that are written so, but for arrays.
+TYPES = {tuple, dict, float, type(...), datetime.datetime, datetime.date, datetime.time}
+TYPES |= {datetime.timedelta, np.random.RandomState}
+
+
+def way_of(value: Any) -> str | None:
+    """The kind of a value in files, "array" for an array of numbers; None for others."""
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__ if type(value) in TYPES else None
+    kind = value.dtype
+    if kind.kind in "mM" and f"<{kind.str[1:]}" in TIMES:
+        return "times"
+    numbers = "array" if kind.kind in "biuf" and kind.name in NUMBERS else None
+    return {"U": "texts", "O": "cells"}.get(kind.kind, numbers)
 
 
 @dataclass
@@ -128,23 +227,22 @@ class Writer:
 
     def record(self, value: Any) -> dict[str, Any]:
         """An object of a class that files know."""
-        name, (params, keeps) = name_of(value), fields_of(type(value))
+        name, (params, state) = name_of(value), fields_of(type(value))
         if name is None:
             raise CannotSaveError(
                 f"{in_words(value)} is a class of your own, and files hold calliper's classes "
                 "only: save one of these, or use pickle."
             )
-        if not issubclass(type(value), BaseEstimator):
-            return {"class": name, "params": self.fields(keeps, value.for_file()), "state": None}
-        state = {each: keeps[each] for each in keeps if each not in params}
-        fitted = value.for_file() if state and value.__sklearn_is_fitted__() else None
+        estimator = isinstance(value, BaseEstimator)
+        fitted = None
+        if not estimator or (state and value.__sklearn_is_fitted__()):
+            fitted = value.for_file()
         # What is fitted may know better which parameters it was fitted with.
-        given = {**value.get_params(deep=False), **(fitted or {})}
-        written = {each: self.write(keeps.get(each, PLAIN), given[each], each) for each in params}
+        given = {**(value.get_params(deep=False) if estimator else {}), **(fitted or {})}
         return {
             "class": name,
-            "params": written,
-            "state": None if fitted is None else self.fields(state, fitted),
+            "params": self.fields(params, given),
+            "state": self.fields(state, fitted) if estimator and fitted is not None else None,
         }
 
     def fields(self, keeps: Mapping[str, Field], values: dict[str, Any]) -> dict[str, Any]:
@@ -153,19 +251,24 @@ class Writer:
 
     def write(self, declared: Field, value: Any, name: str) -> Any:
         """The node of a value that is declared so."""
-        if isinstance(declared, Array) and value is not None:
-            return self._declared_array(declared, value, name)
         if isinstance(declared, Part | Inline) and declared.several:
             return [self.write(replace(declared, several=False), each, name) for each in value]
-        if isinstance(declared, Inline) and value is not None:
-            return self.fields(declared.kind.keeps, value.for_file())
-        if isinstance(declared, OneOf):
-            word = next(each for each, kind in declared.kinds.items() if kind is type(value))
-            return {"kind": word, "fields": self.fields(value.keeps, value.for_file())}
         if isinstance(declared, Opened):
             return self._opened(value)
+        if isinstance(declared, OneOf):
+            word = next(each for each, kind in declared.kinds.items() if kind is type(value))
+            return {word: self.fields(value.keeps, value.for_file())}
+        if isinstance(declared, Inline) and value is not None:
+            return self.fields(declared.kind.keeps, value.for_file())
         if isinstance(declared, Number) and value is not None:
-            return self.plain(declared.kind(value), name)
+            value = declared.kind(value)
+        if isinstance(declared, Array) and value is not None:
+            if not isinstance(value, np.ndarray):
+                raise CannotSaveError(
+                    f"{name} is a {type(value).__name__}: objects calibrated on a device or in "
+                    "shards cannot be saved. Calibrate on arrays in main memory instead."
+                )
+            return self._array(np.asarray(value, dtype=declared.dtype))
         if isinstance(declared, Plain) and declared.name and not self._holds(value):
             self.brought[declared.name] = value  # fitted, in the place of what it was fitted from
             return {"brought": declared.name}
@@ -173,77 +276,30 @@ class Writer:
 
     def _holds(self, value: Any) -> bool:
         """Whether a file can hold it."""
-        simple = value is None or type(value) in (bool, str, int, float)
+        simple = value is None or isinstance(value, bool | int | str | list | np.generic)
         model = any(value is model for model, _ in self.models)
-        return simple or model or bool(name_of(value)) or self._simple(value, "") is not None
-
-    def _declared_array(self, declared: Array, value: Any, name: str) -> Any:
-        if not isinstance(value, np.ndarray):
-            raise CannotSaveError(
-                f"{name} is a {type(value).__name__}: objects calibrated on a device or in shards "
-                "cannot be saved. Calibrate on arrays in main memory instead."
-            )
-        return self._array(np.asarray(value, dtype=declared.dtype))
+        return simple or model or bool(name_of(value) or way_of(value))
 
     def plain(self, value: Any, name: str) -> Any:
         """The node of any value; ``name`` is the parameter that it belongs to."""
         for model, number in self.models:
             if value is model:
                 return {"model": number}
-        if value is None or type(value) in (bool, str):
+        value = value.item() if isinstance(value, np.generic) else value
+        if type(value) is list:
+            return [self.plain(each, name) for each in value]
+        small = type(value) is int and abs(value) < LARGEST_INT
+        finite = type(value) is float and math.isfinite(value)
+        if value is None or type(value) in (bool, str) or small or finite:
             return value
-        if type(value) is int:
-            return value if abs(value) < LARGEST_INT else self._bring(value, name)
-        if type(value) is float:
-            return value if math.isfinite(value) else {"float": repr(value)}
-        write = self._simple(value, name)
-        if write is not None:
-            return write(value)
+        way = way_of(value)
+        if way == "array":
+            return self._array(value)
+        if way is not None:
+            return {way: self.plain(WAYS[way][0](value), name)}
         learnt = isinstance(value, Calibrator) and value.__sklearn_is_fitted__()
         # What was learnt from the rows nobody can bring: a class that is not known is refused.
         return self.record(value) if learnt or name_of(value) else self._bring(value, name)
-
-    def _simple(self, value: Any, name: str) -> Callable[[Any], Any] | None:
-        """How a value built from plain values is written; None for others."""
-
-        def items(values: Any) -> list[Any]:
-            return [self.plain(each, name) for each in values]
-
-        if isinstance(value, np.ndarray):
-            return lambda each: self._any_array(each, name)
-        if isinstance(value, np.generic):
-            return lambda each: self.plain(each.item(), name)
-        ways: dict[Any, Callable[[Any], Any]] = {
-            list: items,
-            tuple: lambda each: {"tuple": items(each)},
-            dict: lambda each: {"dict": [items(pair) for pair in list(each.items())]},
-            type(Ellipsis): lambda each: {"given": True},
-            datetime.datetime: lambda each: {"datetime": each.isoformat()},
-            datetime.date: lambda each: {"date": each.isoformat()},
-            datetime.time: lambda each: {"time": each.isoformat()},
-            datetime.timedelta: lambda each: {
-                "timedelta": [each.days, each.seconds, each.microseconds]
-            },
-            np.random.RandomState: self._random,
-        }
-        return ways.get(type(value))
-
-    def _random(self, rng: Any) -> Any:
-        _, key, *rest = rng.get_state()
-        return {"random": self._array(key)["array"], "at": rest}
-
-    def _any_array(self, array: NDArray[Any], name: str) -> Any:
-        shape, kind = list(array.shape), array.dtype
-        if kind.kind in "mM" and kind.str.replace(">", "<") in TIMES:
-            numbers = array.astype(kind.newbyteorder("=")).view(np.int64)
-            return {"times": self._array(numbers)["array"], "type": f"<{kind.str[1:]}"}
-        if kind.kind == "U":
-            return {"texts": array.ravel().tolist(), "shape": shape}
-        if kind.kind == "O":
-            return {"cells": [self.plain(each, name) for each in array.ravel()], "shape": shape}
-        if kind.kind not in "biuf" or kind.name not in NUMBERS:
-            return self._bring(array, name)
-        return self._array(array)
 
     def _array(self, array: NDArray[Any]) -> dict[str, int]:
         """An array by its number; the same numbers are written once, for a few who hold them."""
@@ -259,7 +315,7 @@ class Writer:
         for model, number in self.models:
             for how, again in ways_to_open(model).items():
                 if again.core is opened.core and len(again.targets) == len(opened.targets):
-                    return {"opened": how, "of": number}
+                    return {"opened": [how, number]}
         raise CannotSaveError("the space belongs to a different model than this object.")
 
     def _bring(self, value: Any, name: str) -> dict[str, str]:
@@ -299,23 +355,12 @@ def ways_to_open(model: Any) -> dict[str, OpenedModel]:
     return {"core": open_model(model), "whole": OpenedModel(core=unwrapped(model))}
 
 
-def refuse(why: str) -> Any:
-    """Raise the error for contents that are not what they should be."""
-    raise DamagedFileError(f"the file is not what calliper.save writes: {why}.")
-
-
-def made_of(make: Callable[[dict[str, Any]], Any], state: dict[str, Any]) -> Any:
-    """What a class makes of values; what it refuses is the file's fault."""
-    try:
-        return make(state)
-    except (DamagedFileError, OtherModelError):
-        raise
-    except CalliperError as error:
-        raise DamagedFileError(f"the file is not what calliper.save writes: {error}") from error
-
-
 class Reader:
-    """Makes objects from nodes; every value is checked against its declaration first."""
+    """Makes objects from nodes; every value is checked against its declaration first.
+
+    Whatever else a node may be, such as a number where names are expected, fails by itself, and
+    ``load`` refuses the file.
+    """
 
     def __init__(
         self, arrays: list[NDArray[Any]], models: Sequence[Any], brought: Mapping[str, Any]
@@ -325,25 +370,21 @@ class Reader:
 
     def record(self, node: Any, module: str | None = None) -> Any:
         """An object of a class that files know, of this module if one is named."""
-        if not isinstance(node, dict) or set(node) != {"class", "params", "state"}:
+        if set(node) != {"class", "params", "state"}:
             refuse(f"{node!r:.60} is not an object")
         name = node["class"]
         kind: Any = class_named(name, module) if isinstance(name, str) else None
         if kind is None:
             refuse(f"it names a class {name!r:.60}, which does not belong there")
-        params, keeps = fields_of(kind)
-        sizes: dict[str, int] = {}
-        given = self.fields(
-            {each: keeps.get(each, PLAIN) for each in params}, node["params"], sizes, name
-        )
+        (params, state), sizes = fields_of(kind), dict[str, int]()
+        given = self.fields(params, node["params"], sizes, name)
         if not issubclass(kind, BaseEstimator):
-            return made_of(kind.again, given)
+            return kind.again(given)
         made = kind(**given)
-        state = {each: keeps[each] for each in keeps if each not in params}
         if node["state"] is not None:
             if not state:
                 refuse(f"{name} has no fitted state")
-            made_of(made.restore, self.fields(state, node["state"], sizes, name))
+            made.restore(self.fields(state, node["state"], sizes, name))
         return made
 
     def fields(
@@ -359,19 +400,21 @@ class Reader:
 
     def read(self, declared: Field, node: Any, sizes: dict[str, int], name: str) -> Any:
         """The value of a node that is declared so."""
-        if isinstance(declared, Opened):
-            return self._opened(node)
-        if isinstance(declared, Plain):
-            return self.plain(node)
         if isinstance(declared, Part | Inline) and declared.several:
             one = replace(declared, several=False)
             return tuple(self.read(one, each, {}, name) for each in _listed(node))
+        if isinstance(declared, Plain):
+            return self.plain(node)
+        if isinstance(declared, Opened):
+            how, number = node["opened"]
+            return ways_to_open(self._model(number))[how]
         if isinstance(declared, OneOf):
-            return self._one_of(declared, node)
+            ((word, fields),) = node.items()
+            return self.read(Inline(declared.kinds[word]), fields, {}, name)
         if node is None and declared.optional:
             return None
         if isinstance(declared, Array):
-            return self._declared_array(declared, node, sizes, name)
+            return _checked(declared, self._array(node["array"]), sizes, name)
         if isinstance(declared, Number):
             return _number(declared, self.plain(node), name)
         if isinstance(declared, Text):
@@ -379,45 +422,11 @@ class Reader:
                 refuse(f"{name} is {node!r:.40}")
             return node
         if isinstance(declared, Inline):
-            return self._inline(declared.kind, node)
-        return self._part(declared, node)
-
-    def _inline(self, kind: Any, node: Any) -> Any:
-        return made_of(kind.again, self.fields(kind.keeps, node, {}, kind.__name__))
-
-    def _one_of(self, declared: OneOf, node: Any) -> Any:
-        if not isinstance(node, dict) or set(node) != {"kind", "fields"}:
-            refuse(f"{node!r:.40} does not say its kind")
-        kind = declared.kinds.get(node["kind"]) if isinstance(node["kind"], str) else None
-        if kind is None:
-            refuse(f"it names a kind {node['kind']!r:.40}, which does not belong there")
-        return self._inline(kind, node["fields"])
-
-    def _part(self, declared: Part, node: Any) -> Any:
+            kind = declared.kind
+            return kind.again(self.fields(kind.keeps, node, {}, kind.__name__))
         if isinstance(node, dict) and set(node) == {"brought"}:
-            return self._brought(node)
+            return self.plain(node)
         return self.record(node, declared.module)
-
-    def _declared_array(
-        self, declared: Array, node: Any, sizes: dict[str, int], name: str
-    ) -> NDArray[Any]:
-        array = self._array(node)
-        if array.dtype != declared.dtype or array.ndim != len(declared.shape):
-            refuse(f"{name} is an array of {array.dtype}, {array.shape}, not {declared.dtype}")
-        for size, wanted in zip(array.shape, declared.shape, strict=True):
-            if size != (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)):
-                refuse(f"{name} has shape {array.shape} where {declared.shape} was declared")
-        if declared.finite and array.dtype.kind == "f" and not np.isfinite(array).all():
-            refuse(f"{name} holds numbers that are not finite")
-        if not declared.finite and np.isnan(array).any():
-            refuse(f"{name} holds NaN")
-        most = declared.most
-        most = sizes.get(most, 0) - 1 if isinstance(most, str) else most
-        if array.size and declared.least is not None and not array.min() >= declared.least:
-            refuse(f"{name} holds {array.min()}, below {declared.least}")
-        if array.size and most is not None and not array.max() <= most:
-            refuse(f"{name} holds {array.max()}, above {most}")
-        return array if declared.becomes is None else array.astype(declared.becomes)
 
     def plain(self, node: Any) -> Any:
         """A value that is made of plain ones."""
@@ -427,96 +436,59 @@ class Reader:
             return node if abs(node) < LARGEST_INT else refuse("a number is too large")
         if isinstance(node, list):
             return [self.plain(each) for each in node]
-        if isinstance(node, dict) and "class" in node:
+        if "class" in node:
             return self.record(node)
-        kind = next(iter(node)) if isinstance(node, dict) and node else None
-        read: Any = self._ways.get(kind) if isinstance(kind, str) else None
-        if read is None or set(node) - {kind} != set(_BESIDE.get(str(kind), ())):
+        kind, inner = next(iter(node.items())) if len(node) == 1 else ("", None)
+        own = {"array": self._array, "model": self._model, "brought": self._brought}
+        if kind in own:
+            return own[kind](inner)
+        if kind not in WAYS:
             refuse(f"{node!r:.60} is not a known value")
-        return read(node)
+        return WAYS[kind][1](self.plain(inner))
 
-    @property
-    def _ways(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            "tuple": lambda node: tuple(self.plain(_listed(node["tuple"]))),
-            "dict": self._dict,
-            "float": lambda node: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[
-                node["float"]
-            ],
-            "given": lambda node: Ellipsis,
-            "datetime": lambda node: datetime.datetime.fromisoformat(node["datetime"]),
-            "date": lambda node: datetime.date.fromisoformat(node["date"]),
-            "time": lambda node: datetime.time.fromisoformat(node["time"]),
-            "timedelta": lambda node: datetime.timedelta(*node["timedelta"]),
-            "array": self._array,
-            "texts": self._texts,
-            "times": self._times,
-            "cells": self._cells,
-            "random": self._random,
-            "model": lambda node: self.models[_index(node["model"], self.models)],
-            "brought": self._brought,
-        }
-
-    def _dict(self, node: Any) -> dict[Any, Any]:
-        pairs = self.plain(_listed(node["dict"]))
-        if not all(len(_listed(pair)) == 2 and type(pair[0]) in KEYS for pair in pairs):
-            refuse("a dict has keys of a type that is not allowed")
-        return dict(pairs)
-
-    def _array(self, node: Any) -> NDArray[Any]:
-        if not isinstance(node, dict) or set(node) != {"array"}:
-            refuse(f"{node!r:.40} is not an array")
-        number = _index(node["array"], self.arrays)
+    def _array(self, number: Any) -> NDArray[Any]:
+        array: NDArray[Any] = _numbered(number, self.arrays)
         self._left[number] -= 1
         if self._left[number] < 0:
             refuse("an array is referenced more often than allowed")
-        return self.arrays[number]
+        return array
 
-    def _texts(self, node: Any) -> NDArray[Any]:
-        texts = _listed(node["texts"])
-        longest = max((len(each) for each in texts if isinstance(each, str)), default=1)
-        if not all(isinstance(each, str) for each in texts):
-            refuse("texts must be strings")
-        if longest * len(texts) > 64 + 4 * sum(map(len, texts)):
-            return _shaped(np.array(texts, dtype=object), node["shape"])
-        return _shaped(np.array(texts, dtype=str), node["shape"])
+    def _model(self, number: Any) -> Any:
+        return _numbered(number, self.models)
 
-    def _times(self, node: Any) -> NDArray[Any]:
-        array = self._array({"array": node["times"]})
-        if node["type"] not in TIMES or array.dtype != np.int64:
-            refuse(f"{node['type']!r:.40} is not a type of dates")
-        return array.view(node["type"])
-
-    def _cells(self, node: Any) -> NDArray[Any]:
-        items = self.plain(_listed(node["cells"]))
-        flat = np.empty(len(items), dtype=object)
-        for place, each in enumerate(items):
-            flat[place] = each
-        return _shaped(flat, node["shape"])
-
-    def _random(self, node: Any) -> Any:
-        key, at = self._array({"array": node["random"]}), self.plain(_listed(node["at"]))
-        whole = key.shape == (624,) and key.dtype == np.uint32 and len(at) == 3
-        whole = whole and type(at[0]) is int and 0 <= at[0] <= 624 and at[1] in (0, 1)
-        if not whole or type(at[2]) is not float or not math.isfinite(at[2]):
-            refuse("the state of a random generator is invalid")
-        made = np.random.RandomState(0)
-        made.set_state(("MT19937", key, *at))
-        return made
-
-    def _brought(self, node: Any) -> Any:
-        if not isinstance(node["brought"], str) or node["brought"] not in self.brought:
-            refuse(f"it needs {node['brought']!r:.40}, which its header does not list")
-        return self.brought[node["brought"]]
-
-    def _opened(self, node: Any) -> Any:
-        if not isinstance(node, dict) or set(node) != {"opened", "of"}:
-            refuse(f"{node!r:.40} is not a model")
-        return ways_to_open(self.models[_index(node["of"], self.models)])[node["opened"]]
+    def _brought(self, name: Any) -> Any:
+        if not isinstance(name, str) or name not in self.brought:
+            refuse(f"it needs {name!r:.40}, which its header does not list")
+        return self.brought[name]
 
 
-#: What else nodes of a kind have.
-_BESIDE = {"texts": ("shape",), "times": ("type",), "cells": ("shape",), "random": ("at",)}
+def _numbered(number: Any, table: Sequence[Any]) -> Any:
+    """What has this number in the table."""
+    if type(number) is not int or not 0 <= number < len(table):
+        refuse(f"it refers to part {number!r:.40} of {len(table)}")
+    return table[number]
+
+
+def _checked(
+    declared: Array, array: NDArray[Any], sizes: dict[str, int], name: str
+) -> NDArray[Any]:
+    """An array that is as declared."""
+    if array.dtype != declared.dtype or array.ndim != len(declared.shape):
+        refuse(f"{name} is an array of {array.dtype}, {array.shape}, not {declared.dtype}")
+    for size, wanted in zip(array.shape, declared.shape, strict=True):
+        if size != (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)):
+            refuse(f"{name} has shape {array.shape} where {declared.shape} was declared")
+    if declared.finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+        refuse(f"{name} holds numbers that are not finite")
+    if not declared.finite and np.isnan(array).any():
+        refuse(f"{name} holds NaN")
+    most = declared.most
+    most = sizes.get(most, 0) - 1 if isinstance(most, str) else most
+    if array.size and declared.least is not None and not array.min() >= declared.least:
+        refuse(f"{name} holds {array.min()}, below {declared.least}")
+    if array.size and most is not None and not array.max() <= most:
+        refuse(f"{name} holds {array.max()}, above {most}")
+    return array if declared.becomes is None else array.astype(declared.becomes)
 
 
 def _number(declared: Number, value: Any, name: str) -> Any:
@@ -528,21 +500,3 @@ def _number(declared: Number, value: Any, name: str) -> Any:
     if not usual and (declared.finite or math.isfinite(number)):
         refuse(f"{name} is {value!r:.40}, not from {declared.least:g} to {declared.most:g}")
     return declared.kind(value)
-
-
-def _listed(node: Any) -> list[Any]:
-    return node if isinstance(node, list) else refuse(f"{node!r:.40} is not a list")
-
-
-def _index(number: Any, table: Sequence[Any]) -> int:
-    """The number, if it is one of the table's."""
-    if type(number) is not int or not 0 <= number < len(table):
-        refuse(f"it refers to part {number!r:.40} of {len(table)}")
-    return int(number)
-
-
-def _shaped(flat: NDArray[Any], shape: Any) -> NDArray[Any]:
-    sizes = _listed(shape)
-    if len(sizes) > 8 or not all(type(each) is int and 0 <= each <= flat.size for each in sizes):
-        refuse(f"{shape!r:.40} is not a shape of {flat.size} values")
-    return flat.reshape(sizes)

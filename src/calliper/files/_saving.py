@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy
@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._estimator import CalibratedRegressor
-from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper._version import __version__
@@ -62,7 +61,7 @@ UNFITTED = (
 #: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
 
-#: Rows of features at which a loaded calibrator is asked for the radius that it gave before.
+#: Calibration points at which a loaded calibrator is asked for the radius that it gave before.
 N_ASKED = 5
 
 
@@ -104,7 +103,7 @@ def save(calibrated: Any, path: Any) -> None:
         raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
     writer = Writer(slots_of(calibrated))
     nodes = {"object": writer.record(calibrated)}
-    nodes["radius"] = writer.write(ASKED, _asked_before(calibrated, writer.brought), "radius")
+    nodes["radii"] = writer.plain(_radii(calibrated, writer.brought), "radii")
     nodes["probe"] = _probe(calibrated, writer)
     _file.write(path, _file.Contents(_header(calibrated, writer.needs), nodes, writer.arrays))
 
@@ -139,26 +138,27 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     array([4.])
     """
     contents = _file.read(path)
-    header = _whole(contents.header, path)
+    header, nodes = _whole(contents.header, path), contents.nodes
     brought = _brought(header["brought"], embed, {} if bring is None else bring)
-    with _file.refused_as_damaged(Path(path)):
+    with _file.refused_as_damaged(path):
         models = models_again(model, header["needs"], f"a {header['object']}")
-        nodes = contents.nodes
         stored = header["object"] == CalibratedOnStored.__name__
         reader = Reader(contents.arrays, [stored_predictions] if stored else models, brought)
     try:
-        with _file.refused_as_damaged(Path(path)), unheard(Warning):
+        # What the parts refuse is the fault of the file, too.
+        passed = DamagedFileError, OtherModelError, Warning
+        with _file.refused_as_damaged(path, passed), unheard(Warning):
             calibrated = reader.record(nodes["object"])
             kind = type(calibrated).__name__
             if kind != header["object"] or not isinstance(calibrated, KINDS):
                 refuse(f"it holds a {kind}, and its header says {header['object']!r:.40}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
-            asked = reader.read(ASKED, nodes["radius"], {}, "radius")
-            for each, method in zip(asked, _answering(calibrated), strict=False):
-                each.check(method, path, header["brought"])
+            asked = zip(reader.plain(nodes["radii"]), _answering(calibrated), strict=False)
+            for (level, radius), method in asked:
+                _check_radius(method, level, radius, path, header["brought"])
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
-            with _file.refused_as_damaged(Path(path)):
+            with _file.refused_as_damaged(path):
                 check_class(models[0], header["model"])
                 refuse_unfitted(models[0])
         raise
@@ -329,71 +329,53 @@ def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
     return {name: row_values(value, rows, name).tolist() for name, value in known.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class Asked(Keeps):
-    """Features, their weights, and the radius there; empty if drawn at random each time."""
-
-    Z: FloatArray
-    weights: FloatArray | None
-    level: float
-    radius: FloatArray
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "Z": Array("float64", ("m", "d")),
-        "weights": Array("float64", ("m",), optional=True),
-        "level": Number(least=0, most=1),
-        "radius": Array("float64", ("m",), finite=False),
-    }
-
-    def check(self, method: Calibrator, path: Any, brought: dict[str, str]) -> None:
-        """Refuse a method that answers differently than it did."""
-        if not len(self.Z):
-            return
-        found = _radius(method, self.Z, self.level, self.weights)
-        if np.allclose(found, self.radius, rtol=1e-6, atol=0.0):
-            return
-        said = f"gives radius {found[0]:.6g} where it gave {self.radius[0]:.6g} when it was saved"
-        if brought:
-            raise OtherModelError(
-                f"{str(path)!r} {said}: pass what it was calibrated with ({', '.join(brought)}), "
-                "fitted as it was then."
-            )
-        raise DamagedFileError(
-            f"{str(path)!r} {said}: it was altered, or this version computes differently."
+def _check_radius(
+    method: Calibrator, level: float, before: FloatArray, path: Any, brought: dict[str, str]
+) -> None:
+    """Refuse a method that gives other radii at its first calibration points than it did."""
+    found = _radius(method, level) if len(before) else before
+    if np.allclose(found, before, rtol=1e-6, atol=0.0):
+        return
+    said = f"gives radius {found[0]:.6g} where it gave {before[0]:.6g} when it was saved"
+    if brought:
+        raise OtherModelError(
+            f"{str(path)!r} {said}: pass what it was calibrated with ({', '.join(brought)}), "
+            "fitted as it was then."
         )
+    raise DamagedFileError(
+        f"{str(path)!r} {said}: it was altered, or this version computes differently."
+    )
 
 
-ASKED = Inline(Asked, several=True)
-
-
-def _radius(method: Calibrator, Z: FloatArray, level: float, weights: Any) -> FloatArray:
-    """What it answers; that it was asked is forgotten."""
-    asked = set(method.levels_asked_)
+def _radius(method: Calibrator, level: float) -> FloatArray:
+    """What it answers at its first calibration points; that it was asked is forgotten."""
+    asked, rows = set(method.levels_asked_), method._rows
+    weights = None if rows.weights is None else rows.weights[:N_ASKED]
     with unheard(Warning):
-        radius = method.predict_radius(Z, level, weights=weights)
+        radius = method.predict_radius(rows.Z[:N_ASKED], level, weights=weights)
     method.levels_asked_ = asked
     return radius
 
 
-def _asked_before(calibrated: Any, brought: dict[str, Any]) -> list[Asked]:
-    """What loaded ones are asked again: if they were asked before, or something is brought."""
+def _radii(calibrated: Any, brought: dict[str, Any]) -> list[Any]:
+    """What loaded ones are asked again, if they were asked before, or something is brought.
+
+    Of each calibrator the highest level that was asked so far, and the radius; empty if it is
+    drawn at random each time, or cannot be asked for.
+    """
     methods = _answering(calibrated)[:N_ASKED]
-    needed = brought or any(method.levels_asked_ for method in methods)
-    return [_answer(method) for method in methods] if needed else []
-
-
-def _answer(method: Calibrator) -> Asked:
-    """The radius at a few calibration points, at the highest level that was asked so far."""
-    level, rows = max(method.levels_asked_, default=0.9), method._rows
-    Z = rows.Z[:N_ASKED] if isinstance(rows.Z, np.ndarray) else np.empty((0, 1))
-    weights = None if rows.weights is None else rows.weights[: len(Z)]
-    if weights is not None and not (weights > 0).all():
-        Z = Z[:0]
-    if len(Z) and getattr(method, "basis", None) is None:
-        radius, again = (_radius(method, Z, level, weights) for _ in range(2))
-        if np.array_equal(radius, again):  # else something is drawn for each row
-            return Asked(Z, weights, level, radius)
-    return Asked(np.empty((0, 1)), None, level, np.empty(0))
+    if not brought and not any(method.levels_asked_ for method in methods):
+        return []
+    found = []
+    for method in methods:
+        level, radius, rows = max(method.levels_asked_, default=0.9), np.empty(0), method._rows
+        possible = isinstance(rows.Z, np.ndarray) and len(rows.Z)
+        possible = possible and (rows.weights is None or (rows.weights[:N_ASKED] > 0).all())
+        if possible and getattr(method, "basis", None) is None:
+            once, again = (_radius(method, level) for _ in range(2))
+            radius = once if np.array_equal(once, again) else radius
+        found.append([level, radius])
+    return found
 
 
 #: What a header has, and of which kind.

@@ -92,8 +92,8 @@ class RefitGuarantee(Guarantee):
 class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Intervals from models that each left out some rows.
 
-    A method writes ``_folds``, what is proved of it, and a remark on that. One whose models left
-    out no folds writes ``_train``, ``predict``, ``_left_out`` and, if that averages, ``_spread``.
+    A method writes ``_folds``, what is proved of it, and a remark on that. One whose rows are left
+    out by several models also writes ``_measure``, ``predict``, ``_left_out`` and ``_spread``.
     """
 
     #: What a file keeps; all models stay outside.
@@ -132,6 +132,8 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     n_jobs: int | None
     minmax = False
     score_function: Any = None
+    #: Whether :meth:`predict` asks one more model, trained on all rows.
+    trains_on_all = True
 
     models_: tuple[Any, ...]
     residuals_: FloatArray
@@ -162,7 +164,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return self
 
     def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any], groups: Any) -> None:
-        """Models that each left out one fold, errors of its rows, and a model of all rows."""
+        """A model for each set of rows, and errors of each row by those that left it out."""
         model, score = self._asked(self.estimator)
         if score.n_tails != 1:
             raise CalliperError(
@@ -170,22 +172,32 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
                 f"{self.score_function!r}, which has {score.n_tails}."
             )
         folds = self._folds(X, y, groups)
-        rows, others = [train for train, _ in folds], [left_out for _, left_out in folds]
-        self.models_, predicted = self._refit(X, y, rows, others, fit_params)
+        jobs = (
+            delayed(_fit_and_predict)(score.n_outputs, models.fresh(model), X, y, *fold, fit_params)
+            for fold in folds
+        )
+        self.models_, predicted = zip(*Parallel(n_jobs=self.n_jobs)(jobs), strict=True)
+        self.residuals_ = self._measure(y, [left_out for _, left_out in folds], predicted, score)
+        if self.trains_on_all:
+            self.estimator_ = models.fresh(model).fit(X, y, **fit_params)
+
+    def _measure(
+        self, y: FloatArray, left_out: list[IntArray], predicted: Any, score: Score
+    ) -> FloatArray:
+        """R_i from what each model predicted of the rows that it left out."""
         self.fold_ = np.empty(len(y), dtype=np.intp)
-        left_out = np.empty((len(y), *predicted[0].shape[1:]))
-        for k, (other, values) in enumerate(zip(others, predicted, strict=True)):
-            self.fold_[other], left_out[other] = k, values
-        self.residuals_ = score.measure(y, left_out)
-        self.estimator_ = models.fresh(model).fit(X, y, **fit_params)
+        y_pred = np.empty((len(y), *predicted[0].shape[1:]))
+        for k, (rows, values) in enumerate(zip(left_out, predicted, strict=True)):
+            self.fold_[rows], y_pred[rows] = k, values
+        return score.measure(y, y_pred)
 
     def _asked(self, model: Any) -> tuple[Any, Score]:
         """The model to train and predict with, and the score of its predictions."""
         return models.asked_as(model, self.score_function)
 
+    @abstractmethod
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
-        """Rows to train on and rows left out, of each fold; each row is left out once."""
-        raise NotImplementedError
+        """Rows to train on and rows left out, of each model."""
 
     @abstractmethod
     def _proved(self, coverage: float, n: int) -> float:
@@ -301,25 +313,6 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """How errors are measured."""
         return self._asked(self.estimator)[1]
 
-    def _refit(
-        self,
-        X: Any,
-        y: FloatArray,
-        rows: list[IntArray],
-        others: list[IntArray],
-        fit_params: dict[str, Any],
-    ) -> tuple[tuple[Any, ...], list[FloatArray]]:
-        """A model for each set of rows, and its predictions of the others."""
-        workers, (model, score) = Parallel(n_jobs=self.n_jobs), self._asked(self.estimator)
-        jobs = (
-            delayed(_fit_and_predict)(
-                score.n_outputs, models.fresh(model), X, y, train, other, fit_params
-            )
-            for train, other in zip(rows, others, strict=True)
-        )
-        made, predicted = zip(*workers(jobs), strict=True)
-        return made, list(predicted)
-
 
 def plus_ends(
     down: FloatArray, up: FloatArray, levels: tuple[float, ...]
@@ -377,11 +370,11 @@ def _fit_and_predict(
     X: Any,
     y: FloatArray,
     train: IntArray,
-    others: IntArray,
+    left_out: IntArray,
     fit_params: dict[str, Any],
 ) -> tuple[Any, FloatArray]:
     known = models.fit_params_of(X, fit_params, train)
     model = estimator.fit(_safe_indexing(X, train), y[train], **known)
-    if not len(others):
+    if not len(left_out):
         return model, np.empty(0)
-    return model, models.predictions(model, _safe_indexing(X, others), n_outputs)
+    return model, models.predictions(model, _safe_indexing(X, left_out), n_outputs)

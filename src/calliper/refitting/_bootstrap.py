@@ -22,7 +22,6 @@ jackknife+-after-bootstrap", arXiv:2002.09025, Theorem 1.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_new_rows, check_option
+from calliper._validation import at_least, check_new_rows, check_option
 from calliper.declarations import About
-from calliper.exceptions import CalliperError, InEveryBootstrapWarning, warn
+from calliper.exceptions import InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
@@ -88,6 +87,7 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         cost="a fit for each bootstrap, and M predictions by each",
         needs="a model to refit",
     )
+    trains_on_all = False
 
     estimator: Any
     n_bootstraps: int = 100
@@ -96,24 +96,6 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     draw_number: bool = True
     random_state: Any = None
     n_jobs: int | None = None
-
-    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any], groups: Any) -> None:
-        """A model of each bootstrap, and errors of each row by those that miss it."""
-        check_option(self.aggregate, [*AGGREGATES], "aggregate")
-        if not isinstance(self.n_bootstraps, Integral) or self.n_bootstraps < 1:
-            raise CalliperError(
-                f"n_bootstraps must be a whole number >= 1; got {self.n_bootstraps!r}."
-            )
-        bootstraps = self._draw_bootstraps(len(y))
-        self.in_bag_: BoolArray = np.stack(
-            [np.bincount(rows, minlength=len(y)) > 0 for rows in bootstraps]
-        )
-        others = [np.flatnonzero(~held) for held in self.in_bag_]
-        self.models_, predicted = self._refit(X, y, bootstraps, others, fit_params)
-        per_model = np.full((len(y), len(bootstraps)), np.nan)
-        for b, (rows, values) in enumerate(zip(others, predicted, strict=True)):
-            per_model[rows, b] = values
-        self.residuals_ = self._measure(y, per_model)
 
     def _asked(self, model: Any) -> tuple[Any, Score]:
         return model, AbsoluteError()
@@ -124,23 +106,31 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         check_new_rows(self, X)
         return np.asarray(AGGREGATES[self.aggregate](self.predictions_of_models(X), axis=1))
 
-    def _draw_bootstraps(self, n: int) -> list[IntArray]:
-        """Rows of each bootstrap, drawn with replacement."""
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+        """Rows of each bootstrap, drawn with replacement, and those that it misses."""
+        check_option(self.aggregate, [*AGGREGATES], "aggregate")
+        count, n = at_least(self.n_bootstraps, 1, "n_bootstraps"), len(y)
         rng = check_random_state(self.random_state)
-        count = int(self.n_bootstraps)
         if self.draw_number:
             trials, chance = self._binomial(n)
             count = max(1, int(rng.binomial(trials, chance)))
-        return [rng.randint(0, n, n) for _ in range(count)]
+        drawn = [rng.randint(0, n, n) for _ in range(count)]
+        return [(rows, np.setdiff1d(np.arange(n), rows)) for rows in drawn]
 
     def _binomial(self, n: int) -> tuple[int, float]:
         """B̃ and the chance that a bootstrap of n from n+1 points misses the new one."""
         chance = (1 - 1 / (n + 1)) ** n
         return round(self.n_bootstraps / chance), chance
 
-    def _measure(self, y: FloatArray, per_model: FloatArray) -> FloatArray:
+    def _measure(
+        self, y: FloatArray, left_out: list[IntArray], predicted: Any, score: Score
+    ) -> FloatArray:
         """R_i from the models that miss row i, and one warning for rows that none misses."""
-        judged = (~self.in_bag_).any(axis=0)
+        per_model = np.full((len(y), len(left_out)), np.nan)
+        self.in_bag_: BoolArray = np.ones((len(left_out), len(y)), dtype=bool)
+        for b, (rows, values) in enumerate(zip(left_out, predicted, strict=True)):
+            per_model[rows, b], self.in_bag_[b, rows] = values, False
+        judged = ~self.in_bag_.all(axis=0)
         residuals = np.full(len(y), np.inf)
         average = np.nanmean if self.aggregate == "mean" else np.nanmedian
         known = per_model[judged]

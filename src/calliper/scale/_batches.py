@@ -90,21 +90,20 @@ class BatchIntervals:
 
     def __call__(self, batch: Any) -> Any:
         """A copy of the batch with the ends of its intervals as further columns."""
-        regressor = self.regressor()
-        frame = _as_frame(batch)
-        rows, names = self._inputs(regressor, frame), list(frame.columns)
+        regressor, frame = self.regressor(), _as_frame(batch)
+        rows, names = self._inputs(regressor, frame), names_of_ends(regressor, self.coverage)[0]
+        ends = np.empty((0, len(names)))
         if len(frame):
             with one_core():  # engines run a process per core
-                found = regressor.predict_interval(rows, self.coverage, **self.how).to_frame()
-        else:
-            found = _no_ends(regressor, self.coverage)
-        ends = {f"{self.prefix}{name}": found[name].to_numpy() for name in found.columns}
-        taken = [name for name in ends if name in names]
+                found = regressor.predict_interval(rows, self.coverage, **self.how)
+            ends = found.to_frame()[names].to_numpy()
+        columns = {f"{self.prefix}{name}": ends[:, place] for place, name in enumerate(names)}
+        taken = [name for name in columns if name in frame.columns]
         if taken:
             raise CalliperError(
                 f"the batch already has columns {taken}: pass prefix= to rename the ends."
             )
-        return _with_columns(batch, ends)
+        return _with_columns(batch, columns)
 
     def regressor(self) -> Any:
         """The calibrated regressor, loaded once in this process, and again if the file changed."""
@@ -123,8 +122,9 @@ class BatchIntervals:
     def _inputs(self, regressor: Any, frame: Any) -> Any:
         """The rows as calibration had them."""
         known = getattr(regressor, "feature_names_in_", None)
-        wanted = list(frame.columns if known is None else known)
-        wanted = wanted if self.columns is None else self.columns
+        wanted = self.columns
+        if wanted is None:
+            wanted = list(frame.columns if known is None else known)
         missing = [name for name in wanted if name not in frame.columns]
         if missing:
             raise CalliperError(
@@ -132,12 +132,6 @@ class BatchIntervals:
                 f"the inputs are {wanted[:20]}."
             )
         return frame[wanted].to_numpy() if known is None else frame[wanted]
-
-
-def _no_ends(regressor: Any, coverage: Coverage) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(columns=names_of_ends(regressor, coverage)[0], dtype=np.float64)
 
 
 def _as_frame(batch: Any) -> Any:

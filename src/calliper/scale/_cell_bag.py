@@ -4,16 +4,11 @@ A member with n candidates is rescaled by the mean over min(K, n) of them; where
 that is a candidate always enters, and is one more. A member without any is rescaled by the median
 of the whole bag, g(t) = min(max(t, a), b), with a ≤ b two neighbouring order statistics of the
 calibration magnitudes: the same for all members, and not decreasing in t. So there is still one
-crossing t_i each:
-
-    i has candidates                as in ``_knn.py``, with min(K, n) in the place of K
-    i has none, the new is none     s_i ŝ_{N+1} = t·g(t), as for an order statistic
-    i has none but the new point    s_i ŝ_{N+1} = t·t
-
-and if the new point itself has no candidates, ŝ_{N+1} = g(t). At any t the comparison is the one
-with the constant g(t) in its place, and t/g(t) does not decrease: what holds with b and ends at b
-or beyond ends there; else what holds with a and ends at a or before ends there; else it ends
-between, where g(t) = t. An offset is added to every scale, and so is slope·t where it is asked for.
+crossing t_i each. At any t the comparison is the one with the constant g(t) in its place, and
+t/g(t) does not decrease: what holds with b and ends at b or beyond ends there; else what holds with
+a and ends at a or before ends there; else it ends between, where g(t) = t. With constants, all is
+as in ``_knn.py``, with min(K, n) in the place of K. An offset is added to every scale, and so is
+slope·t where it is asked for.
 """
 
 from typing import Any
@@ -26,9 +21,6 @@ from calliper.quantile import Shares, row_order_statistics, row_thresholds, with
 from calliper.rows import Rows
 from calliper.scale._cells import CellSearch, Found, Placed
 
-#: How a pair is marked where the point has no candidates, and the new row is none of it.
-ALONE = 2
-
 
 class CellMean(kernels.MeanStatistic):
     """Mean of up to K candidates of N points.
@@ -38,13 +30,20 @@ class CellMean(kernels.MeanStatistic):
     found : the nearest of each point
     magnitudes : (N,)
     k, offset : K, and the constant added to every scale
+    middle : the scale of a point without candidates
     tied : of the points with a shared last place, sums over nearer and over tied ones
     """
 
     def __init__(
-        self, found: Found, magnitudes: FloatArray, k: int, offset: float, tied: kernels.SharedSums
+        self,
+        found: Found,
+        magnitudes: FloatArray,
+        k: int,
+        offset: float,
+        middle: float,
+        tied: kernels.SharedSums,
     ) -> None:
-        self.k, self.offset = k, offset
+        self.k, self.offset, self.middle = k, offset, middle
         short = found.size < k
         member = np.where(found.near < 0, 0.0, magnitudes[found.near])
         self.full_sum = kernels.sum_of_each(member)
@@ -60,51 +59,46 @@ class CellMean(kernels.MeanStatistic):
         self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
         self.full_sum[crowded] = tied.total
         self.alone = found.size == 0
-        middle = (len(magnitudes) + 2) // 2
-        below, above = np.partition(magnitudes, [middle - 2, middle - 1])[middle - 2 : middle]
-        self.low, self.high = float(below), float(above)
 
     def of_calibration(self, level: float) -> FloatArray:
-        scale = np.where(self.alone, self.high, self.full_sum / self.n_full)
+        scale = np.where(self.alone, self.middle, self.full_sum / self.n_full)
         return np.asarray(scale + self.offset)
 
     def crossing(self, entering: kernels.Entering, level: float, slope: float = 0.0) -> FloatArray:
-        """t_i for points that new rows enter, or that are alone."""
-        alone, n = entering.at_edge == ALONE, self.n_entered[entering.point]
-        weight, others = self._entered(entering.point, entering.at_edge == 1)
-        if slope:
-            linear = others / n + self.offset - slope * entering.score
-            found = kernels.signed_root(slope + weight / n, linear, entering.product)
-        else:
-            found = kernels.positive_root(weight, others + n * self.offset, n * entering.product)
-        score, product = entering.score[alone], entering.product[alone]
-        found[alone] = kernels.clamped_crossing(
-            self.low, self.high, self.offset, product, score, slope
-        )
-        return found
+        """t_i for points that new rows enter."""
+        n = self.n_entered[entering.point]
+        weight, others = self._entered(entering.point, entering.at_edge)
+        if not slope:
+            return kernels.positive_root(weight, others + n * self.offset, n * entering.product)
+        linear = others / n + self.offset - slope * entering.score
+        return kernels.signed_root(slope + weight / n, linear, entering.product)
 
     def between(
-        self, point: IntArray, at_edge: kernels.Edge, scores: FloatArray, slope: float
+        self,
+        pairs: kernels.Pairs,
+        scale: FloatArray,
+        alone: BoolArray,
+        scores: FloatArray,
+        slope: float,
     ) -> FloatArray:
-        """The t_i of all points, (N,), where the new row is alone and g(t) = t.
+        """All t_i, (m, N), where g(t) = t, of rows with these scales that enter these points.
 
-        Pairs say which points it enters: s_i·(t + o + κt) ≥ t·(ŝ_i(t) + κt), o within ŝ_i.
+        s_i·(c + ut + o + κt) ≥ t·(A_i + w_i t + o + κt); alone are c = 0 and u = 1, A = 0, w = 1.
         """
-        weight, mean = np.zeros(len(scores)), self.of_calibration(0.5)
-        entered = at_edge != ALONE
-        which = point[entered]
-        w, others = self._entered(which, at_edge[entered] == 1)
-        weight[which] = w / self.n_entered[which]
-        mean[which] = others / self.n_entered[which] + self.offset
-        quadratic, linear = weight + slope, mean - scores * (1 + slope)
+        row, point, at_edge = pairs
+        weight, mean = np.zeros((len(scale), len(scores))), np.empty((len(scale), len(scores)))
+        weight[:], mean[:] = self.alone, np.where(self.alone, 0.0, self.full_sum / self.n_full)
+        entered, others = self._entered(point, at_edge)
+        weight[row, point] = entered / self.n_entered[point]
+        mean[row, point] = others / self.n_entered[point]
+        quadratic = weight + slope
+        linear = mean + self.offset - scores * (alone[:, None] + slope)
+        constant = scores * np.where(alone, self.offset, scale)[:, None]
         # Where nothing is quadratic, it ends at once or never.
-        flat, constant = quadratic == 0, scores * self.offset
+        flat = quadratic == 0
         found = kernels.signed_root(np.where(flat, 1.0, quadratic), linear, constant)
-        ends = flat & (linear > 0)
         found[flat] = np.inf
-        found[ends] = constant[ends] / linear[ends]
-        alone = point[~entered]
-        found[alone] = scores[alone]
+        np.divide(constant, linear, out=found, where=flat & (linear > 0))
         return found
 
 
@@ -112,6 +106,7 @@ class BagCells(kernels.BagKNN):
     """Thresholds t_i over the K nearest of the candidates."""
 
     search: Any
+    always_enters = False
 
     def __init__(
         self,
@@ -127,12 +122,15 @@ class BagCells(kernels.BagKNN):
         #: The smallest positive magnitude and the largest, between which sums are exact.
         self.ends = np.array([magnitudes[magnitudes > 0].min(initial=np.inf), magnitudes.max()])
         self.ends = self.ends[np.isfinite(self.ends)]
+        middle = (len(magnitudes) + 2) // 2
+        self.low, self.high = np.partition(magnitudes, [middle - 2, middle - 1])[
+            middle - 2 : middle
+        ]
         found = search.nearest_others(n_neighbors)
         self.reach, self.crowded = found.reach, np.flatnonzero(found.tied)
         tied, reach = self._settled(search.placed, self.crowded, self.crowded)
         self.reach[self.crowded] = reach
-        self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, tied)
-        self.alone = np.flatnonzero(self.statistic.alone)
+        self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, self.high, tied)
         self._orders = {}
 
     def extended(self, rows: Rows) -> None:
@@ -146,30 +144,25 @@ class BagCells(kernels.BagKNN):
         new, pairs = self._around(Z)
         scale, alone = self._scales(new)
         found = self._thresholds(pairs, scale, level, slope)
-        for row in np.flatnonzero(alone):
-            found[row] = self._of_alone(pairs, int(row), found[row], slope)
-        return found
-
-    def _of_alone(self, pairs: Any, row: int, high: FloatArray, slope: float) -> FloatArray:
-        """The thresholds of a row without candidates, given those with b in the place of g(t)."""
-        a, b = self.statistic.low, self.statistic.high
-        mine = pairs[0] == row
-        point, at_edge = pairs[1][mine], pairs[2][mine]
-        scale = np.array([a + self.offset])
-        (low,) = self._thresholds((np.zeros_like(point), point, at_edge), scale, 0.5, slope)
-        between = np.clip(self.statistic.between(point, at_edge, self.scores, slope), a, b)
+        if not self.statistic.alone.any() and not alone.any():
+            return found
+        a, b, at_low = self.low, self.high, self.with_offset(self.offset)
+        at_low.statistic.middle = a
+        low = at_low._thresholds(pairs, np.where(alone, a + self.offset, scale), level, slope)
+        between = self.statistic.between(pairs, scale, alone, self.scores, slope)
         # Where a = 0 nothing is compared at t = 0, and something beyond.
-        below = np.where((low > a) | (a == 0), between, low)
-        return np.where(high < b, below, high)
+        below = np.where((low > a) | (a == 0), np.clip(between, a, b), low)
+        return np.where(found < b, below, found)
 
     def _one_chunk(
         self, Z: FloatArray, asked: kernels.Asked, shares: Shares | None
     ) -> tuple[FloatArray, int]:
+        """As for constant scales of what has no candidates, unless a radius is below these."""
         new = self._placed(Z)
         radius, n_pairs = super()._one_chunk(new, asked, shares)  # type: ignore[arg-type]
         levels, ranks, signs = asked
-        below = np.abs(radius).min(axis=1, initial=np.inf) < self.statistic.high
-        for row in np.flatnonzero(below & (self._count(new) == 0)):
+        below = np.abs(radius).min(axis=1, initial=np.inf) < self.high
+        for row in np.flatnonzero(below & ((self._count(new) == 0) | self.statistic.alone.any())):
             one = slice(row, row + 1)
             values = self.thresholds(Z[one])
             if signs is not None:
@@ -184,10 +177,10 @@ class BagCells(kernels.BagKNN):
     def _placed(self, Z: Any) -> Placed:
         return Z if isinstance(Z, Placed) else self.search.locate(Z)
 
-    def _around(self, Z: Any) -> tuple[Placed, tuple[IntArray, IntArray, kernels.Edge]]:
+    def _around(self, Z: Any) -> tuple[Placed, kernels.Pairs]:
         """New rows in their cells, and pairs (new row, calibration point) where it is near."""
         new = self._placed(Z)
-        return new, self._entered(new)
+        return new, self.search.entering(new, self.reach)
 
     def _scales_of_new(
         self, Z: Any, levels: list[float], found: Placed
@@ -207,7 +200,7 @@ class BagCells(kernels.BagKNN):
         tied = np.flatnonzero(found.tied)
         mean[tied] = self._settled(new, tied)[0].total / self.n_neighbors
         alone = found.size == 0
-        return np.where(alone, self.statistic.high, mean) + self.offset, alone
+        return np.where(alone, self.high, mean) + self.offset, alone
 
     def _settled(
         self, new: Placed, rows: IntArray, own: IntArray | None = None
@@ -225,24 +218,3 @@ class BagCells(kernels.BagKNN):
             parts[:, number] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
             reach[number] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
         return kernels.SharedSums(*parts), reach
-
-    def _entered(self, new: Placed) -> tuple[IntArray, IntArray, kernels.Edge]:
-        """Pairs (new row, point) where the row is among the nearest of the point, and how.
-
-        Points without candidates are in a pair with every row.
-        """
-        row, point, at_edge = self.search.entering(new, self.reach)
-        mark = at_edge.astype(np.intp)
-        if not len(self.alone):
-            return row, point, mark
-        others = ~self.statistic.alone[point]
-        probed = self.search.placed.probes[self.alone]
-        marks = np.full((len(new), len(self.alone)), ALONE)
-        for cells in probed.T:
-            marks[new.cell[:, None] == cells] = 0
-        rows = np.repeat(np.arange(len(new)), len(self.alone))
-        row = np.concatenate([row[others], rows])
-        point = np.concatenate([point[others], np.tile(self.alone, len(new))])
-        mark = np.concatenate([mark[others], marks.reshape(-1)])
-        order = np.argsort(row, kind="stable")
-        return row[order], point[order], mark[order]

@@ -16,9 +16,8 @@ nearest, goes by lists of the points that probe a cell.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import sqrt
 from numbers import Integral
 from typing import Annotated, Any, NamedTuple, Self
@@ -241,30 +240,34 @@ class CellSearch:
 
     def locate(self, rows: FloatArray) -> Placed:
         """The cells of rows; those of a row do not depend on the other rows."""
-        centres = self.partition.points
-        cell: Any = np.empty(len(rows), dtype=np.int32)
-        probes: Any = np.empty((len(rows), self.n_probes), dtype=np.int32)
-        for part in row_slices(len(rows), CHUNK_ROWS):
-            x = self.partition.scaled(rows[part])
-            found = np.sort(self.partition.nearest(rows[part], self.n_probes)[0], axis=1)
-            slices = row_slices(len(found), SEARCHED)
-            nearest = map_slices(partial(_nearest_of, x, centres, found), slices)
-            cell[part], probes[part] = np.concatenate(nearest), found
+        found = [
+            np.sort(self.partition.nearest(rows[part], self.n_probes)[0], axis=1).astype(np.int32)
+            for part in row_slices(len(rows), CHUNK_ROWS)
+        ]
+        probes: Any = np.concatenate(found)
+
+        def nearest(part: slice) -> IntArray:
+            """Of centres as near as one another, the first."""
+            x, named = self.partition.scaled(rows[part]), probes[part]
+            every = [kernels.paired_distances(x, self.partition.points[each]) for each in named.T]
+            return np.asarray(named[np.arange(len(named)), np.argmin(every, axis=0)])
+
+        cell = np.concatenate(map_slices(nearest, row_slices(len(rows), SEARCHED)))
         return Placed(rows, cell, probes)
 
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
-        order = self.members.indices.astype(np.intp)
-        return self._by_cells(lambda rows: self._nearest(self.placed.of(rows), k, rows), order)
+        return self.nearest(self.placed, k, np.arange(len(self.points)))
 
-    def nearest(self, new: Placed, k: int) -> Found:
-        """The K nearest candidates of new rows."""
+    def nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
+        """The K nearest candidates of rows, of which ``own`` says what points they are."""
         order = np.argsort(new.cell, kind="stable")
-        return self._by_cells(lambda rows: self._nearest(new.of(rows), k), order)
 
-    def _by_cells(self, search: Callable[[IntArray], Found], order: IntArray) -> Found:
-        """What is found of rows that are searched in the order of their cells."""
-        parts = map_slices(lambda rows: search(order[rows]), row_slices(len(order), SEARCHED))
+        def search(block: slice) -> Found:
+            rows = order[block]
+            return self._nearest(new.of(rows), k, None if own is None else own[rows])
+
+        parts = map_slices(search, row_slices(len(order), SEARCHED))
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
@@ -300,7 +303,7 @@ class CellSearch:
         return name[row[inside]], point[inside], at_edge
 
     def _nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
-        """As :meth:`nearest` for some rows, of which ``own`` says what points they are."""
+        """As :meth:`nearest` for rows that are searched together."""
         count = self.size[new.probes].sum(axis=1) - (own is not None)
         n_best = k + SPARE
         index, furthest = self._best(new, n_best, own)
@@ -388,12 +391,6 @@ class _Lists:
 
     def __getitem__(self, cell: Any) -> IntArray:
         return self.indices[self.start[cell] : self.start[cell + 1]]
-
-
-def _nearest_of(x: FloatArray, centres: FloatArray, named: IntArray, rows: slice) -> IntArray:
-    """The nearest of the centres (m, P) named for some rows; on ties, the first."""
-    every = [kernels.paired_distances(x[rows], centres[each]) for each in named[rows].T]
-    return np.asarray(named[rows][np.arange(len(every[0])), np.argmin(every, axis=0)])
 
 
 def _smallest(

@@ -16,7 +16,7 @@ Dask is imported only where it is used.
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
@@ -100,31 +100,22 @@ def _tell() -> Callable[..., None]:
     return warnings.warn if worker is None else worker.warn
 
 
-def answer(asked: str, regressor: Any, X: Any, *given: Any, **known: Any) -> Any:
-    """The lazy result of a regressor's method for the rows of a collection."""
-    answers = {
-        "predict": predict,
-        "predict_interval": predict_interval,
-        "predict_distribution": lambda regressor, X, **how: LazyDistribution(regressor, X, how),
-    }
-    return answers[asked](regressor, X, *given, **known)
+def answer(asked: str, regressor: Any, X: Any, coverage: Coverage = 0.9, **how: Any) -> Any:
+    """The lazy result of a regressor's method for the rows of a collection.
 
-
-def predict_interval(regressor: Any, X: Any, coverage: Coverage = 0.9, **how: Any) -> Any:
-    """As ``predict_interval``: a frame of ends, or an array (m, 2) or (m, L, 2), not computed.
-
-    For several targets the frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
+    Of ``predict`` a series or an array (m,), for several targets a frame or (m, k). Of
+    ``predict_interval`` a frame of ends, or an array (m, 2) or (m, L, 2); for several targets the
+    frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
     """
-    names, shape = names_of_ends(regressor, coverage)
-    return ask_lazily(regressor, X, partial(_ends, coverage=coverage), names, shape, how)
-
-
-def predict(regressor: Any, X: Any) -> Any:
-    """As ``predict``: a series or an array (m,), for several targets a frame or (m, k)."""
-    targets = getattr(regressor, "target_names_", None)
-    names = ["prediction"] if targets is None else [str(name) for name in targets]
-    shape = () if targets is None else (len(targets),)
-    return ask_lazily(regressor, X, _predictions, names, shape, {})
+    if asked == "predict_distribution":
+        return LazyDistribution(regressor, X, how)
+    if asked == "predict_interval":
+        how["coverage"], (names, shape) = coverage, names_of_ends(regressor, coverage)
+    else:
+        targets = getattr(regressor, "target_names_", None)
+        names = ["prediction"] if targets is None else [str(name) for name in targets]
+        shape = () if targets is None else (len(targets),)
+    return ask_lazily(regressor, X, partial(_found, asked), names, shape, how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,14 +134,15 @@ class LazyDistribution:
         """
         levels = check_levels(p, "p")
         names = [f"quantile_{level:g}" for level in levels]
-        ask = partial(_quantiles, p=p, side=side)
         shape = () if np.ndim(p) == 0 else (len(levels),)
-        return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
+        return self._ask(names, shape, "quantile", p=p, side=side)
 
     def interval(self, coverage: Coverage = 0.9) -> Any:
         """As :meth:`calliper.distribution.Distribution.interval`: ends as of intervals."""
-        names, shape = names_of_ends(self.regressor, coverage)
-        ask = partial(_tails, coverage=coverage)
+        return self._ask(*names_of_ends(self.regressor, coverage), "interval", coverage=coverage)
+
+    def _ask(self, names: list[str], shape: tuple[int, ...], what: str, **asked: Any) -> Any:
+        ask = partial(_found, "predict_distribution", what, asked)
         return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
 
 
@@ -166,20 +158,17 @@ def names_of_ends(regressor: Any, coverage: Coverage) -> tuple[list[str], tuple[
     return [f"{target}_{name}" for target in targets for name in names], (len(targets), *shape)
 
 
-def _ends(regressor: Any, rows: Any, **how: Any) -> FloatArray:
-    return np.stack(tuple(regressor.predict_interval(rows, **how)), axis=-1)
+def _found(method: str, *given: Any, **how: Any) -> FloatArray:
+    """What a method says of rows, as one array; of a distribution, what is asked of it by name.
 
-
-def _predictions(regressor: Any, rows: Any) -> FloatArray:
-    return np.asarray(regressor.predict(rows))
-
-
-def _quantiles(regressor: Any, rows: Any, p: Coverage, side: str, **how: Any) -> FloatArray:
-    return np.asarray(regressor.predict_distribution(rows, **how).quantile(p, side=side))
-
-
-def _tails(regressor: Any, rows: Any, coverage: Coverage, **how: Any) -> FloatArray:
-    return np.stack(tuple(regressor.predict_distribution(rows, **how).interval(coverage)), axis=-1)
+    ``given`` are the name and the arguments, if there are any, the regressor and the rows.
+    """
+    *then, regressor, rows = given
+    found = getattr(regressor, method)(rows, **how)
+    if then:
+        name, asked = then
+        found = getattr(found, name)(**asked)
+    return np.asarray(found if isinstance(found, np.ndarray) else np.stack(tuple(found), axis=-1))
 
 
 def ask_lazily(
@@ -195,6 +184,8 @@ def ask_lazily(
     In ``how``, groups and weights may be collections with the partitions of ``X``; everything else
     is the same for all partitions.
     """
+    import dask.array as da
+    from dask import delayed
     from dask.base import tokenize
 
     values = {name: how[name] for name in ("groups", "weights") if is_collection(how.get(name))}
@@ -209,30 +200,12 @@ def ask_lazily(
     if framed:
         none = question.of_frame(X._meta.iloc[:0], None, given=())
         return X.map_partitions(question.of_frame, sent, *values.values(), given=given, meta=none)
-    return _by_blocks(X, question, sent, values)
-
-
-def _by_blocks(X: Any, question: Question, sent: Any, values: dict[str, Any]) -> Any:
-    import dask.array as da
-
-    axes = tuple(range(1, X.ndim))
-    new = tuple(range(-1, -1 - len(question.shape), -1))
-    pairs = [part for value in values.values() for part in (_dealt_as(X, value), (0,))]
-    return da.blockwise(
-        question.of_array,
-        (0, *new),
-        X,
-        (0, *axes),
-        sent,
-        None,
-        *pairs,
-        new_axes=dict(zip(new, question.shape, strict=True)),
-        given=tuple(values),
-        concatenate=True,
-        align_arrays=False,
-        dtype=np.float64,
-        meta=np.empty((0,) * (1 + len(new))),
-    )
+    blocks = [
+        delayed(question.of_array)(rows, sent, *own, given=given)
+        for rows, *own in partitions(X, values)
+    ]
+    made = zip(blocks, X.chunks[0], strict=True)
+    return da.concatenate([da.from_delayed(each, (n, *shape), np.float64) for each, n in made])
 
 
 def _whole_rows(X: Any) -> Any:
@@ -430,37 +403,37 @@ class LazyRows:
         """The first rows, whatever partitions they are in."""
         import dask
 
-        first, parts = dask.delayed(_first), [*enumerate(self._parts)]
-        found: list[Any] = []
-        begin, n = 0, 0
-        while n < HEAD and begin < len(parts):  # one partition, then two, then four, …
-            some = parts[begin : 2 * begin + 1]
-            tasks = [first(number, self._layout, self._names, *part) for number, part in some]
-            found += [each for each in dask.compute(*tasks) if each is not None]
-            begin, n = 2 * begin + 1, sum(n_rows(X) for X, *_ in found)
+        tasks, found, begin, n = [*self._each(_first, None)], list[Any](), 0, 0
+        while n < HEAD and begin < len(tasks):  # one partition, then two, then four, …
+            some = dask.compute(*tasks[begin : 2 * begin + 1])
+            found += [each for each in some if each is not None]
+            begin, n = 2 * begin + 1, sum(n_rows(X) for X, _ in found)
         if not found:
             raise CalliperError(
-                f"all {len(parts)} partitions of X are empty: there is nothing to calibrate on."
+                f"all {len(tasks)} partitions of X are empty: there is nothing to calibrate on."
             )
-        X, y, *values = (_joined(column)[:HEAD] for column in zip(*found, strict=True))
-        return X, y, dict(zip(self._names[1:], values, strict=True))
+        rows, values = zip(*found, strict=True)
+        known = {name: _joined([each[name] for each in values])[:HEAD] for name in self._names}
+        return _joined(rows)[:HEAD], known.pop("y"), known
 
     def located(self, embedding: Any) -> tuple[Any, FloatArray, FloatArray, dict[str, Any]]:
         """Targets, predictions, places, groups and weights of all rows, computed by workers."""
         import dask
 
-        sent = send(embedding, current_client())
-        locate = dask.delayed(_located)
-        tasks = [
-            locate(number, sent, self._layout, self._same, self._names, *part)
-            for number, part in enumerate(self._parts)
-        ]
+        tasks = self._each(partial(_located, self._same), send(embedding, current_client()))
         found = [part for part in dask.compute(*tasks) if part is not None]
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
 
+    def _each(self, work: Callable[..., Any], sent: Any) -> Iterator[Any]:
+        """``work`` on each partition."""
+        import dask
 
-def _joined(parts: tuple[Any, ...]) -> Any:
+        for number, part in enumerate(self._parts):
+            yield dask.delayed(_partition)(work, number, self._layout, self._names, sent, *part)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
     """Rows or values of several partitions; frames keep their labels."""
     if len(parts) == 1:
         return parts[0]
@@ -471,33 +444,33 @@ def _joined(parts: tuple[Any, ...]) -> Any:
     return pd.concat(parts)
 
 
-def _first(number: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
-    """The first rows of a partition, with their values; None for an empty one."""
-    _check_partition(number, layout, X, dict(zip(names, values, strict=True)))
-    return tuple(part[:HEAD] for part in (X, *values)) if n_rows(X) else None
-
-
-def _check_partition(number: int, layout: Any, X: Any, known: dict[str, Any]) -> None:
+def _partition(
+    work: Callable[..., Any], number: int, layout: Any, names: Any, sent: Any, X: Any, *values: Any
+) -> Any:
+    """What ``work`` makes of the rows of a partition and their values; None for an empty one."""
+    known = dict(zip(names, values, strict=True))
     for name, value in known.items():
         if len(value) != n_rows(X):
             raise CalliperError(
                 f"partition {number} has {n_rows(X)} rows of X and {len(value)} of {name}: divide "
                 f"both into the same partitions."
             )
-    if n_rows(X):
-        check_layout(X, layout)
-
-
-def _located(
-    number: int, embedding: Any, layout: Any, per_row: PerRow, names: Any, X: Any, *values: Any
-) -> Any:
-    """All values of the rows of a partition by name; None for an empty one."""
-    known = {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
-    _check_partition(number, layout, X, known)
     if not n_rows(X):
         return None
+    check_layout(X, layout)
+    return work(X, known, sent)
+
+
+def _first(X: Any, known: dict[str, Any], sent: None) -> tuple[Any, dict[str, Any]]:
+    """The first rows, with their values."""
+    return X[:HEAD], {name: value[:HEAD] for name, value in known.items()}
+
+
+def _located(per_row: PerRow, X: Any, known: dict[str, Any], embedding: Any) -> dict[str, Any]:
+    """All values of rows by name."""
     with one_core():
         y_pred, Z = embedding.predict_and_transform(X)
+    known = {name: np.asarray(value) for name, value in known.items()}
     return {"y_pred": y_pred, "Z": np.asarray(Z), **known, **per_row.known(X)}
 
 

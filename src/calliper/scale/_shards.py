@@ -16,6 +16,7 @@ All else is as in ``BagKNN``. Distances and scores of candidates travel, and in 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import add
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -29,45 +30,36 @@ from calliper._validation import (
     refuse_huge_scores,
     warn_if_zero_scales,
 )
-from calliper.calibrators import LARGEST, FullRescaled, ShrunkBag
+from calliper.calibrators import FullRescaled
 from calliper.exceptions import CalliperError
 from calliper.kernels import EUCLIDEAN, KNN, Grid, SharedSums
-from calliper.quantile import count_true, exponent, row_thresholds
+from calliper.quantile import count_true, row_thresholds
+from calliper.rows import Rows
 from calliper.scale._dask import check_workers, current_client, is_collection, partitions
 
 #: Arguments that are larger are sent to all workers once, and not with every task.
 LARGE_BYTES = 1 << 16
 
 
-class Here:
-    """Shards in this process, one after the other."""
+@dataclass(frozen=True, eq=False)
+class Workers:
+    """Where shards are: on the workers of a Dask client, as futures, or in this process."""
+
+    client: Any
 
     def each(self, work: Callable[..., Any], *parts: Sequence[Any], **same: Any) -> list[Any]:
         """``work`` on each shard's parts; the results stay where they are."""
-        return [work(*one, **same) for one in zip(*parts, strict=True)]
-
-    def fetch(self, parts: Sequence[Any]) -> list[Any]:
-        """The results, in this process."""
-        return list(parts)
-
-
-class OnCluster:
-    """Shards on the workers of a Dask cluster, as futures; see :class:`Here`."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def each(self, work: Callable[..., Any], *parts: Sequence[Any], **same: Any) -> list[Any]:
-        """``work`` on each shard's parts; the results stay on a worker."""
+        tasks = zip(*parts, strict=True)
+        if self.client is None:
+            return [work(*one, **same) for one in tasks]
         for name, value in same.items():
             if getattr(value, "nbytes", 0) > LARGE_BYTES:
                 same[name] = self.client.scatter(value, broadcast=True, hash=False)
-        tasks = zip(*parts, strict=True)
         return [self.client.submit(work, *one, **same, pure=False) for one in tasks]
 
-    def fetch(self, parts: Sequence[Any]) -> list[Any]:
+    def fetch(self, parts: list[Any]) -> list[Any]:
         """The results, in this process."""
-        return list(self.client.gather(list(parts)))
+        return parts if self.client is None else self.client.gather(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +69,13 @@ class Near:
     distance: FloatArray
     score: FloatArray
 
-    def merged(self, other: "Near", n: int) -> "Near":
-        """The n nearest of both."""
-        distance = np.hstack([self.distance, other.distance])
+    @classmethod
+    def of(cls, parts: "Sequence[Near]", n: int) -> "Near":
+        """The n nearest of all."""
+        distance = np.hstack([part.distance for part in parts])
         order = np.argsort(distance, axis=1, kind="stable")[:, :n]
-        score = np.hstack([self.score, other.score])
-        return Near(*(np.take_along_axis(part, order, axis=1) for part in (distance, score)))
+        score = np.hstack([part.score for part in parts])
+        return cls(*(np.take_along_axis(part, order, axis=1) for part in (distance, score)))
 
     def tied(self, k: int) -> BoolArray:
         """Rows whose K-th place is shared, (m,)."""
@@ -106,74 +99,66 @@ class Shard:
     scores: FloatArray
     grid: Grid
 
+    @classmethod
+    def of(cls, part: tuple[FloatArray, FloatArray], shift: int, power: int, grid: Grid) -> Self:
+        """The shard of features and raw scores."""
+        Z, scores = part
+        search = kernels.NeighborSearch(Z, EUCLIDEAN)
+        if search.unit != 1:
+            raise CalliperError(
+                f"features of a shard are as large as {np.abs(Z).max():.3g}: distances between "
+                f"points in several shards need features between 1e-100 and 1e100. Divide them by "
+                f"a constant."
+            )
+        return cls(search, np.ldexp(scores, shift) ** power, grid)
 
-def make_shard(part: tuple[FloatArray, FloatArray], shift: int, power: int, grid: Grid) -> Shard:
-    """The shard of features and raw scores."""
-    Z, scores = part
-    search = kernels.NeighborSearch(Z, EUCLIDEAN)
-    if search.unit != 1:
-        raise CalliperError(
-            f"features of a shard are as large as {np.abs(Z).max():.3g}: distances between points "
-            f"in several shards need features between 1e-100 and 1e100. Divide them by a constant."
-        )
-    return Shard(search, np.ldexp(scores, shift) ** power, grid)
+    def nearest(self, n: int, rows: FloatArray | None = None) -> Near:
+        """The n nearest points to rows, or all there are; else to its points, each but itself."""
+        n = min(n, len(self.scores) - (rows is None))
+        if rows is None:
+            (found, _), rows = self.search.nearest_others(n), self.search.points
+        else:
+            found, _ = self.search.nearest(rows, n)
+        distance = np.empty(found.shape)
+        for place, column in enumerate(found.T):
+            distance[:, place] = kernels.paired_distances(rows, self.search.points[column])
+        return Near.of([Near(distance, self.scores[found])], n)
 
+    def at_reach(
+        self, rows: FloatArray, reach: FloatArray, own: IntArray | None = None
+    ) -> FloatArray:
+        """Digits of the sum over the points at distance ``reach``, and their number, (m, n+1).
 
-def nearest(shard: Shard, rows: FloatArray, n: int) -> Near:
-    """The n nearest points of the shard to rows, or all there are."""
-    found, _ = shard.search.nearest(rows, min(n, len(shard.scores)))
-    return _measured(shard, rows, found)
+        ``own`` names points of the shard that the rows are; they do not count.
+        """
+        places, grid = self.search.places, self.grid
+        if not len(rows):
+            return np.zeros((0, grid.n + 1))
+        digits = grid.sums(self.scores, lambda digit: np.bincount(places.of_point, digit))
+        columns = np.column_stack([digits, places.size])
+        asked, inverse = kernels.unique_rows(np.column_stack([rows, reach]))
 
+        def count(block: slice) -> FloatArray:
+            distance = kernels.all_distances(asked[block, :-1], places.rows, EUCLIDEAN)
+            return np.asarray((distance == asked[block, -1:]) @ columns)
 
-def nearest_others(shard: Shard, n: int) -> Near:
-    """The n nearest of a shard's own points in it, each without itself."""
-    found, _ = shard.search.nearest_others(min(n, len(shard.scores) - 1))
-    return _measured(shard, shard.search.points, found)
-
-
-def _measured(shard: Shard, rows: FloatArray, found: IntArray) -> Near:
-    distance = np.empty(found.shape)
-    for place, column in enumerate(found.T):
-        distance[:, place] = kernels.paired_distances(rows, shard.search.points[column])
-    near = Near(distance, shard.scores[found])
-    return near.merged(Near(*np.empty((2, len(rows), 0))), found.shape[1])
+        found = np.concatenate(map_row_blocks(count, len(asked), len(places.rows)))[inverse]
+        if own is not None:
+            mine = np.column_stack([grid.sums(self.scores[own], np.copy), np.ones(len(own))])
+            found -= mine * (reach == 0)[:, None]
+        return found
 
 
 def meet(near: Near, shard: Shard, other: Shard, n: int) -> Near:
     """The n nearest of a shard's points, those of another shard included."""
-    return near.merged(nearest(other, shard.search.points, n), n)
-
-
-def at_reach(
-    shard: Shard, rows: FloatArray, reach: FloatArray, own: IntArray | None = None
-) -> FloatArray:
-    """Digits of the sum over the points at distance ``reach``, and their number, (m, n+1).
-
-    ``own`` names the shard's points that the rows are; they do not count.
-    """
-    places, grid = shard.search.places, shard.grid
-    if not len(rows):
-        return np.zeros((0, grid.n + 1))
-    digits = grid.sums(shard.scores, lambda digit: np.bincount(places.of_point, digit))
-    columns = np.column_stack([digits, places.size])
-    asked, inverse = kernels.unique_rows(np.column_stack([rows, reach]))
-
-    def count(block: slice) -> FloatArray:
-        distance = kernels.all_distances(asked[block, :-1], places.rows, EUCLIDEAN)
-        return np.asarray((distance == asked[block, -1:]) @ columns)
-
-    found = np.concatenate(map_row_blocks(count, len(asked), len(places.rows)))[inverse]
-    if own is not None:
-        mine = np.column_stack([grid.sums(shard.scores[own], np.copy), np.ones(len(own))])
-        found -= mine * (reach == 0)[:, None]
-    return found
+    return Near.of([near, other.nearest(n, shard.search.points)], n)
 
 
 def at_reach_of(near: Near, shard: Shard, other: Shard, k: int, same: bool) -> FloatArray:
-    """:func:`at_reach` in another shard, or the same one, of points that share a place."""
+    """:meth:`Shard.at_reach` in another shard, or the same one, of points that share a place."""
     tied = np.flatnonzero(near.tied(k))
     rows, reach = shard.search.points[tied], near.distance[tied, k - 1]
-    return at_reach(other, rows, reach, tied if same else None)
+    return other.at_reach(rows, reach, tied if same else None)
 
 
 def reach_of(near: Near, k: int) -> FloatArray:
@@ -192,14 +177,19 @@ def entered(shard: Shard, reach: FloatArray, rows: FloatArray) -> kernels.Pairs:
     return shard.search.balls_containing(rows, reach)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """Stands for what a statistic asks about points that share a place: the sums are known."""
+class ShardedKNN(KNN):
+    """The K nearest of points in shards.
 
-    sums: SharedSums
+    In place of features, rows have the workers, the parts that they hold, and the method, which
+    says by what power of two scores are multiplied, and whether they are squared.
+    """
 
-    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[SharedSums]:
-        return [self.sums]
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Any = None) -> "ShardedBag":
+        """Thresholds of full conformal."""
+        (workers, parts, method), grid, k = rows.Z, Grid(rows.scores), self.n_neighbors
+        unit = {"shift": method.shift_, "power": method.power_}
+        shards = workers.each(Shard.of, parts, **unit, grid=grid)
+        return ShardedBag(workers, shards, rows.scores, grid, n_neighbors=k, offset=offset)
 
 
 class ShardedBag(kernels.BagKNN):
@@ -208,17 +198,19 @@ class ShardedBag(kernels.BagKNN):
     Parameters
     ----------
     workers : where the shards are
-    shards : made by :func:`make_shard`, not empty
+    shards : none of them empty
     scores : (N,) of all points, shard after shard, in the unit of the bag
     grid : of exact sums
     n_neighbors, offset : K, and a constant added to every scale
     """
 
     always_enters = False
+    reach: Any
+    search: Any = SimpleNamespace(select=kernels.selected)
 
     def __init__(
         self,
-        workers: Any,
+        workers: Workers,
         shards: list[Any],
         scores: FloatArray,
         grid: Grid,
@@ -230,7 +222,7 @@ class ShardedBag(kernels.BagKNN):
         self.scores = self.magnitudes = scores
         self.n_neighbors, self.offset, self._orders = n_neighbors, offset, {}
         each, k = workers.each, n_neighbors
-        near = each(nearest_others, shards, n=k + 1)
+        near = each(Shard.nearest, shards, n=k + 1)
         turns = [shards[turn:] + shards[:turn] for turn in range(len(shards))]
         for others in turns[1:]:
             near = each(meet, near, shards, others, n=k + 1)
@@ -243,38 +235,30 @@ class ShardedBag(kernels.BagKNN):
         self.starts = np.cumsum([0, *(len(part) for part in last[:-1])])
         self.crowded = np.flatnonzero(np.concatenate(crowded))
         parts = zip(*(sums.columns for sums in shared), strict=True)
-        known: Any = _Known(SharedSums(*map(np.concatenate, parts)))
-        sums = np.concatenate(inner)[:, None], np.concatenate(last)
-        self.statistic = kernels.MeanStatistic(*sums, offset, known, self.crowded, k)
-
-    select = staticmethod(kernels.selected)
-
-    @property
-    def search(self) -> Any:  # type: ignore[override]
-        """Who selects order statistics."""
-        return self
+        sums = SharedSums(*map(np.concatenate, parts))
+        known: Any = SimpleNamespace(sums_of_others=lambda points, ks: [sums])
+        of_points = np.concatenate(inner)[:, None], np.concatenate(last)
+        self.statistic = kernels.MeanStatistic(*of_points, offset, known, self.crowded, k)
+        del self.statistic.shared
 
     def _around(self, Z: FloatArray) -> tuple[None, kernels.Pairs]:
         work = self.workers.each(entered, self.shards, self.reach, rows=Z)
         found = zip(self.workers.fetch(work), self.starts, strict=True)
         pairs = [(row, point + start, at_edge) for (row, point, at_edge), start in found]
-        row, point, at_edge = map(np.concatenate, zip(*pairs, strict=True))
+        row, point, at_edge = kernels.joined(pairs)
         order = np.argsort(row, kind="stable")
         return None, (row[order], point[order], at_edge[order])
 
     def _scales_of_new(
         self, Z: FloatArray, levels: list[float], found: None
     ) -> dict[int, tuple[float, FloatArray]]:
-        k = self.n_neighbors
-        work = self.workers.each(nearest, self.shards, rows=Z, n=k + 1)
-        near, *others = self.workers.fetch(work)
-        for other in others:
-            near = near.merged(other, k + 1)
+        k, (each, fetch) = self.n_neighbors, (self.workers.each, self.workers.fetch)
+        near = Near.of(fetch(each(Shard.nearest, self.shards, rows=Z, n=k + 1)), k + 1)
         total, tied = kernels.sum_of_each(near.score[:, :k]), near.tied(k)
         if tied.any():
             reach = near.distance[tied, k - 1]
-            work = self.workers.each(at_reach, self.shards, rows=Z[tied], reach=reach)
-            total[tied] = near.shared(k, sum(self.workers.fetch(work)), self.grid).total
+            at_reach = fetch(each(Shard.at_reach, self.shards, rows=Z[tied], reach=reach))
+            total[tied] = near.shared(k, sum(at_reach), self.grid).total
         return {0: (levels[0], total / k + self.offset)}
 
     def rising_order_statistic(
@@ -325,30 +309,21 @@ class ShardedRescaled(FullRescaled):
             collections with the same partitions, each of which is a shard on its worker
         """
         self._check_parameters()
-        self.kernel_ = self._checked_kernel()
-        k, (workers, parts) = self.kernel_.n_neighbors, _placed(Z, scores)
+        k, (workers, parts) = self._checked_kernel().n_neighbors, _placed(Z, scores)
         facts = workers.fetch(workers.each(_facts, parts))
-        kept = [number for number, (_, own) in enumerate(facts) if len(own)]
-        parts, every = [parts[number] for number in kept], np.concatenate([s for _, s in facts])
-        n, self.n_features_in_ = len(every), _n_columns({facts[number][0] for number in kept})
+        parts = [part for part, (_, own) in zip(parts, facts, strict=True) if len(own)]
+        scores = np.concatenate([own for _, own in facts])
+        n, self.n_features_in_ = len(scores), _n_columns({d for d, own in facts if len(own)})
         if k >= n:
             raise CalliperError(
                 f"{k} neighbours need at least {k + 1} calibration points; got {n} in all shards. "
                 f"Use FullRescaled, or fewer neighbours."
             )
         self.shrinkage_, self.statistic_ = float(self.shrinkage or 0.0), self.statistic or "mean"
-        self.power_ = 2 if self.statistic_ == "rms" else 1
-        self.shift_ = LARGEST // self.power_ - exponent(np.append(every, self.offset))
-        scaled = np.ldexp(every, self.shift_) ** self.power_
-        self.least_ = self._least(every, scaled)
-        grid, unit = Grid(scaled), {"shift": self.shift_, "power": self.power_}
-        shards = workers.each(make_shard, parts, **unit, grid=grid)
-        offset = float(np.ldexp(float(self.offset), self.shift_)) ** self.power_
-        offset /= 1 - self.shrinkage_
-        bag: Any = ShardedBag(workers, shards, scaled, grid, n_neighbors=k, offset=offset)
-        self.bag_ = ShrunkBag(bag, scaled, self.shrinkage_) if self.shrinkage_ else bag
+        self.kernel_ = ShardedKNN(k)
+        self.bag_ = self._fit_bag(Rows((workers, parts, self), scores, scores))
         self.levels_asked_, self.n_calibration_ = set(), n
-        warn_if_zero_scales(self.bag_.calibration_scale(0.5))
+        warn_if_zero_scales(self.bag_.calibration_scale(0.5))  # type: ignore[union-attr]
         return self
 
     def extend(self, Z: Any, scores: Any, **how: Any) -> Self:
@@ -372,7 +347,7 @@ class ShardedRescaled(FullRescaled):
         return False
 
 
-def _placed(Z: Any, scores: Any) -> tuple[Any, list[Any]]:
+def _placed(Z: Any, scores: Any) -> tuple[Workers, list[Any]]:
     """Where shards are, and features with scores of each."""
     if is_collection(Z):
         client = current_client()
@@ -383,16 +358,15 @@ def _placed(Z: Any, scores: Any) -> tuple[Any, list[Any]]:
             )
         check_workers(client)
         delayed = [client.compute(list(pair)) for pair in partitions(Z, {"scores": scores})]
-        workers: Any = OnCluster(client)
-        features, errors = zip(*delayed, strict=True)
+        workers, (Z, scores) = Workers(client), zip(*delayed, strict=True)
     else:
-        workers, features, errors = Here(), Z, scores
+        workers = Workers(None)
         if not isinstance(Z, list | tuple) or len(Z) != len(scores):
             raise CalliperError(
                 f"Z and scores must be lists of arrays, one of each for every shard; got a "
                 f"{type(Z).__name__} of {len(Z)} and {len(scores)} scores."
             )
-    return workers, workers.each(_checked, features, errors, range(len(features)))
+    return workers, workers.each(_checked, Z, scores, range(len(Z)))
 
 
 def _checked(Z: Any, scores: Any, number: int) -> tuple[FloatArray, FloatArray]:

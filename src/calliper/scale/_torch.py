@@ -21,7 +21,7 @@ blocks whose minimum is below it.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, reduce
 from threading import Lock
 from typing import Any
 
@@ -45,6 +45,9 @@ BLOCK = 128
 
 #: Pairs whose distances are summed at a time.
 PAIRS_AT_ONCE = 1 << 24
+
+#: Queries down and points across, in :func:`squared_distances`.
+BY_ROW = (slice(None), None)
 
 #: Held while the precision of products, a setting of the whole process, is changed.
 _PRECISION = Lock()
@@ -100,10 +103,9 @@ class TorchSearch(Search):
         self._order: Tensor = None
         self._tiles: dict[Any, Tiles] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        dropped = ("columns", "points", "places", "_order")
-        state = {name: value for name, value in vars(self).items() if name not in dropped}
-        return {**state, "_order": None, "_tiles": {}}
+    def __reduce__(self) -> Any:
+        """The rows: all else is quickly made again."""
+        return type(self), (self.rows,)
 
     @cached_property
     def columns(self) -> Tensor:
@@ -131,11 +133,11 @@ class TorchSearch(Search):
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
         if n == 0:
             return np.empty((len(self.rows), 0), dtype=np.intp), np.zeros(len(self.rows), bool)
-        return self._search(self.columns, n, torch.arange(len(self.rows)))[:2]
+        return self._search(self.columns, n, torch.arange(len(self.rows), device=self.device))[:2]
 
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
-        own = torch.as_tensor(points)
-        return self._search(self.columns[:, own.to(self.device)], n, own)[:2]
+        own = torch.as_tensor(points, device=self.device)
+        return self._search(self.columns[:, own], n, own)[:2]
 
     def around(
         self, queries: Any, n: int, reach: FloatArray
@@ -152,15 +154,14 @@ class TorchSearch(Search):
     ) -> tuple[IntArray, FloatArray, BoolArray]:
         """As :meth:`Search.shell`."""
         x, k = to_columns(rows, self.device), min(n + TIED_SHELL, len(self.rows))
-        own = None if left_out is None else torch.as_tensor(left_out)
-        parts = []
-        for batch in row_slices(x.shape[1], BATCH):
-            ours = None if own is None else own[batch]
+        own = None if left_out is None else torch.as_tensor(left_out, device=self.device)
+
+        def one_batch(batch: slice) -> tuple[Tensor, ...]:
+            ours = _some(own, batch)
             near, distance, outside, _ = self._candidates(x[:, batch], k, ours, torch.float64)
-            parts.append((near, distance, distance[:, n - 1] < outside))
-        near, distance, inside = (
-            torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)
-        )
+            return near, distance, distance[:, n - 1] < outside
+
+        near, distance, inside = _joined(map(one_batch, row_slices(x.shape[1], BATCH)))
         return near, distance, inside
 
     def distance_to(self, neighbor: IntArray, points: IntArray | None = None) -> FloatArray:
@@ -183,16 +184,18 @@ class TorchSearch(Search):
         ``own`` (m,) names a point that does not count for each.
         """
         balls = None if reach is None else self._balls(reach)
-        found, size = [], max(1, min(BATCH, PAIRS_AT_ONCE // (2 * n)))
-        for batch in row_slices(x.shape[1], size):
-            ours = None if own is None else own[batch]
-            near, tied, row, point, edge = self._one_batch(x[:, batch], n, ours, balls)
-            found.append([near, tied, row + batch.start, point, edge])
-        near, tied, *pairs = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
-        return near, tied, (pairs[0], pairs[1], pairs[2])
+
+        def one_batch(batch: slice) -> tuple[Tensor, ...]:
+            near, tied, pairs, edge = self._one_batch(x[:, batch], n, _some(own, batch), balls)
+            pairs[:, 0] += batch.start
+            return near, tied, pairs, edge
+
+        batches = row_slices(x.shape[1], max(1, min(BATCH, PAIRS_AT_ONCE // (2 * n))))
+        near, tied, pairs, edge = _joined(map(one_batch, batches))
+        return near, tied, (*np.ascontiguousarray(pairs.T), edge)
 
     def _one_batch(self, x: Tensor, n: int, own: Tensor, balls: Tensor) -> tuple[Tensor, ...]:
-        """Neighbours (m, n), ties (m,), and pairs with their edges."""
+        """Neighbours (m, n), ties (m,), pairs (p, 2) inside balls, and which are at the edge."""
         most = len(self.rows) - (own is not None)
         k, exact = min(n + 6 + n // 4, most), torch.float64
         first = torch.float32 if self._tile(torch.float32).takes(x) else exact
@@ -201,15 +204,16 @@ class TorchSearch(Search):
         left = torch.nonzero(~sure)[:, 0]
         for wider in (min(n + TIED_SHELL, most), None):
             if len(left):
-                ours = None if own is None else own.to(left.device)[left]
-                again = self._candidates(
-                    x[:, left], wider or n + 1, ours, exact, directly=wider is None
-                )
+                ours, directly = _some(own, left), wider is None
+                again = self._candidates(x[:, left], wider or n + 1, ours, exact, directly=directly)
                 near[left], tied[left], sure = _settled(*again[:3], n)
                 left = left[~sure]
         if own is None:  # in the order of the points
             near[:, :-1] = near[:, :-1].sort(dim=1).values
-        return near, tied, *self._inside(x, pairs, balls)
+        distance = self._paired(x, *pairs.T)
+        reach = distance if balls is None else balls[pairs[:, 1]]
+        inside = distance <= reach
+        return near, tied, pairs[inside], (distance == reach)[inside]
 
     def _candidates(
         self,
@@ -223,71 +227,34 @@ class TorchSearch(Search):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Some k of the nearest, their distances in order, what all others exceed, and pairs.
 
-        Pairs (2, p) of a query and a point are all that may be in a ball, if ``balls`` are given.
+        Pairs (p, 2) of a query and a point are all that may be in a ball, if ``balls`` are given.
         Otherwise, all points may be compared ``directly``.
         """
-        tiles, k = self._tile(dtype), min(k, len(self.rows) - (own is not None))
-        own = None if own is None else own.to(self.device)
+        tiles, k = self._tile(dtype), min(k + (own is not None), len(self.rows))
 
         def one_strip(rows: slice) -> tuple[Tensor, ...]:
-            ours = None if own is None else own[rows]
             if directly:
-                return self._compared(x[:, rows], k, ours)
-            return tiles.strip(x[:, rows], k, ours, balls)
+                distance = squared_distances(x[:, rows], BY_ROW, self.columns, slice(None))
+                near = distance.topk(k, largest=False).indices
+                return near, torch.full_like(x[0, rows], torch.inf), near[:0, :2]
+            near, outside, pairs = tiles.strip(x[:, rows], k, balls)
+            pairs[:, 0] += rows.start
+            return near, outside, pairs
 
         width = len(self.rows) * (8 if directly else dtype.itemsize // 4)
         strips = self.strips.of(one_strip, x.shape[1], width)
-        start, found, outside, pairs = 0, [], [], []
-        for near, bound, pair in strips:
-            found.append(near)
-            outside.append(bound)
-            pairs.append(pair + torch.tensor([[start], [0]], device=pair.device))
-            start += len(near)
-        near = torch.cat(found)
-        distance = self._direct(x, near)
+        near, outside, pairs = map(torch.cat, zip(*strips, strict=True))
+        distance = squared_distances(x, BY_ROW, self.columns, near)
         if own is not None:
             distance[near == own[:, None]] = torch.inf
         distance, order = distance.sort(dim=1, stable=True)
-        return near.gather(1, order), distance, torch.cat(outside), torch.cat(pairs, dim=1)
-
-    def _compared(self, x: Tensor, k: int, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The k nearest by direct differences to all points."""
-        total = torch.zeros(x.shape[1], len(self.rows), dtype=x.dtype, device=x.device)
-        for ours, theirs in zip(x, self.columns, strict=True):
-            total += (ours[:, None] - theirs).square_()
-        if own is not None:
-            total[torch.arange(len(own)), own] = torch.inf
-        near = total.topk(k, largest=False).indices
-        return near, torch.full_like(total[:, 0], torch.inf), _no_pairs(x)
-
-    def _direct(self, x: Tensor, near: Tensor) -> Tensor:
-        """Squared distances of queries (d, m) to points (m, k), summed one column after another."""
-        total = torch.zeros(near.shape, dtype=x.dtype, device=x.device)
-        for ours, theirs in zip(x, self.columns, strict=True):
-            total += (theirs[near] - ours[:, None]).square_()
-        return total
+        return near.gather(1, order), distance, outside, pairs
 
     def _paired(self, x: Tensor, row: Any, point: Any) -> Tensor:
         """Squared distances of some queries to one point each, (p,)."""
-        row = torch.as_tensor(row, device=self.device)
-        point = torch.as_tensor(point, device=self.device)
-        parts = []
-        for some in row_slices(len(row), PAIRS_AT_ONCE):
-            total = torch.zeros(len(row[some]), dtype=x.dtype, device=x.device)
-            for ours, theirs in zip(x, self.columns, strict=True):
-                total += (theirs[point[some]] - ours[row[some]]).square_()
-            parts.append(total)
-        return torch.cat(parts)
-
-    def _inside(self, x: Tensor, pairs: Tensor, balls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of pairs that may be inside, those that are, and which of them are at the edge."""
-        row, point = pairs
-        if not len(row):
-            return row, point, row.bool()
-        distance = self._paired(x, row, point)
-        reach = balls[point]
-        inside = distance <= reach
-        return row[inside], point[inside], (distance == reach)[inside]
+        row, point = (torch.as_tensor(each, device=self.device) for each in (row, point))
+        parts = row_slices(len(row), PAIRS_AT_ONCE) or [slice(0)]
+        return torch.cat([squared_distances(x, row[p], self.columns, point[p]) for p in parts])
 
     def _balls(self, reach: FloatArray) -> Tensor:
         """Reaches on the device; the first that are seen decide the order of the columns."""
@@ -357,7 +324,7 @@ class Tiles:
         # Centring rounds, too, and numbers below the smallest may become zero.
         return rounded, norm, moved + 1e-15 * norm.sqrt() + self.tiny
 
-    def strip(self, x: Tensor, k: int, own: Tensor, balls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def strip(self, x: Tensor, k: int, balls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Candidates of each query, what the squared distances of all others exceed, and pairs.
 
         Peak memory is one entry for each query and point, and a hundredth of that.
@@ -365,15 +332,13 @@ class Tiles:
         rounded, norm, moved = self._round(x)
         with full_speed(x.device.type):
             tile = torch.addmm(self.bias, rounded.T.contiguous(), self.right.T)
-        if own is not None:
-            tile[torch.arange(len(own), device=x.device), self.column_of[own]] = torch.inf
         blocks = tile.view(len(tile), self.block, self.n_blocks)
         minima = blocks.amin(dim=1)
         column, last = self._smallest(tile, blocks, minima, k)
         outside = self._beyond(last, norm, moved)
-        if k == len(self.column_of) - (own is not None):
+        if k == len(self.column_of):
             outside.fill_(torch.inf)
-        pairs = _no_pairs(x)
+        pairs = torch.empty(0, 2, dtype=torch.long, device=x.device)
         if balls is not None:
             pairs = self._entered(blocks, minima, norm, moved, balls)
         return self.point[column], outside, pairs
@@ -404,7 +369,7 @@ class Tiles:
     def _entered(
         self, blocks: Tensor, minima: Tensor, norm: Tensor, moved: Tensor, reach: Tensor
     ) -> Tensor:
-        """Pairs (2, p) of a query and a point in whose ball it may be."""
+        """Pairs (p, 2) of a query and a point in whose ball it may be."""
         radius = self.moved.clone()
         radius[self.column_of] += reach.sqrt() * ((1 + 1e-12) / self.unit)
         radius, slack = (each.view(self.block, -1).T for each in (radius, self.slack))
@@ -417,7 +382,7 @@ class Tiles:
         own += (level - moved.square())[row, None]
         hit, column_of = torch.nonzero(blocks[row, :, block] <= own, as_tuple=True)
         column = block[hit] + column_of * self.n_blocks
-        return torch.stack([row[hit], self.point[column]])
+        return torch.stack([row[hit], self.point[column]], dim=1)
 
 
 class Merged:
@@ -470,6 +435,26 @@ class Merged:
         return column.clamp(max=len(self.ordered) - 1) + 1 - taken, others
 
 
+def squared_distances(x: Tensor, row: Any, points: Tensor, point: Any) -> Tensor:
+    """Squared distances of queries (d, m) to points (d, N), summed one column after another.
+
+    ``row`` and ``point`` say which of them; their shapes are broadcast.
+    """
+    columns = zip(x, points, strict=True)
+    terms = ((theirs[point] - ours[row]).square_() for ours, theirs in columns)
+    return reduce(torch.Tensor.add_, terms)
+
+
+def _some(own: Tensor, rows: Any) -> Tensor:
+    """Some of the points that do not count, if there are any."""
+    return None if own is None else own[rows]
+
+
+def _joined(batches: Iterator[tuple[Tensor, ...]]) -> list[Any]:
+    """The parts of all batches, joined in main memory."""
+    return [torch.cat(part).cpu().numpy() for part in zip(*batches, strict=True)]
+
+
 def to_ten_bits(numbers: Tensor) -> Tensor:
     """Float32 rounded to ten bits behind the leading one, in place."""
     bits = numbers.view(torch.int32)
@@ -496,7 +481,3 @@ def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[T
     for other in {max(n - 2, 0), min(n, distance.shape[1] - 1)} - {n - 1}:
         tied |= distance[:, other] == edge
     return near[:, :n].contiguous(), tied, edge < outside
-
-
-def _no_pairs(like: Tensor) -> Tensor:
-    return torch.empty(2, 0, dtype=torch.long, device=like.device)

@@ -19,7 +19,7 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import EXPONENT_ERROR, Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
-from calliper.scale._torch import Strips
+from calliper.scale._torch import BY_ROW, Strips, squared_distances
 
 torch = import_torch()
 
@@ -93,9 +93,7 @@ class TorchRadial:
             tile += norm[:, None]
             tile.clamp_(min=0)
         else:
-            tile = torch.zeros(x.shape[1], len(self.rows), dtype=x.dtype, device=x.device)
-            for ours, theirs in zip(x, columns, strict=True):
-                tile += (ours[:, None] - theirs).square_()
+            tile = squared_distances(x, BY_ROW, columns, slice(None))
         tile /= -self.two_l2
         if own is not None:
             row = torch.arange(x.shape[1], device=x.device)
