@@ -2,17 +2,10 @@
 
 from dataclasses import dataclass
 
-import click
-
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import (
-    CalibrationRequest,
-    calibrate_rows,
-    method_options,
-    summarise,
-)
+from calliper.cli._calibration import CalibrationRequest, calibrate_rows, summarise
 from calliper.exceptions import CalliperError
 
 ENDING = ".calliper"
@@ -22,7 +15,12 @@ ENDING = ".calliper"
 class CalibrateRequest(CalibrationRequest):
     """What ``calliper calibrate`` is asked for."""
 
-    output: str
+    output: str = options.option(
+        f"File to save the calibration to: {ENDING}.",
+        metavar="FILE",
+        required=True,
+        after="prediction",
+    )
 
     def check(self) -> None:
         super().check()
@@ -36,18 +34,7 @@ def check_kept(output: str, inputs: list[str]) -> None:
     out.check_output(output, inputs)
 
 
-@click.command()
-@options.calibration_file()
-@options.known_columns()
-@click.option(
-    "--output", metavar="FILE", required=True, help=f"File to save the calibration to: {ENDING}."
-)
-@options.nearness_and_score
-@options.training_file
-@method_options
-@options.file_form
-@options.seed_and_quiet
-@options.takes(CalibrateRequest)
+@options.command(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> None:
     """Calibrate a method and save it to a file, to put intervals around rows that come later.
 
@@ -60,7 +47,6 @@ def calibrate(request: CalibrateRequest) -> None:
     the calibration points as numbers, names of columns and what was learnt from training rows. It
     runs nothing when it is opened; 'calliper inspect' says what it is and what it promises.
     """  # noqa: D301
-    request.check()
     with (
         out.warnings_as_lines(),
         tables.open_table(request.calibration, request.form) as table,

@@ -22,6 +22,7 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._methods import DEFAULT, METHODS, MethodOptions
+from calliper.cli._options import option
 from calliper.exceptions import CalliperError
 from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
@@ -30,21 +31,66 @@ from calliper.shift import LikelihoodRatio
 SKETCHED = 500
 
 
+def _learning_part(text: str) -> Any:
+    """What ``learning_part`` of ConformalRegressor takes; ranges are checked there."""
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    raise CalliperError(
+        f"--learning-part must be auto, none, a share such as 0.5, or a number of rows; got "
+        f"{text!r}."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRequest(options.Request):
     """What is asked of a calibration: files, columns and the method."""
 
-    calibration: str
-    training: str | None
-    method: str = DEFAULT
-    neighbors: int | None = None
-    statistic: str | None = None
-    offset: float | None = None
-    learning_part: Any = None
-    group: str | None = None
-    weight: str | None = None
-    shifted_to: str | None = None
-    explain: bool = False
+    method: str = option(
+        "See 'calliper methods'.",
+        DEFAULT,
+        type=click.Choice([*METHODS]),
+        metavar="NAME",
+        after="training",
+    )
+    neighbors: int | None = option(
+        "Number of neighbours, for methods that use them.  [default: by the method, see "
+        "'calliper methods --long']",
+        type=click.IntRange(min=1),
+    )
+    statistic: str | None = option(
+        "Statistic of the neighbours' errors, for full.  [default: mean]",
+        type=click.Choice([*STATISTICS]),
+    )
+    offset: float | None = option(
+        "Added to every local scale, in the unit of the target.  [default: 0]", type=float
+    )
+    learning_part: str | float | None = option(
+        "Calibration rows to learn the model's errors from; the others calibrate. A share, a "
+        "number, or none. auto: from 300 rows on, with the default method; other methods "
+        "calibrate on all rows, as compare and tune do.",
+        "auto",
+        metavar="PART",
+        check=_learning_part,
+    )
+    group: str | None = option(
+        "Column of groups: each is calibrated on its own rows, and coverage holds in each.",
+        metavar="COLUMN",
+    )
+    weight: str | None = option(
+        "Column of weights, in both files: how much more often a row occurs among new rows "
+        "than among calibration rows, up to a constant factor. For full, jackknife, split and "
+        "methods that learn from --training.",
+        metavar="COLUMN",
+    )
+    shifted_to: str | None = option(
+        "Learn these weights from a file of rows like the new ones, often the new file "
+        "itself: a classifier separates them from the rows of --training.",
+        metavar="FILE",
+    )
+    explain: bool = option("Explain the guarantee and its conditions in full.", False)
 
     @property
     def options(self) -> MethodOptions:
@@ -71,84 +117,12 @@ class CalibrationRequest(options.Request):
         weighed = "--weight" if self.weight is not None else "--shifted-to"
         if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
             raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
-        if self.weight is not None and self.shifted_to is not None:
-            raise CalliperError("--weight and --shifted-to cannot be combined: give one.")
+        self.refuse_both("weight", "shifted_to")
         if self.shifted_to is not None and self.training is None:
             raise CalliperError(
                 "--shifted-to needs --training: weights are learnt by separating new rows from "
                 "training rows, as calibration rows must not be used for it."
             )
-
-
-def _learning_part(text: str) -> Any:
-    """What ``learning_part`` of ConformalRegressor takes; ranges are checked there."""
-    if text in ("auto", "none"):
-        return None if text == "none" else text
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    raise CalliperError(
-        f"--learning-part must be auto, none, a share such as 0.5, or a number of rows; got "
-        f"{text!r}."
-    )
-
-
-#: The options of a request but the files of rows and the columns.
-method_options = options.together(
-    click.option(
-        "--method",
-        type=click.Choice([*METHODS]),
-        metavar="NAME",
-        default=DEFAULT,
-        help="See 'calliper methods'.",
-    ),
-    click.option(
-        "--neighbors",
-        type=click.IntRange(min=1),
-        help="Number of neighbours, for methods that use them.  [default: by the method, see "
-        "'calliper methods --long']",
-    ),
-    click.option(
-        "--statistic",
-        type=click.Choice([*STATISTICS]),
-        help="Statistic of the neighbours' errors, for full.  [default: mean]",
-    ),
-    click.option(
-        "--offset",
-        type=float,
-        help="Added to every local scale, in the unit of the target.  [default: 0]",
-    ),
-    click.option(
-        "--learning-part",
-        metavar="PART",
-        default="auto",
-        callback=options.checked(_learning_part),
-        help="Calibration rows to learn the model's errors from; the others calibrate. A share, a "
-        "number, or none. auto: from 300 rows on, with the default method; other methods "
-        "calibrate on all rows, as compare and tune do.",
-    ),
-    click.option(
-        "--group",
-        metavar="COLUMN",
-        help="Column of groups: each is calibrated on its own rows, and coverage holds in each.",
-    ),
-    click.option(
-        "--weight",
-        metavar="COLUMN",
-        help="Column of weights, in both files: how much more often a row occurs among new rows "
-        "than among calibration rows, up to a constant factor. For full, jackknife, split and "
-        "methods that learn from --training.",
-    ),
-    click.option(
-        "--shifted-to",
-        metavar="FILE",
-        help="Learn these weights from a file of rows like the new ones, often the new file "
-        "itself: a classifier separates them from the rows of --training.",
-    ),
-    click.option(
-        "--explain", is_flag=True, help="Explain the guarantee and its conditions in full."
-    ),
-)
 
 
 @dataclass(frozen=True, eq=False)

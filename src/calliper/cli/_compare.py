@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli._csv import is_gap
 from calliper.cli._methods import METHODS, MethodOptions
+from calliper.cli._options import option
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
 from calliper.cli._tables import (
     Columns,
@@ -39,16 +40,39 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 class CompareRequest(options.Request):
     """What ``calliper compare`` is asked for: files, labels, methods and the level."""
 
-    calibration: str | None
-    test: str | None
-    data: str | None
-    training: str | None
-    output: str | None
-    kind: str | None
-    group: str | None
-    identity: str | None
-    methods: tuple[str, ...]
-    coverage: float
+    test: str | None = option(
+        "Other held-out rows, to judge the intervals on.", metavar="FILE", after="calibration"
+    )
+    data: str | None = option(
+        "In place of both: one file, split at random into a calibration and a test half.",
+        metavar="FILE",
+    )
+    group: str | None = option(
+        "Show coverage in each group of test rows.", metavar="COLUMN", after="training"
+    )
+    identity: str | None = option(
+        "Names of the rows, shown in figures.", flag="--id", metavar="COLUMN"
+    )
+    methods: tuple[str, ...] = option(
+        "Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
+        "--training also mad-split, slcp, locart]",
+        flag="--method",
+        type=click.Choice([*METHODS]),
+        metavar="NAME",
+        multiple=True,
+    )
+    coverage: float = options.coverage(
+        "Share of targets that should be inside; the page shows other levels too."
+    )
+    output: str | None = option(
+        "Where the report is written; '-' is standard output.  [default: report.html; for json: -]",
+        metavar="FILE",
+    )
+    kind: str | None = option(
+        "An HTML page, or all numbers as JSON.  [default: by the name of the report]",
+        flag="--format",
+        type=click.Choice(["html", "json"]),
+    )
 
     @property
     def format(self) -> str:
@@ -113,44 +137,7 @@ class CompareRequest(options.Request):
         return methods
 
 
-@click.command()
-@options.calibration_file(required=False)
-@click.option("--test", metavar="FILE", help="Other held-out rows, to judge the intervals on.")
-@click.option(
-    "--data",
-    metavar="FILE",
-    help="In place of both: one file, split at random into a calibration and a test half.",
-)
-@options.known_columns()
-@options.nearness_and_score
-@options.training_file
-@click.option("--group", metavar="COLUMN", help="Show coverage in each group of test rows.")
-@click.option("--id", "identity", metavar="COLUMN", help="Names of the rows, shown in figures.")
-@click.option(
-    "--method",
-    "methods",
-    type=click.Choice([*METHODS]),
-    metavar="NAME",
-    multiple=True,
-    help="Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
-    "--training also mad-split, slcp, locart]",
-)
-@options.coverage("Share of targets that should be inside; the page shows other levels too.")
-@click.option(
-    "--output",
-    metavar="FILE",
-    help="Where the report is written; '-' is standard output.  [default: report.html; for json: "
-    "-]",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["html", "json"]),
-    help="An HTML page, or all numbers as JSON.  [default: by the name of the report]",
-)
-@options.file_form
-@options.seed_and_quiet
-@options.takes(CompareRequest)
+@options.command(CompareRequest, optional=["calibration"])
 def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: which ones cover, which adapt, which one to use.
 
@@ -166,12 +153,7 @@ def compare(request: CompareRequest) -> None:
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b
     """  # noqa: D301
-    request.check()
-    _write_report(request, request.chosen())
-
-
-def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> None:
-    """Read, compare, write, and say the verdict."""
+    methods = request.chosen()
     parts, groups, filling = _read(request)
     hidden = request.quiet or (request.where == "-" and sys.stdout.isatty())
     with progress("comparing", hidden=hidden) as report:
@@ -301,14 +283,14 @@ _DEFAULTS = {"score": "absolute", "decimal": ".", "encoding": "utf-8", "gaps": "
 
 def _use(request: CompareRequest) -> str:
     """The command that puts these intervals around new rows; method and level are filled in."""
-    given: dict[str, Any] = {"calibration": _name(request.inputs[0])}
-    given |= {each.name: getattr(request, each.name) for each in fields(options.Request)}
-    given |= {"training": request.training and _name(request.training)}
+    given = {name: getattr(request, name) for name in options.in_order(options.Request)}
+    training = given.pop("training")
+    given |= {"calibration": _name(request.inputs[0]), "training": training and _name(training)}
     said = [
         word
         for name, value in given.items()
         if value not in (None, _DEFAULTS.get(name)) and name not in ("kernel", "seed", "quiet")
-        for word in (f"--{name.replace('_', '-')}", str(value))
+        for word in (options.flag(name), str(value))
     ]
     return (
         f"calliper interval {shlex.join(said)} --seed {request.seed} --method {{method}} "

@@ -17,7 +17,7 @@ from calliper import metrics
 from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
 from calliper.cli import _output as out
 from calliper.cli._compare import command_without_folders
-from calliper.cli._options import seed as seed_option
+from calliper.cli._options import SEED
 from calliper.kernels import KNN, RBF
 from calliper.lab.comparison import Comparison, Points, compare
 from calliper.lab.datasets import OneDimensional, one_dimensional
@@ -51,7 +51,7 @@ _EXPLANATION = (
     default="calliper-demo.png",
     help="The figure: .png, .pdf or .svg; a page of the same name, .html, is written next to it.",
 )
-@seed_option
+@click.option("--seed", default=0, **SEED)
 def demo(output: str, seed: int) -> None:
     """Show adaptive intervals on a problem with known noise.
 

@@ -114,6 +114,4 @@ def _draw(file: str, calibration: FileCalibration | None, figure: str) -> None:
 
     errors, widths = calibration.sketch
     made = draw_calibration(errors, widths, calibration.calibrated.guarantee(0.9).method)
-    with out.open_output(figure) as handle:
-        out.save_figure(made, handle, figure)
-    out.note(f"figure written to {figure}")
+    out.write_figure(made, figure)

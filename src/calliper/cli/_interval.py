@@ -12,32 +12,70 @@ from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, added_columns
 from calliper.cli._calibrate import calibrate
-from calliper.cli._calibration import (
-    CalibrationRequest,
-    calibrate_rows,
-    load_calibration,
-    method_options,
-)
+from calliper.cli._calibration import CalibrationRequest, calibrate_rows, load_calibration
 from calliper.cli._folder import DataSet, check_folder, is_many
+from calliper.cli._options import option
 from calliper.exceptions import CalliperError
 
 #: Options of calibrate that may be given with --calibrated, too.
 _STILL_OPEN = ("output", "delimiter", "decimal", "encoding", "explain", "quiet")
 
 
+def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
+    if values is not None and not values[0] < values[1]:
+        raise CalliperError(f"--bounds {values[0]} {values[1]}: LOW must be less than HIGH.")
+    return values
+
+
 @dataclass(frozen=True, kw_only=True)
 class IntervalRequest(CalibrationRequest):
     """What ``calliper interval`` is asked for: a calibration, new rows, levels and bounds."""
 
-    calibrated: str | None
-    new: str
-    output: str
-    coverage: tuple[float, ...]
-    bounds: tuple[float, float] | None
-    confidence: float | None
-    workers: int | None
-    scheduler: str | None
-    overwrite: bool
+    calibrated: str | None = option(
+        "A file made by 'calliper calibrate', in place of --calibration and its options.",
+        metavar="FILE",
+        after="calibration",
+    )
+    new: str = option(
+        "Rows that need intervals, with prediction and features; '-' reads CSV from standard "
+        "input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
+        "marks, such as 'folder/*.parquet'.",
+        metavar="FILE",
+        required=True,
+    )
+    output: str = option(
+        "The result; '-' writes CSV to standard output. For many files, a folder.",
+        metavar="FILE",
+        required=True,
+        after="prediction",
+    )
+    coverage: tuple[float, ...] = options.coverage(
+        "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
+        several=True,
+        after="explain",
+    )
+    bounds: tuple[float, float] | None = option(
+        "The range that the target can have; 'inf' and '-inf' leave a side open.",
+        type=float,
+        nargs=2,
+        metavar="LOW HIGH",
+        check=_bounds,
+    )
+    confidence: float | None = option(
+        "Share of calibration sets for which the coverage should hold; for split, mad-split, rcp, "
+        "slcp and normalized-knn.",
+        type=float,
+    )
+    workers: int | None = option(
+        "For many files: processes that work on them.  [default: 1]", type=click.IntRange(1, 4096)
+    )
+    scheduler: str | None = option(
+        "For many files: the Dask scheduler to process them on, e.g. tcp://host:8786.",
+        metavar="ADDRESS",
+    )
+    overwrite: bool = option(
+        "For many files: write all outputs again, even those that are complete.", False
+    )
 
     @property
     def inputs(self) -> list[str]:
@@ -52,8 +90,7 @@ class IntervalRequest(CalibrationRequest):
         else:
             self._refuse_decided(self.calibrated)
         if is_many(self.new):
-            if self.workers is not None and self.scheduler is not None:
-                raise CalliperError("--workers and --scheduler cannot be combined: give one.")
+            self.refuse_both("workers", "scheduler")
             check_folder(self.new, self.output)
             return
         many = {"workers": self.workers, "scheduler": self.scheduler, "overwrite": self.overwrite}
@@ -79,7 +116,7 @@ class IntervalRequest(CalibrationRequest):
             given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
             if given and name not in _STILL_OPEN:
                 raise CalliperError(
-                    f"--{name.replace('_', '-')} was decided when {path} was made: omit it, or "
+                    f"{options.flag(name)} was decided when {path} was made: omit it, or "
                     f"run calliper calibrate again."
                 )
 
@@ -94,73 +131,7 @@ class IntervalRequest(CalibrationRequest):
                 )
 
 
-def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
-    if values is not None and not values[0] < values[1]:
-        raise CalliperError(f"--bounds {values[0]} {values[1]}: LOW must be less than HIGH.")
-    return values
-
-
-@click.command()
-@options.calibration_file(required=False)
-@click.option(
-    "--calibrated",
-    metavar="FILE",
-    help="A file made by 'calliper calibrate', in place of --calibration and its options.",
-)
-@click.option(
-    "--new",
-    metavar="FILE",
-    required=True,
-    help="Rows that need intervals, with prediction and features; '-' reads CSV from standard "
-    "input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
-    "marks, such as 'folder/*.parquet'.",
-)
-@options.known_columns(required=False)
-@click.option(
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="The result; '-' writes CSV to standard output. For many files, a folder.",
-)
-@options.nearness_and_score
-@options.training_file
-@method_options
-@options.coverage(
-    "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
-    several=True,
-)
-@click.option(
-    "--bounds",
-    type=float,
-    nargs=2,
-    metavar="LOW HIGH",
-    callback=options.checked(_bounds),
-    help="The range that the target can have; 'inf' and '-inf' leave a side open.",
-)
-@click.option(
-    "--confidence",
-    type=float,
-    help="Share of calibration sets for which the coverage should hold; for split, mad-split, rcp, "
-    "slcp and normalized-knn.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 4096),
-    help="For many files: processes that work on them.  [default: 1]",
-)
-@click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="For many files: the Dask scheduler to process them on, e.g. tcp://host:8786.",
-)
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    help="For many files: write all outputs again, even those that are complete.",
-)
-@options.file_form
-@options.seed_and_quiet
-@options.takes(IntervalRequest)
+@options.command(IntervalRequest, optional=("calibration", "target", "prediction"))
 def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.
 
@@ -194,12 +165,6 @@ def interval(request: IntervalRequest) -> None:
       calliper interval --calibrated model.calliper --new 'folder/*.parquet' \\
           --output folder-with-intervals --workers 8
     """  # noqa: D301
-    request.check()
-    _write_intervals(request)
-
-
-def _write_intervals(request: IntervalRequest) -> None:
-    """Read, calibrate, write, and say what was done."""
     many, form = is_many(request.new), request.form
     added = added_columns(request.coverage)
     with ExitStack() as stack:

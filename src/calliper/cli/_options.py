@@ -1,14 +1,13 @@
-"""Options that several commands share, each declared once.
+"""Options of commands, each declared once: as a field of the request that its command takes.
 
-A command takes one frozen request, whose fields are its options. What ``calibrate``, ``compare``,
-``interval`` and ``tune`` have in common is :class:`Request`: an option that all of them have is a
-field of that class and an entry of one of the decorators below.
+What ``calibrate``, ``compare``, ``interval`` and ``tune`` have in common is :class:`Request`: an
+option that all of them have is a field of that class.
 """
 
 import codecs
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any
 
@@ -23,25 +22,222 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import named_kernels
 from calliper.scores import Score, named_scores
 
-Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+Decorator = Callable[[Callable[..., None]], click.Command]
+
+#: The option ``--seed``, as click takes it.
+SEED: Any = {"help": "Seed of all random draws.", "type": click.IntRange(0, 2**32 - 1)}
+
+
+def option(help: str, default: Any = None, **how: Any) -> Any:  # noqa: A002
+    """A field of a request that is an option; ``how`` is what click's takes, and
+
+    - ``flag``: its name, if it is not that of the field;
+    - ``after``: the field that help lists it after, ``""`` for none; without it, the one above it;
+    - ``check``: a function that its value is passed through.
+    """
+    if default is not None:
+        how["default"] = default
+    return field(default=default, metadata={"help": help, **how})
+
+
+def command(
+    kind: Any, *, optional: Collection[str] = (), without: Collection[str] = ()
+) -> Decorator:
+    """A command that takes a request, which is checked before any work is done.
+
+    The fields named in ``optional`` are not required by click; those in ``without`` are no options.
+    """
+
+    def decorate(run: Callable[[Any], None]) -> click.Command:
+        def called(**given: Any) -> None:
+            request = kind(**given)
+            request.check()
+            run(request)
+
+        params = [
+            _as_click(name, how, name not in optional)
+            for name, how in in_order(kind).items()
+            if how and name not in without
+        ]
+        return click.command(params=params)(wraps(run)(called))
+
+    return decorate
+
+
+def in_order(kind: Any) -> dict[str, Any]:
+    """What the fields of a request say about their options, in the order of help."""
+    names: list[str] = []
+    place, said = 0, {each.name: each.metadata for each in fields(kind)}
+    for name, how in said.items():
+        if "after" in how:
+            place = names.index(how["after"]) + 1 if how["after"] else 0
+        names.insert(place, name)
+        place += 1
+    return {name: said[name] for name in names}
+
+
+def _as_click(name: str, said: Any, may_be_required: bool) -> click.Option:
+    how = {key: value for key, value in said.items() if key not in ("after", "check", "flag")}
+    how["required"] = may_be_required and how.get("required", False)
+    if isinstance(how.get("default"), bool):
+        how["is_flag"] = True
+    if check := said.get("check"):
+        how["callback"] = lambda context, parameter, value: check(value)
+    return click.Option([said.get("flag", flag(name)), name], **how)
+
+
+def flag(name: str) -> str:
+    """The option of a field."""
+    return f"--{name.replace('_', '-')}"
+
+
+def coverage(help: str, *, several: bool = False, **how: Any) -> Any:  # noqa: A002
+    """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
+    how |= {"type": Level(several), "multiple": several}
+    if several:
+        return option(help, check=_levels, **how)
+    return option(help, 0.9, check=lambda value: _checked(value)[0], **how)
+
+
+class Level(click.types.FloatParamType):
+    """A number; several in one word get an error that says how to give them."""
+
+    def __init__(self, several: bool) -> None:
+        self.several = several
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number."""
+        levels = re.split("[,;]", value) if isinstance(value, str) else []
+        if self.several and len(levels) > 1:
+            again = " ".join(f"--coverage {each.strip()}" for each in levels)
+            self.fail(f"{value!r} is not one number. For several levels: {again}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
+    levels = sorted(values) or [0.9]
+    if len(set(levels)) < len(levels):
+        raise CalliperError(f"--coverage names the same level twice: {levels}.")
+    return _checked(levels)
+
+
+def _checked(levels: Coverage) -> tuple[float, ...]:
+    try:
+        return check_levels(levels)
+    except CalliperError as error:
+        raise CalliperError(f"--{error}") from error
+
+
+def _delimiter(text: str | None) -> str | None:
+    sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
+    # What numbers are written with cannot separate them.
+    if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
+        raise CalliperError(
+            f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
+        )
+    return sign
+
+
+#: A line that any text file could have.
+_LINE = "column," * 20 + "1.5,-\r\n"
+
+
+def _encoding(name: str) -> str:
+    known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
+    try:
+        encoder = codecs.getincrementalencoder(name)()
+        pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
+        whole = b"".join(pieces).decode(name)
+    except (LookupError, TypeError, ValueError) as error:
+        raise CalliperError(f"--encoding {name!r}: {known}.") from error
+    # Those of network names, punycode and idna, cannot continue where they stopped.
+    if whole != 2 * _LINE:
+        raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class TableRequest:
+    """What every command that reads tables takes."""
+
+    target: str = option("The true values.", metavar="COLUMN", required=True)
+    delimiter: str | None = option(
+        "Separates cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
+        metavar="SIGN",
+        check=_delimiter,
+    )
+    decimal: str = option(
+        "Decimal sign in .csv and .tsv files.", ".", type=click.Choice([".", ","])
+    )
+    encoding: str = option(
+        "Encoding of text files without a byte order mark.",
+        "utf-8",
+        metavar="NAME",
+        check=_encoding,
+    )
+
+    def check(self) -> None:
+        """Refuse what contradicts itself, before any work is done."""
+
+    def refuse_both(self, one: str, other: str) -> None:
+        """Refuse two options that exclude each other."""
+        if getattr(self, one) is not None and getattr(self, other) is not None:
+            raise CalliperError(f"{flag(one)} and {flag(other)} cannot be combined: give one.")
+
+    @property
+    def form(self) -> Form:
+        """How text files are written; decimal commas go with semicolons if nothing is said."""
+        delimiter = self.delimiter or {".": ",", ",": ";"}[self.decimal]
+        if delimiter == self.decimal:
+            raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
+        return Form(delimiter, self.decimal, self.encoding)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(TableRequest):
     """The options that ``calibrate``, ``compare``, ``interval`` and ``tune`` share."""
 
-    target: str
-    prediction: str
-    features: str | None
-    features_prefix: str | None
-    kernel: str | None
-    score: str
-    delimiter: str | None
-    decimal: str
-    encoding: str
-    gaps: str
-    seed: int
-    quiet: bool
+    calibration: str = option(
+        "Rows that the model was not trained on, with target, prediction and features.",
+        metavar="FILE",
+        required=True,
+        after="",
+    )
+    prediction: str = option(
+        "The model's predictions.", metavar="COLUMN", required=True, after="target"
+    )
+    features: str | None = option(
+        "Columns that may show where errors are large; the prediction alone if not given.",
+        metavar="A,B,...",
+    )
+    features_prefix: str | None = option("Or: all columns that start with this.", metavar="TEXT")
+    kernel: str | None = option(
+        f"Which points count as near: {', '.join(named_kernels())}.  [default: set by method]",
+        type=click.Choice([*named_kernels()]),
+        metavar="NAME",
+    )
+    score: str = option(
+        f"What an error is: {', '.join(named_scores())}. With signed errors each side of the "
+        "interval has its own width; lower and upper give one-sided bounds.",
+        "absolute",
+        type=click.Choice([*named_scores()]),
+        metavar="NAME",
+    )
+    training: str | None = option(
+        "Rows that the model was trained on, with the same columns. They are checked against the "
+        "calibration rows, standardise features, fill gaps, and some methods and kernels learn "
+        "from them.",
+        metavar="FILE",
+    )
+    gaps: str = option(
+        "Feature cells without a number: fill them with the median of --training, or refuse them. "
+        "Without --training they are refused.",
+        "fill",
+        type=click.Choice(["fill", "refuse"]),
+        after="encoding",
+    )
+    seed: int = option(**SEED, default=0)
+    quiet: bool = option("Print errors and warnings only.", False)
 
     def check(self) -> None:
         """Refuse names of columns that contradict one another."""
@@ -49,8 +245,7 @@ class Request:
             raise CalliperError(
                 f"--target and --prediction are both {self.target!r}: name two columns."
             )
-        if self.features is not None and self.features_prefix is not None:
-            raise CalliperError("--features and --features-prefix cannot be combined: give one.")
+        self.refuse_both("features", "features_prefix")
 
     def columns(self, calibration: Table) -> Columns:
         """The columns: features by a list, by a prefix that the table fills in, or not at all."""
@@ -69,13 +264,8 @@ class Request:
                 f"the features include the target {self.target!r}, which new rows do not have: "
                 f"leave it out."
             )
-        return Columns(
-            target=self.target,
-            prediction=self.prediction,
-            features=tuple(features),
-            prefix=prefix,
-            alone=self.features is None and prefix is None,
-        )
+        alone = self.features is None and prefix is None
+        return Columns(self.target, self.prediction, tuple(features), prefix, alone)
 
     @property
     def score_function(self) -> Score:
@@ -85,216 +275,10 @@ class Request:
     @property
     def form(self) -> Form:
         """How text files are written, and what an empty cell is."""
-        form = text_form_of(self.delimiter, self.decimal, self.encoding)
-        return replace(form, gaps=self.gaps == "fill")
-
-
-def text_form_of(delimiter: str | None, decimal: str, encoding: str) -> Form:
-    """How text files are written; decimal commas go with semicolons if nothing is said."""
-    delimiter = delimiter or {".": ",", ",": ";"}[decimal]
-    if delimiter == decimal:
-        raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
-    return Form(delimiter, decimal, encoding)
+        return replace(super().form, gaps=self.gaps == "fill")
 
 
 def note_if_alone(alone: bool) -> None:
     """Say so if no features were named."""
     if alone:
         note("note: no --features, so nearness was judged by the prediction alone")
-
-
-def takes(kind: Callable[..., Any]) -> Decorator:
-    """Give the command its options as one request."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        return wraps(command)(lambda **options: command(kind(**options)))
-
-    return decorate
-
-
-def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A callback of click's that passes the value of an option through a function."""
-    return lambda context, parameter, value: check(value)
-
-
-def together(*options: Decorator) -> Decorator:
-    """Several options as one decorator; help lists them in this order."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def target(*, required: bool = True) -> Decorator:
-    """``--target``."""
-    return click.option("--target", metavar="COLUMN", required=required, help="The true values.")
-
-
-def known_columns(*, required: bool = True) -> Decorator:
-    """``--target`` and ``--prediction``, the columns that every row with a known target has."""
-    return together(
-        target(required=required),
-        click.option(
-            "--prediction", metavar="COLUMN", required=required, help="The model's predictions."
-        ),
-    )
-
-
-#: Where nearness is judged and which points count as near; what is called an error.
-nearness_and_score = together(
-    click.option(
-        "--features",
-        metavar="A,B,...",
-        help="Columns that may show where errors are large; the prediction alone if not given.",
-    ),
-    click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this."),
-    click.option(
-        "--kernel",
-        type=click.Choice([*named_kernels()]),
-        metavar="NAME",
-        help=f"Which points count as near: {', '.join(named_kernels())}.  [default: set by method]",
-    ),
-    click.option(
-        "--score",
-        type=click.Choice([*named_scores()]),
-        metavar="NAME",
-        default="absolute",
-        help=f"What an error is: {', '.join(named_scores())}. With signed errors each side of the "
-        "interval has its own width; lower and upper give one-sided bounds.",
-    ),
-)
-
-
-def _delimiter(text: str | None) -> str | None:
-    sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
-    # What numbers are written with cannot separate them.
-    if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
-        raise CalliperError(
-            f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
-        )
-    return sign
-
-
-#: What text files have lines of, and names on a network do not.
-_LINE = "column," * 20 + "1.5,-\r\n"
-
-
-def _encoding(name: str) -> str:
-    known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
-    try:
-        encoder = codecs.getincrementalencoder(name)()
-        pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
-        whole = b"".join(pieces).decode(name)
-    except (LookupError, TypeError, ValueError) as error:
-        raise CalliperError(f"--encoding {name!r}: {known}.") from error
-    # Those of names on a network, punycode and idna, cannot continue where they stopped.
-    if whole != 2 * _LINE:
-        raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
-    return name
-
-
-#: How the numbers and letters of text files are written.
-text_form = together(
-    click.option(
-        "--delimiter",
-        metavar="SIGN",
-        callback=checked(_delimiter),
-        help="Separates cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
-    ),
-    click.option(
-        "--decimal",
-        type=click.Choice([".", ","]),
-        default=".",
-        help="Decimal sign in .csv and .tsv files.",
-    ),
-    click.option(
-        "--encoding",
-        metavar="NAME",
-        default="utf-8",
-        callback=checked(_encoding),
-        help="Encoding of text files without a byte order mark.",
-    ),
-)
-
-#: The same, and what an empty cell is.
-file_form = together(
-    text_form,
-    click.option(
-        "--gaps",
-        type=click.Choice(["fill", "refuse"]),
-        default="fill",
-        help="Feature cells without a number: fill them with the median of --training, or refuse "
-        "them. Without --training they are refused.",
-    ),
-)
-
-
-def calibration_file(*, required: bool = True) -> Decorator:
-    """``--calibration``."""
-    return click.option(
-        "--calibration",
-        metavar="FILE",
-        required=required,
-        help="Rows that the model was not trained on, with target, prediction and features.",
-    )
-
-
-#: Rows that the model was trained on.
-training_file = click.option(
-    "--training",
-    metavar="FILE",
-    help="Rows that the model was trained on, with the same columns. They are checked against the "
-    "calibration rows, standardise features, fill gaps, and some methods and kernels learn from "
-    "them.",
-)
-
-
-def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
-    """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
-    how: dict[str, Any] = {"default": 0.9, "callback": checked(lambda value: _checked(value)[0])}
-    if several:
-        how = {"multiple": True, "callback": checked(_levels)}
-    return click.option("--coverage", type=Level(several), help=help, **how)
-
-
-class Level(click.types.FloatParamType):
-    """A number; several in one word get an error that says how to give them."""
-
-    def __init__(self, several: bool) -> None:
-        self.several = several
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The number."""
-        levels = re.split("[,;]", value) if isinstance(value, str) else []
-        if self.several and len(levels) > 1:
-            again = " ".join(f"--coverage {each.strip()}" for each in levels)
-            self.fail(f"{value!r} is not one number. For several levels: {again}.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-seed = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    help="Seed of all random draws.",
-)
-seed_and_quiet = together(
-    seed, click.option("--quiet", is_flag=True, help="Print errors and warnings only.")
-)
-
-
-def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
-    levels = sorted(values) or [0.9]
-    if len(set(levels)) < len(levels):
-        raise CalliperError(f"--coverage names the same level twice: {levels}.")
-    return _checked(levels)
-
-
-def _checked(levels: Coverage) -> tuple[float, ...]:
-    try:
-        return check_levels(levels)
-    except CalliperError as error:
-        raise CalliperError(f"--{error}") from error

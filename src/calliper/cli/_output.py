@@ -122,6 +122,13 @@ def save_figure(figure: Any, handle: BinaryIO, path: str) -> None:
         figure.savefig(handle, format=Path(path).suffix[1:].lower())
 
 
+def write_figure(figure: Any, path: str) -> None:
+    """A file of a Matplotlib figure, and a note that it is there."""
+    with open_output(path) as handle:
+        save_figure(figure, handle, path)
+    note(f"figure written to {path}")
+
+
 def _check_writable(path: str) -> None:
     target = Path(os.path.realpath(path))
     wrong = None

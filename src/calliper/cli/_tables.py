@@ -167,7 +167,7 @@ def open_writer(
         raise
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Columns:
     """Columns by the part they play, which new rows must have as calibration rows had them.
 

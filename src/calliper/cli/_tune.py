@@ -18,6 +18,7 @@ from calliper.cli._calibration import (
     fit_rows,
     read_rows,
 )
+from calliper.cli._options import option
 from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedKNN, TunedRBF, named_kernels
@@ -28,20 +29,56 @@ from calliper.space import fit_embedding
 _PAIR_BYTES, _MANY_BYTES = {"mse": 30, "deviance": 30, "mi": 70}, 2e9
 
 
+def _length_scales(text: str | None) -> tuple[float, ...] | None:
+    """Positive numbers separated by commas, in ascending order."""
+    if text is None:
+        return None
+    try:
+        scales = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        scales = []
+    # The bounds of the kernel: squares of what lies outside are no numbers.
+    if not scales or not all(1e-150 < scale < 1e150 for scale in scales):
+        raise CalliperError(
+            f"--length-scales {text!r}: give positive numbers, as in --length-scales 0.1,0.2,0.5."
+        )
+    return tuple(scales)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TuneRequest(CalibrationRequest):
     """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
 
     method: str = "jackknife"
-    output: str
-    figure: str | None
-    criterion: str
-    grid: str | None
-    scan: int | None
-    sample: int | None
-    expand: float | None
-    length_scales: tuple[float, ...] | None
-    components: int | None
+    learning_part: None = None
+    output: str = option(
+        "The calibration: .calliper.", metavar="FILE", required=True, after="prediction"
+    )
+    figure: str | None = option("The curve: .png, .pdf or .svg.", metavar="FILE")
+    criterion: str = option(
+        "See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]), after="score"
+    )
+    grid: str | None = option(
+        "guarded skips scales averaging under about ten points; auto: for mi.  [default: auto]",
+        type=click.Choice(["auto", "guarded", "paper"]),
+    )
+    scan: int | None = option("Scales to try.  [default: 30]", type=click.IntRange(1, 1000))
+    sample: int | None = option(
+        "Pairs of training rows whose distances span the grid.  [default: 1000]",
+        type=click.IntRange(1, 10**6),
+    )
+    expand: float | None = option(
+        "Factor that widens the grid at both ends.  [default: 1]", type=click.FloatRange(1, 1e6)
+    )
+    length_scales: tuple[float, ...] | None = option(
+        "The grid itself; without --training, features are then taken as they are.",
+        metavar="L,M,...",
+        check=_length_scales,
+    )
+    components: int | None = option(
+        "For mi: principal components of the features.  [default: all features]",
+        type=click.IntRange(min=1),
+    )
 
     def check(self) -> None:
         options.Request.check(self)
@@ -99,62 +136,7 @@ class TuneRequest(CalibrationRequest):
         return self.kind(self.criterion, progress=report, **self._given)
 
 
-def _length_scales(text: str | None) -> tuple[float, ...] | None:
-    """Positive numbers separated by commas, in ascending order."""
-    if text is None:
-        return None
-    try:
-        scales = sorted({float(part) for part in text.split(",")})
-    except ValueError:
-        scales = []
-    # The bounds of the kernel: squares of what lies outside are no numbers.
-    if not scales or not all(1e-150 < scale < 1e150 for scale in scales):
-        raise CalliperError(
-            f"--length-scales {text!r}: give positive numbers, as in --length-scales 0.1,0.2,0.5."
-        )
-    return tuple(scales)
-
-
-@click.command()
-@options.calibration_file()
-@options.training_file
-@options.known_columns()
-@click.option("--output", metavar="FILE", required=True, help="The calibration: .calliper.")
-@click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
-@options.nearness_and_score
-@click.option(
-    "--criterion", type=click.Choice([*CRITERIA_IN_WORDS]), default="mse", help="See above."
-)
-@click.option(
-    "--grid",
-    type=click.Choice(["auto", "guarded", "paper"]),
-    help="guarded skips scales averaging under about ten points; auto: for mi.  [default: auto]",
-)
-@click.option("--scan", type=click.IntRange(1, 1000), help="Scales to try.  [default: 30]")
-@click.option(
-    "--sample",
-    type=click.IntRange(1, 10**6),
-    help="Pairs of training rows whose distances span the grid.  [default: 1000]",
-)
-@click.option(
-    "--expand",
-    type=click.FloatRange(1, 1e6),
-    help="Factor that widens the grid at both ends.  [default: 1]",
-)
-@click.option(
-    "--length-scales",
-    metavar="L,M,...",
-    callback=options.checked(_length_scales),
-    help="The grid itself; without --training, features are then taken as they are.",
-)
-@click.option(
-    "--components",
-    type=click.IntRange(min=1),
-    help="For mi: principal components of the features.  [default: all features]",
-)
-@options.file_form
-@options.seed_and_quiet
-@options.takes(TuneRequest)
+@options.command(TuneRequest, without=CalibrationRequest.__annotations__)
 def tune(request: TuneRequest) -> None:
     """Choose how local the intervals are for each calibration point, and calibrate with that.
 
@@ -174,12 +156,6 @@ def tune(request: TuneRequest) -> None:
       deviance  the same relative to its size, less affected by a few large errors
       mi        mutual information of rescaled error and features, as in the paper; slower
     """  # noqa: D301
-    request.check()
-    _calibrate(request)
-
-
-def _calibrate(request: TuneRequest) -> None:
-    """Read, tune, calibrate, write, and show what was found."""
     with out.warnings_as_lines():
         with open_table(request.calibration, request.form) as table:
             columns = request.columns(table)
