@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import CalibrationRequest, calibrate_rows, summarise
+from calliper.cli._calibration import CalibrationRequest, calibrate_rows, read_rows, summarise
 from calliper.exceptions import CalliperError
 
 ENDING = ".calliper"
@@ -51,8 +51,9 @@ def calibrate(request: CalibrateRequest) -> None:
         out.warnings_as_lines(),
         tables.open_table(request.calibration, request.form) as table,
     ):
-        calibration = calibrate_rows(request, table, request.columns(table), sketched=True)
-        calibration.save(request.output)
+        rows = read_rows(request, table, request.columns(table))
+        calibration = calibrate_rows(request, rows)
+        calibration.save(request.output, rows)
     if not request.quiet:
         calibration.filling.say()
         done = f"calibration written to {request.output}"

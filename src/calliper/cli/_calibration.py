@@ -158,11 +158,25 @@ class FileCalibration:
             return rows, {"weights": self.ratio(rows[:, 1:])}
         return (rows, {}) if self.columns.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
 
-    def save(self, path: str) -> None:
-        """Keep it in a file."""
+    def save(self, path: str, rows: "KnownRows") -> None:
+        """Keep it in a file, with a sketch of how it fits the rows."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
         about |= {"columns": asdict(self.columns), "filling": vars(self.filling)}
+        about["sketch"] = self._sketch(rows)
         files.save(replace(self.calibrated, about=about), path)
+
+    def _sketch(self, rows: "KnownRows") -> FloatArray:
+        """Errors and half-widths, (2, n), of evenly spaced rows that have a weight."""
+        known, groups, weights = rows.known, rows.groups, rows.weights
+        counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
+        shown = counted[:: -(-len(counted) // SKETCHED)]
+        y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
+        how = {
+            "groups": None if groups is None else [groups[row] for row in shown],
+            "weights": None if weights is None else weights[shown],
+        }
+        ends = self.calibrated.intervals(X, y_pred, 0.9, **how)
+        return np.stack([np.abs(y - y_pred), ends.width / 2])
 
 
 def load_calibration(path: str) -> FileCalibration:
@@ -193,6 +207,7 @@ class KnownRows(NamedTuple):
     weights if it was learnt, from ``shifted``.
     """
 
+    columns: tables.Columns
     known: FloatArray
     training: FloatArray | None
     groups: list[str | None] | None
@@ -209,9 +224,7 @@ def read_rows(
     training, filling = tables.read_training(request.training, columns, request.form)
     ratio = shifted = weights = None
     if request.shifted_to is not None and training is not None:
-        with tables.open_table(request.shifted_to, request.form) as other:
-            tables.require_columns(other, columns.features)
-            shifted, _ = tables.read_rows(other, columns.features, filling)
+        shifted, _ = tables.read_file(request.shifted_to, request.form, columns.features, filling)
         ratio = LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], shifted)
     rows, (labels,) = tables.read_rows(
         table, columns.numbers(columns.known), filling, [columns.group]
@@ -220,29 +233,25 @@ def read_rows(
         rows, weights = rows[:, 1:], rows[:, 0]
     if ratio is not None:
         weights = ratio(rows[:, 2:])
-    return KnownRows(rows, training, labels, weights, filling, ratio, shifted)
+    return KnownRows(columns, rows, training, labels, weights, filling, ratio, shifted)
 
 
-def fit_rows(
+def calibrate_rows(
     request: CalibrationRequest,
-    columns: tables.Columns,
     rows: KnownRows,
-    calibrator: Any,
-    *,
-    sketched: bool = False,
+    calibrator: Any = None,
     tuned: FloatArray | None = None,
 ) -> FileCalibration:
-    """The calibrator, fitted to the rows; with a sketch of it if asked for.
+    """The method that is asked for, fitted to the rows.
 
-    ``tuned`` is what was chosen on these rows before.
+    Or: this ``calibrator``, with what was chosen for it on these rows before (``tuned``).
     """
-    score, training = request.score_function, rows.training
     try:
         calibrated = calibrate_stored(
-            calibrator,
+            calibrator or request.options.build(),
             rows.known,
-            training,
-            score=score,
+            rows.training,
+            score=request.score_function,
             learning_part=request.learning_part,
             random_state=request.seed,
             groups=rows.groups,
@@ -257,45 +266,10 @@ def fit_rows(
         ) from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
     method = asdict(request.options) | {"learning_part": request.learning_part}
-    made_from = [asdict(columns), method, request.score, rows.groups]
-    numbers = (rows.known, rows.weights, training, rows.filling.medians, rows.shifted, tuned)
-    sketch = _sketch(calibrated, rows) if sketched else None
-    return FileCalibration(
-        calibrated,
-        columns,
-        rows.filling,
-        rows.ratio,
-        _digest(made_from, *numbers),
-        sketch,
-    )
-
-
-def calibrate_rows(
-    request: CalibrationRequest,
-    table: tables.Table,
-    columns: tables.Columns,
-    *,
-    sketched: bool = False,
-) -> FileCalibration:
-    """The requested method, fitted to the rows of the files."""
-    rows = read_rows(request, table, columns)
-    return fit_rows(request, columns, rows, request.options.build(), sketched=sketched)
-
-
-def _sketch(calibrated: CalibratedOnStored, rows: KnownRows) -> FloatArray:
-    """Errors and half-widths, (2, n), of evenly spaced rows; not of those that weigh nothing."""
-    known, groups, weights = rows.known, rows.groups, rows.weights
-    counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
-    shown = counted[:: -(-len(counted) // SKETCHED)]
-    y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
-    ends = calibrated.intervals(
-        X,
-        y_pred,
-        0.9,
-        groups=None if groups is None else [groups[row] for row in shown],
-        weights=None if weights is None else weights[shown],
-    )
-    return np.stack([np.abs(y - y_pred), ends.width / 2])
+    made_from = [asdict(rows.columns), method, request.score, rows.groups]
+    numbers = (rows.known, rows.weights, rows.training, rows.filling.medians, rows.shifted, tuned)
+    digest = _digest(made_from, *numbers)
+    return FileCalibration(calibrated, rows.columns, rows.filling, rows.ratio, digest)
 
 
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:

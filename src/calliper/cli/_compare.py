@@ -21,9 +21,8 @@ from calliper.cli._tables import (
     Columns,
     Filling,
     open_table,
-    read_rows,
+    read_file,
     read_training,
-    require_columns,
     sum_of,
 )
 from calliper.exceptions import CalliperError
@@ -210,13 +209,11 @@ def _points(
     labels: Sequence[str | None],
 ) -> tuple[Points, list[str | None] | None]:
     """All rows of a file by name, and their groups."""
-    with open_table(path, request.form) as table:
-        require_columns(table, [*columns.known, *(name for name in labels if name is not None)])
-        try:
-            numbers, (ids, groups) = read_rows(table, columns.known, filling, labels)
-        except CalliperError:
-            _refuse_missing_predictions(request, path, columns)
-            raise
+    try:
+        numbers, (ids, groups) = read_file(path, request.form, columns.known, filling, labels)
+    except CalliperError:
+        _refuse_missing_predictions(request, path, columns)
+        raise
     return _as_points(columns, numbers, ids), groups
 
 
@@ -229,8 +226,10 @@ def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Col
     """If predictions are missing, how many and where: a model may have no answer for some."""
     cells: list[str | None] = []
     # If something else is wrong too, it was said already.
-    with suppress(CalliperError), open_table(path, request.form) as table:
-        _, (found,) = read_rows(table, [columns.target], Filling(), [columns.prediction])
+    with suppress(CalliperError):
+        _, (found,) = read_file(
+            path, request.form, [columns.target], Filling(), [columns.prediction]
+        )
         cells = found or []
     missing = [row for row, text in enumerate(cells, 1) if is_gap(text or "")]
     if missing:

@@ -168,22 +168,19 @@ def promise(proved: float) -> str:
 
 def _print_table(rows: Sequence[DemoRow]) -> None:
     """A row for each method; the last, the oracle, set apart."""
-    terminal = out.console()
-    table = out.titled_table(
+    names = ("proved", "coverage", "width", "worst tenth", "score")
+    columns = {name: {"justify": "right", "no_wrap": True} for name in names}
+    out.print_table(
         f"Coverage {DEMO_LEVEL:g} asked for, {N_CALIBRATION} calibration points, {K} neighbours",
-        padding=(0, 1 if terminal.width >= out.WIDTH else 0),
+        {"method": {"no_wrap": True}, **columns},
+        [
+            (
+                method,
+                "" if proved is None else promise(proved),
+                *(f"{coverage:.1%}", f"{width:.3f}", f"{worst:.1%}", f"{score:.3f}"),
+            )
+            for method, proved, (coverage, width, worst, score) in rows
+        ],
+        line_after=len(rows) - 2,
+        padding=(0, 1 if out.console().width >= out.WIDTH else 0),
     )
-    table.add_column("method", no_wrap=True)
-    for name in ("proved", "coverage", "width", "worst tenth", "score"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for method, proved, (coverage, width, worst, score) in rows:
-        table.add_row(
-            method,
-            "" if proved is None else promise(proved),
-            f"{coverage:.1%}",
-            f"{width:.3f}",
-            f"{worst:.1%}",
-            f"{score:.3f}",
-            end_section=method == rows[-2][0],
-        )
-    terminal.print(table)

@@ -12,7 +12,12 @@ from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, added_columns
 from calliper.cli._calibrate import calibrate
-from calliper.cli._calibration import CalibrationRequest, calibrate_rows, load_calibration
+from calliper.cli._calibration import (
+    CalibrationRequest,
+    calibrate_rows,
+    load_calibration,
+    read_rows,
+)
 from calliper.cli._folder import DataSet, check_folder, is_many
 from calliper.cli._options import option
 from calliper.exceptions import CalliperError
@@ -182,7 +187,7 @@ def interval(request: IntervalRequest) -> None:
             new = stack.enter_context(tables.open_table(request.new, form))
             columns.check(new, added)
         if request.calibrated is None:
-            calibration = calibrate_rows(request, known, columns)
+            calibration = calibrate_rows(request, read_rows(request, known, columns))
         levels, sure = request.coverage, request.confidence
         answering = Answering(calibration, form, levels, request.bounds, sure)
         hidden = request.quiet or request.output == "-"

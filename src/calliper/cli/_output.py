@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -25,7 +25,6 @@ from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as PrintedTable
 
 #: Letters that a table may take; a pipe has no width of its own.
 WIDTH = 100
@@ -231,19 +230,30 @@ def console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=WIDTH)
 
 
-def titled_table(title: str, **style: Any) -> PrintedTable:
-    """An empty table in the style of all tables; ``style`` is what rich's own takes."""
+def print_table(
+    title: str,
+    columns: Mapping[str, Any],
+    rows: Sequence[Sequence[str]],
+    *,
+    line_after: int | None = None,
+    bold: int | None = None,
+    **style: Any,
+) -> None:
+    """Print a table; columns and ``style`` are what rich takes for them.
+
+    A line is drawn after row ``line_after``, and row ``bold`` is printed in bold.
+    """
     from rich import box
     from rich.table import Table
 
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        **style,
-    )
+    look: Any = {"title_justify": "left", "title_style": "bold", "show_edge": False}
+    table = Table(title=title, box=box.SIMPLE_HEAD, **look, **style)
+    for name, how in columns.items():
+        table.add_column(name, **how)
+    for place, row in enumerate(rows):
+        heavy = "bold" if place == bold else None
+        table.add_row(*row, end_section=place == line_after, style=heavy)
+    console().print(table)
 
 
 def wrapped(text: str, *, subsequent_indent: str = "") -> str:

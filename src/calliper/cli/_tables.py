@@ -129,6 +129,19 @@ def read_rows(
     return np.concatenate(numbers), labels
 
 
+def read_file(
+    path: str,
+    form: Form,
+    needed: Sequence[str],
+    filling: Filling,
+    names: Sequence[str | None] = (),
+) -> tuple[FloatArray, list[list[str | None] | None]]:
+    """What :func:`read_rows` reads of a file, which must have all these columns."""
+    with open_table(path, form) as table:
+        require_columns(table, [*needed, *filter(None, names)])
+        return read_rows(table, needed, filling, names)
+
+
 def known_labels(chunk: Chunk, label: str) -> list[str | None]:
     """A column as text stripped of blanks; None where nothing remains."""
     return [text.strip() or None for text in chunk.labels(label)]
@@ -250,12 +263,11 @@ def read_training(
     filling = Filling(len(columns.features))
     if path is None:
         return None, filling
-    with open_table(path, form) as table:
-        require_columns(table, columns.known)
-        as_they_are = replace(filling, medians=np.full(filling.n_features, np.nan))
-        rows, _ = read_rows(table, columns.known, as_they_are if form.gaps else filling)
-    if form.gaps:
-        filling = Filling.learn(rows[:, 2:])
+    if not form.gaps:
+        return read_file(path, form, columns.known, filling)[0], filling
+    as_they_are = replace(filling, medians=np.full(filling.n_features, np.nan))
+    rows, _ = read_file(path, form, columns.known, as_they_are)
+    filling = Filling.learn(rows[:, 2:])
     return filling.fill(rows), filling
 
 

@@ -1,6 +1,7 @@
 """``calliper tune``: how local each calibration point is, chosen on the others, and kept."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite, isnan
 from typing import Any
@@ -15,7 +16,7 @@ from calliper.cli._calibration import (
     CalibrationRequest,
     FileCalibration,
     KnownRows,
-    fit_rows,
+    calibrate_rows,
     read_rows,
 )
 from calliper.cli._options import option
@@ -104,14 +105,15 @@ class TuneRequest(CalibrationRequest):
                 "--training FILE is needed, since distances between its rows span the grid; or "
                 "give the grid itself, as in --length-scales 0.1,0.2,0.5."
             )
-        for name in self._given:
-            option = "--" + name.removeprefix("n_").replace("_", "-")
-            if name == "n_components":
+        for name in ("grid", "scan", "sample", "expand", "length_scales"):
+            if getattr(self, name) is None:
                 continue
             if not radial:
-                raise CalliperError(f"{option} is for --kernel tuned-rbf: omit it.")
+                raise CalliperError(f"{options.flag(name)} is for --kernel tuned-rbf: omit it.")
             if self.length_scales is not None and name != "length_scales":
-                raise CalliperError(f"--length-scales is the grid itself: omit {option}.")
+                raise CalliperError(
+                    f"--length-scales is the grid itself: omit {options.flag(name)}."
+                )
 
     @property
     def kind(self) -> Any:
@@ -121,15 +123,10 @@ class TuneRequest(CalibrationRequest):
     @property
     def _given(self) -> dict[str, Any]:
         """What was said of the kernel, by the names of its parameters."""
-        options = {
-            "grid": self.grid,
-            "n_scan": self.scan,
-            "n_sample": self.sample,
-            "expand": self.expand,
-            "length_scales": self.length_scales,
-            "n_components": self.components,
-        }
-        return {name: value for name, value in options.items() if value is not None}
+        scans = {"grid": self.grid, "n_scan": self.scan, "n_sample": self.sample}
+        others = {"expand": self.expand, "length_scales": self.length_scales}
+        every = {**scans, **others, "n_components": self.components}
+        return {name: value for name, value in every.items() if value is not None}
 
     def tuned_kernel(self, report: Callable[[float], None] | None = None) -> Any:
         """The kernel; what was not given has the library's default."""
@@ -158,22 +155,18 @@ def tune(request: TuneRequest) -> None:
     """  # noqa: D301
     with out.warnings_as_lines():
         with open_table(request.calibration, request.form) as table:
-            columns = request.columns(table)
-            rows = read_rows(request, table, columns)
+            rows = read_rows(request, table, request.columns(table))
         _warn_of_memory(request, len(rows.known))
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
         # What was chosen need not be chosen again, where a kernel can be told.
         radial = issubclass(request.kind, TunedRBF)
         kernel = TunedRBF(chosen=curve.chosen) if radial else request.tuned_kernel()
-        calibrator = request.options.build(kernel)
-        calibration = fit_rows(
-            request, columns, rows, calibrator, sketched=True, tuned=curve.chosen
-        )
-        _write(request, calibration, curve)
+        calibration = calibrate_rows(request, rows, request.options.build(kernel), curve.chosen)
+        _write(request, calibration, rows, curve)
     if not request.quiet:
         _show(request, curve)
-        options.note_if_alone(columns.alone)
+        options.note_if_alone(rows.columns.alone)
         rows.filling.say()
 
 
@@ -203,16 +196,17 @@ def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None
     )
 
 
-def _write(request: TuneRequest, calibration: FileCalibration, curve: TuningCurve) -> None:
+def _write(
+    request: TuneRequest, calibration: FileCalibration, rows: KnownRows, curve: TuningCurve
+) -> None:
     """Both files, or neither."""
-    if request.figure is None:
-        calibration.save(request.output)
-        return
-    from calliper.lab.report import draw_tuning
+    with ExitStack() as stack:
+        if request.figure is not None:
+            from calliper.lab.report import draw_tuning
 
-    with out.open_output(request.figure) as handle:
-        out.save_figure(draw_tuning(curve), handle, request.figure)
-        calibration.save(request.output)
+            handle = stack.enter_context(out.open_output(request.figure))
+            out.save_figure(draw_tuning(curve), handle, request.figure)
+        calibration.save(request.output, rows)
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
@@ -227,25 +221,26 @@ def _show(request: TuneRequest, curve: TuningCurve) -> None:
 
 def _print_curve(curve: TuningCurve) -> None:
     """A row for each candidate; the last, the kernel to compare with, set apart."""
-    table = out.titled_table(f"Tuned on {len(curve.chosen)} calibration points", padding=(0, 1))
-    for name in (curve.what, f"{curve.criterion}, mean", "± deviation", "points"):
-        table.add_column(name, justify="right", no_wrap=True)
-    last = len(curve.candidates) - 1
-    for i in range(last + 1):
-        bold = "bold" if i == curve.favourite else None
-        table.add_row(*_cells(curve, i), end_section=i == last, style=bold)
+    rows = [_cells(curve, i) for i in range(len(curve.candidates))]
     if curve.reference_name is not None:
         value = curve.reference_value
-        table.add_row(curve.reference_name, "too few points" if value is None else _number(value))
-    out.console().print(table)
+        rows.append([curve.reference_name, "too few points" if value is None else _number(value)])
+    names = (curve.what, f"{curve.criterion}, mean", "± deviation", "points")
+    out.print_table(
+        f"Tuned on {len(curve.chosen)} calibration points",
+        {name: {"justify": "right", "no_wrap": True} for name in names},
+        rows,
+        line_after=len(curve.candidates) - 1,
+        bold=curve.favourite,
+        padding=(0, 1),
+    )
 
 
 def _cells(curve: TuningCurve, i: int) -> list[str]:
-    mean, deviation, count = curve.mean[i], curve.deviation[i], curve.counts[i]
-    scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
-    value = curve.candidates[i]
+    value, deviation = curve.candidates[i], curve.deviation[i]
     name = f"{value:#.4g}" if curve.what == "length scale" else f"{value:g}"
-    return [name, _number(float(mean)), scatter, str(count or "")]
+    scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
+    return [name, _number(float(curve.mean[i])), scatter, str(curve.counts[i] or "")]
 
 
 def _number(value: float) -> str:
