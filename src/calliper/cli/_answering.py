@@ -45,15 +45,6 @@ class Tally:
         self.inside = tuple(ours + theirs for ours, theirs in pairs)
 
 
-def _inside(targets: FloatArray, ends: Intervals) -> Tally:
-    """How many rows have a target, and of how many it is inside."""
-    known = np.isfinite(targets)
-    y = targets[known, None]
-    lower, upper = (end.reshape(len(targets), -1)[known] for end in ends)
-    inside = ((lower <= y) & (y <= upper)).sum(axis=0)
-    return Tally(targets=len(y), inside=tuple(inside.tolist()))
-
-
 @dataclass(frozen=True, eq=False)
 class Answering:
     """A calibration, and what is asked of it."""
@@ -75,7 +66,8 @@ class Answering:
                 tables.open_writer(output, handle, new, self.form, numeric=needed, added=added)
             )
             for chunk in new.chunks(needed, carry=True):
-                ends = self._ends(chunk, filling.numbers(chunk), tally)
+                ends, counted = self._ends(chunk, filling.numbers(chunk))
+                tally.add(counted)
                 with out.writing(output):
                     writer.write(chunk, ends)
                 report(new.fraction_read())
@@ -84,27 +76,28 @@ class Answering:
         tally.filled = filling.n_filled
         return tally
 
-    def _ends(self, chunk: tables.Chunk, numbers: FloatArray, tally: Tally) -> FloatArray:
-        """Lower and upper ends of each level, (m, 2 L)."""
+    def _ends(self, chunk: tables.Chunk, numbers: FloatArray) -> tuple[FloatArray, Tally]:
+        """Lower and upper ends of each level, (m, 2 L), and what was counted."""
         rows, weights = self.calibration.split(numbers)
         how: dict[str, Any] = {"bounds": self.bounds, "confidence": self.confidence, **weights}
-        columns = self.calibration.columns
+        columns, calibrated = self.calibration.columns, self.calibration.calibrated
         if columns.group is not None:
             how["groups"] = tables.known_labels(chunk, columns.group)
         levels = self.coverage[0] if len(self.coverage) == 1 else self.coverage
-        ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], levels, **how)
-        tally.rows += len(rows)
-        if (known := self.calibration.calibrated.rows) is not None:
-            found = find_shared(known, rows, None)
-            tally.known += found.n_shared if found.certain else 0
-        if columns.target in chunk.table.columns:
-            targets = chunk.floats(columns.target)
-            tally.add(Tally() if targets is None else _inside(targets, ends))
+        ends = calibrated.intervals(rows[:, 1:], rows[:, 0], levels, **how)
+        lower, upper = (end.reshape(len(rows), -1) for end in ends)
+        tally = Tally(len(rows))
+        if calibrated.rows is not None:
+            found = find_shared(calibrated.rows, rows, None)
+            tally.known = found.n_shared if found.certain else 0
+        y = chunk.floats(columns.target) if columns.target in chunk.table.columns else None
+        if y is not None:
+            inside = (lower <= y[:, None]) & (y[:, None] <= upper) & np.isfinite(y)[:, None]
+            tally.targets, tally.inside = int(np.isfinite(y).sum()), (*inside.sum(axis=0).tolist(),)
         if weights:
-            shift = self._shift(weights["weights"])
-            tally.heaviest = max(tally.heaviest, float(weights["weights"].max()))
-            tally.infinite += round(shift.infinite * len(rows))
-        return np.stack([*ends], axis=-1).reshape(len(rows), -1)
+            tally.heaviest = float(weights["weights"].max())
+            tally.infinite = round(self._shift(weights["weights"]).infinite * len(rows))
+        return np.stack([lower, upper], axis=-1).reshape(len(rows), -1), tally
 
     def _shift(self, weights: Any) -> ShiftReport:
         return ShiftReport.of(self.calibration.weights, weights, self.coverage[-1])

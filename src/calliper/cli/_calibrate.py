@@ -15,11 +15,8 @@ ENDING = ".calliper"
 class CalibrateRequest(CalibrationRequest):
     """What ``calliper calibrate`` is asked for."""
 
-    output: str = options.option(
-        f"File to save the calibration to: {ENDING}.",
-        metavar="FILE",
-        required=True,
-        after="prediction",
+    output: options.File = options.option(
+        f"File to save the calibration to: {ENDING}.", after="prediction"
     )
 
     def check(self) -> None:

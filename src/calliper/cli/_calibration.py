@@ -22,7 +22,7 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._methods import DEFAULT, METHODS, MethodOptions
-from calliper.cli._options import option
+from calliper.cli._options import Column, File, Name, option
 from calliper.exceptions import CalliperError
 from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
@@ -48,11 +48,10 @@ def _learning_part(text: str) -> Any:
 class CalibrationRequest(options.Request):
     """What is asked of a calibration: files, columns and the method."""
 
-    method: str = option(
+    method: Name = option(
         "See 'calliper methods'.",
         DEFAULT,
         type=click.Choice([*METHODS]),
-        metavar="NAME",
         after="training",
     )
     neighbors: int | None = option(
@@ -65,7 +64,7 @@ class CalibrationRequest(options.Request):
         type=click.Choice([*STATISTICS]),
     )
     offset: float | None = option(
-        "Added to every local scale, in the unit of the target.  [default: 0]", type=float
+        "Added to every local scale, in the unit of the target.  [default: 0]"
     )
     learning_part: str | float | None = option(
         "Calibration rows to learn the model's errors from; the others calibrate. A share, a "
@@ -75,20 +74,17 @@ class CalibrationRequest(options.Request):
         metavar="PART",
         check=_learning_part,
     )
-    group: str | None = option(
-        "Column of groups: each is calibrated on its own rows, and coverage holds in each.",
-        metavar="COLUMN",
+    group: Column | None = option(
+        "Column of groups: each is calibrated on its own rows, and coverage holds in each."
     )
-    weight: str | None = option(
+    weight: Column | None = option(
         "Column of weights, in both files: how much more often a row occurs among new rows "
         "than among calibration rows, up to a constant factor. For full, jackknife, split and "
-        "methods that learn from --training.",
-        metavar="COLUMN",
+        "methods that learn from --training."
     )
-    shifted_to: str | None = option(
+    shifted_to: File | None = option(
         "Learn these weights from a file of rows like the new ones, often the new file "
-        "itself: a classifier separates them from the rows of --training.",
-        metavar="FILE",
+        "itself: a classifier separates them from the rows of --training."
     )
     explain: bool = option("Explain the guarantee and its conditions in full.", False)
 

@@ -15,7 +15,7 @@ from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli._csv import is_gap
 from calliper.cli._methods import METHODS, MethodOptions
-from calliper.cli._options import option
+from calliper.cli._options import Column, File, Name, option
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
 from calliper.cli._tables import (
     Columns,
@@ -39,33 +39,26 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 class CompareRequest(options.Request):
     """What ``calliper compare`` is asked for: files, labels, methods and the level."""
 
-    test: str | None = option(
-        "Other held-out rows, to judge the intervals on.", metavar="FILE", after="calibration"
+    test: File | None = option(
+        "Other held-out rows, to judge the intervals on.", after="calibration"
     )
-    data: str | None = option(
-        "In place of both: one file, split at random into a calibration and a test half.",
-        metavar="FILE",
+    data: File | None = option(
+        "In place of both: one file, split at random into a calibration and a test half."
     )
-    group: str | None = option(
-        "Show coverage in each group of test rows.", metavar="COLUMN", after="training"
-    )
-    identity: str | None = option(
-        "Names of the rows, shown in figures.", flag="--id", metavar="COLUMN"
-    )
-    methods: tuple[str, ...] = option(
+    group: Column | None = option("Show coverage in each group of test rows.", after="training")
+    identity: Column | None = option("Names of the rows, shown in figures.", flag="--id")
+    methods: tuple[Name, ...] = option(
         "Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
         "--training also mad-split, slcp, locart]",
         flag="--method",
         type=click.Choice([*METHODS]),
-        metavar="NAME",
         multiple=True,
     )
     coverage: float = options.coverage(
         "Share of targets that should be inside; the page shows other levels too."
     )
-    output: str | None = option(
-        "Where the report is written; '-' is standard output.  [default: report.html; for json: -]",
-        metavar="FILE",
+    output: File | None = option(
+        "Where the report is written; '-' is standard output.  [default: report.html; for json: -]"
     )
     kind: str | None = option(
         "An HTML page, or all numbers as JSON.  [default: by the name of the report]",
@@ -282,7 +275,7 @@ _DEFAULTS = {"score": "absolute", "decimal": ".", "encoding": "utf-8", "gaps": "
 
 def _use(request: CompareRequest) -> str:
     """The command that puts these intervals around new rows; method and level are filled in."""
-    given = {name: getattr(request, name) for name in options.in_order(options.Request)}
+    given = {each.name: getattr(request, each.name) for each in options.in_order(options.Request)}
     training = given.pop("training")
     given |= {"calibration": _name(request.inputs[0]), "training": training and _name(training)}
     said = [

@@ -69,7 +69,9 @@ class CsvTable:
 
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         csv.field_size_limit(MAX_CELL)
-        self.name, self._file, self._size = name, handle, _size(handle)
+        self.name, self._file = name, handle
+        status = os.fstat(handle.fileno())
+        self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0  # unknown for a pipe
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
             start = content.peek(4)
@@ -181,22 +183,16 @@ class CsvChunk:
     lines: list[int] = field(default_factory=list)
     raws: list[str] = field(default_factory=list)
 
-    @cached_property
-    def numbers(self) -> FloatArray:
-        """The needed columns: NaN for a gap, infinite for what is not a number."""
-        values = _as_numbers(self.cells, self.table.form.decimal)
-        return values.reshape(len(self.lines), len(self.needed))
+    def __len__(self) -> int:
+        return len(self.lines)
 
-    def what_is_wrong(self, row: int, column: int, is_feature: bool) -> str:
-        """Where a cell without a finite number is, and what to do about it."""
-        form, values = self.table.form, self.numbers[:, column]
-        wrong = _what_is_wrong(self.cells[row * len(self.needed) + column], form.decimal)
-        others = np.isinf(np.delete(values, row))
-        remedy = other_cell(values[row], is_feature, form)
-        if wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
-            wrong += f", nor are {others.sum()} of {len(others)} other cells"
-            remedy = other_column(is_feature)
-        return f"line {self.lines[row]}, column {self.needed[column]!r}: {wrong}; {remedy}."
+    def where(self, row: int) -> str:
+        """The place of a row."""
+        return f"line {self.lines[row]}"
+
+    def why(self, row: int, name: str) -> str:
+        """Why a cell is not a finite number."""
+        return _what_is_wrong(self.labels(name)[row], self.table.form.decimal)
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as it stood in the file, or newly quoted for another delimiter."""
@@ -206,24 +202,36 @@ class CsvChunk:
 
     def labels(self, name: str) -> list[str]:
         """One column as text."""
+        if name in self._known:
+            return self._known[name]
         place = self.table.columns.index(name)
         return [cells[place] for cells in self._cells()]
 
+    @cached_property
+    def _known(self) -> dict[str, list[str]]:
+        """The needed columns."""
+        step = len(self.needed)
+        return {name: self.cells[place::step] for place, name in enumerate(self.needed)}
+
     def floats(self, name: str) -> FloatArray | None:
-        """One column as numbers, not finite where there is none."""
+        """One column as numbers: NaN for a gap, infinite for what is not a number."""
         return _as_numbers(self.labels(name), self.table.form.decimal)
 
     def arrow(self, schema: Any) -> Any:
         """The rows as a record batch; a gap among numbers is null."""
         import pyarrow as pa
 
-        numbers = dict(zip(self.needed, self.numbers.T, strict=True))
-        texts = zip(self.table.columns, zip(*self._cells(), strict=True), strict=True)
+        texts = zip(schema, zip(*self._cells(), strict=True), strict=True)
         try:
-            arrays = [pa.array(numbers.get(name, cells), from_pandas=True) for name, cells in texts]
+            columns = [
+                pa.array(
+                    cells if each.type == pa.string() else self.floats(each.name), from_pandas=True
+                )
+                for each, cells in texts
+            ]
         except UnicodeEncodeError as error:
             raise _no_parquet(self.table.name, "a cell", error) from error
-        return pa.record_batch(arrays, schema=schema)
+        return pa.record_batch(columns, schema=schema)
 
     def _cells(self) -> Iterator[list[str]]:
         return csv.reader(self.raws, delimiter=self.table.form.delimiter, strict=True)
@@ -245,7 +253,12 @@ class CsvWriter:
         """Write the rows of a chunk."""
         rows = zip(chunk.texts(self._form.delimiter), added.tolist(), strict=True)
         join, decimal = self._form.delimiter.join, self._form.decimal
-        self._write([join([text, *_number_texts(numbers, decimal)]) for text, numbers in rows])
+        self._write(
+            [
+                join([text, *(repr(value).replace(".", decimal) for value in numbers)])
+                for text, numbers in rows
+            ]
+        )
 
     def close(self) -> None:
         """Write what an encoding ends in, and the end of a compressed file."""
@@ -275,30 +288,6 @@ def _no_parquet(name: str, what: str, error: UnicodeEncodeError) -> CalliperErro
         f"{name}: {what} cannot be written to Parquet ({error}); write .csv, or name the right "
         f"--encoding."
     )
-
-
-def _number_texts(values: Iterable[float], decimal: str) -> list[str]:
-    """Numbers as they read back exactly."""
-    texts = map(repr, values)
-    return [*texts] if decimal == "." else [text.replace(".", decimal) for text in texts]
-
-
-def other_cell(value: float, is_feature: bool, form: Form) -> str:
-    """What to do about one cell that is not a finite number."""
-    if not is_feature or not np.isnan(value):
-        return "repair or remove the row"
-    fill = "give --training FILE" if form.gaps else "give --training FILE without --gaps refuse"
-    return (
-        f"{fill}, whose medians fill the gaps, leave the column out of --features, or repair or "
-        "remove the row"
-    )
-
-
-def other_column(is_feature: bool) -> str:
-    """What to do about a column that holds no numbers."""
-    if is_feature:
-        return "leave the column out of --features, or encode it as numbers"
-    return "name a column of numbers, or convert this one"
 
 
 def is_gap(text: str) -> bool:
@@ -366,9 +355,3 @@ def _check_start(start: bytes, name: str, form: Form) -> None:
             f"{name}: not {form.encoding.upper()}; it looks like UTF-16 without a byte order mark: "
             f"give --encoding utf-16-{order}."
         )
-
-
-def _size(handle: BinaryIO) -> int:
-    """Bytes of a plain file; 0 for a pipe, which does not say."""
-    status = os.fstat(handle.fileno())
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0

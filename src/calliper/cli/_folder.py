@@ -10,7 +10,7 @@ import glob
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ _HEAD = {"format": "calliper outputs", "version": 1}
 _HIDDEN = ("_", ".")
 
 _GIGA = 1e9
+_ADVICE = "name another --output folder, or give --overwrite"
 
 
 def is_many(new: str) -> bool:
@@ -109,23 +110,30 @@ class DataSet:
         """Write what is not yet written; what was counted, and what was done in words."""
         tally, folder = Tally(), os.path.realpath(output)
         with _journal(output, _made_with(answering), overwrite=overwrite) as journal:
-            tasks = [self._task(name, folder) for name in journal.undone(self.paths)]
-            before = len(self.paths) - len(tasks)
+            tasks = [
+                Task(path, os.path.join(folder, *name.split("/")), os.path.getsize(path))
+                for name in journal.undone(self.paths)
+                for path in (os.path.abspath(self.paths[name]),)
+            ]
             _warn_of_space(output, tasks)
             said: dict[str, None] = {}
-            with _telling_what_is_done(journal, self.paths, output):
+            try:
                 for written in run_all(answering, tasks, report, **who):
                     journal.add(os.path.relpath(written.task.output, folder), written)
                     tally.add(written.tally)
                     said.update(dict.fromkeys(written.said))
+            except CalliperError as error:
+                done = [entry for name, entry in journal.done.items() if name in self.paths]
+                size = sum(entry["made"]["size"] for entry in done) / _GIGA
+                raise CalliperError(
+                    f"{error} {len(done)} of {len(self.paths)} files are complete in {output} "
+                    f"({size:.3g} GB); run the same command to continue."
+                ) from error
         for text in said:
             out.note(out.in_options(f"warning: {text}"))
-        done = f"{tally.rows} rows in {len(tasks)} files written to {output}"
-        return tally, done + (f"; {before} already complete" if before else "")
-
-    def _task(self, name: str, folder: str) -> Task:
-        path = os.path.abspath(self.paths[name])
-        return Task(path, os.path.join(folder, *name.split("/")), os.path.getsize(path))
+        before = len(self.paths) - len(tasks)
+        text = f"{tally.rows} rows in {len(tasks)} files written to {output}"
+        return tally, text + (f"; {before} already complete" if before else "")
 
 
 def _has(name: str, kinds: dict[str, str]) -> str:
@@ -179,10 +187,12 @@ class Journal:
     def read(self, made_with: dict[str, Any]) -> None:
         """Read what is there; start the journal where there is nothing."""
         self.handle.seek(0)
-        content = self.handle.read()
+        content, events = self.handle.read(), list[dict[str, Any]]()
         if content and not content.endswith(b"\n"):  # a run was killed while it wrote
             self.handle.write(b"\n")
-        events = [event for event in map(_event, content.splitlines()) if event]
+        for line in content.splitlines():
+            with suppress(ValueError):  # where a line was cut off
+                events += [event] if isinstance(event := json.loads(line), dict) else []
         if not events:
             self._append({**_HEAD, "made_with": made_with})
             return
@@ -196,13 +206,12 @@ class Journal:
         """Names of files whose output is not there, or of another input; they are now planned."""
         left = [name for name, path in paths.items() if not self._is_done(name, path)]
         for name in left:
-            if name not in self.planned and os.path.exists(os.path.join(self.folder, name)):
+            output = os.path.join(self.folder, name)
+            if name not in self.planned and os.path.exists(output):
                 raise CalliperError(
-                    f"{os.path.join(self.folder, name)}: exists, and was not made by this command; "
-                    f"name another --output folder, or give --overwrite."
+                    f"{output}: exists, and was not made by this command; {_ADVICE}."
                 )
-        new = [name for name in left if name not in self.planned]
-        if new:
+        if new := [name for name in left if name not in self.planned]:
             self._append({"planned": new})
             self.planned.update(new)
         return left
@@ -235,10 +244,9 @@ class Journal:
     def _refuse_other(self, head: dict[str, Any], made_with: dict[str, Any]) -> None:
         """Outputs of one folder are all made with the same."""
         before = head.get("made_with")
-        advice = "name another --output folder, or give --overwrite"
         if not before or any(head.get(name) != value for name, value in _HEAD.items()):
             raise CalliperError(
-                f"{self.folder}: {JOURNAL} was not written by this version of calliper; {advice}."
+                f"{self.folder}: {JOURNAL} was not written by this version of calliper; {_ADVICE}."
             )
         for name, now in made_with.items():
             was = before.get(name)
@@ -246,20 +254,12 @@ class Journal:
                 option = name if name == "calliper" else f"--{name}"
                 what = f"made with {option} {_in_words(was)}, not {_in_words(now)}"
                 what = "of another calibration" if name == "calibration" else what
-                raise CalliperError(f"{self.folder}: holds outputs {what}; {advice}.")
+                raise CalliperError(f"{self.folder}: holds outputs {what}; {_ADVICE}.")
 
 
 def _in_words(value: Any) -> str:
     """The value of an option as it is typed."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _event(line: bytes) -> dict[str, Any]:
-    """A line of the journal; nothing of one that was cut off."""
-    with suppress(ValueError):
-        event = json.loads(line)
-        return event if isinstance(event, dict) else {}
-    return {}
 
 
 @contextmanager
@@ -279,20 +279,6 @@ def _journal(output: str, made_with: dict[str, Any], *, overwrite: bool) -> Iter
             journal.planned = {Path(path).relative_to(folder).as_posix() for path in _files(folder)}
         journal.read(made_with)
         yield journal
-
-
-@contextmanager
-def _telling_what_is_done(journal: Journal, paths: Collection[str], output: str) -> Iterator[None]:
-    """Add to an error how much is written, and that nothing of it is lost."""
-    try:
-        yield
-    except CalliperError as error:
-        done = [entry for name, entry in journal.done.items() if name in paths]
-        size = sum(entry["made"]["size"] for entry in done)
-        raise CalliperError(
-            f"{error} {len(done)} of {len(paths)} files are complete in {output} "
-            f"({size / _GIGA:.3g} GB); run the same command to continue."
-        ) from error
 
 
 def _warn_of_space(output: str, tasks: Sequence[Task]) -> None:

@@ -19,7 +19,7 @@ from calliper.cli._calibration import (
     read_rows,
 )
 from calliper.cli._folder import DataSet, check_folder, is_many
-from calliper.cli._options import option
+from calliper.cli._options import File, option
 from calliper.exceptions import CalliperError
 
 #: Options of calibrate that may be given with --calibrated, too.
@@ -36,22 +36,17 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 class IntervalRequest(CalibrationRequest):
     """What ``calliper interval`` is asked for: a calibration, new rows, levels and bounds."""
 
-    calibrated: str | None = option(
+    calibrated: File | None = option(
         "A file made by 'calliper calibrate', in place of --calibration and its options.",
-        metavar="FILE",
         after="calibration",
     )
-    new: str = option(
+    new: File = option(
         "Rows that need intervals, with prediction and features; '-' reads CSV from standard "
         "input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
-        "marks, such as 'folder/*.parquet'.",
-        metavar="FILE",
-        required=True,
+        "marks, such as 'folder/*.parquet'."
     )
-    output: str = option(
+    output: File = option(
         "The result; '-' writes CSV to standard output. For many files, a folder.",
-        metavar="FILE",
-        required=True,
         after="prediction",
     )
     coverage: tuple[float, ...] = options.coverage(
@@ -68,8 +63,7 @@ class IntervalRequest(CalibrationRequest):
     )
     confidence: float | None = option(
         "Share of calibration sets for which the coverage should hold; for split, mad-split, rcp, "
-        "slcp and normalized-knn.",
-        type=float,
+        "slcp and normalized-knn."
     )
     workers: int | None = option(
         "For many files: processes that work on them.  [default: 1]", type=click.IntRange(1, 4096)
@@ -85,7 +79,7 @@ class IntervalRequest(CalibrationRequest):
     @property
     def inputs(self) -> list[str]:
         """All files that are read, but new ones if they are many."""
-        known = super().inputs if self.calibrated is None else [self.calibrated]
+        known = super().inputs if self.calibrated is None else [str(self.calibrated)]
         return known if is_many(self.new) else [self.new, *known]
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import load_calibration
-from calliper.cli._options import option
+from calliper.cli._options import Column, File, option
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.monitoring import CoverageMonitor
@@ -23,18 +23,16 @@ from calliper.monitoring import CoverageMonitor
 class MonitorRequest(options.TableRequest):
     """What ``calliper monitor`` is asked for."""
 
-    labels: str = option(
-        "Intervals and targets, in order of time.", metavar="FILE", required=True, after=""
-    )
-    lower: str = option("Lower ends.", "lower", metavar="COLUMN", after="target")
-    upper: str = option("Upper ends.", "upper", metavar="COLUMN")
-    time: str | None = option("Column that names rows in the output.", metavar="COLUMN")
+    labels: File = option("Intervals and targets, in order of time.", after="")
+    lower: Column = option("Lower ends.", "lower", after="target")
+    upper: Column = option("Upper ends.", "upper")
+    time: Column | None = option("Column that names rows in the output.")
     coverage: float = options.coverage("The level of the intervals in the log.")
-    calibrated: str | None = option(
-        "Or: a file that 'calliper calibrate' made with a method such as split.", metavar="FILE"
+    calibrated: File | None = option(
+        "Or: a file that 'calliper calibrate' made with a method such as split."
     )
-    n_calibration: int | None = option("Or: number of calibration points, e.g. of split.", type=int)
-    tolerated: float | None = option("The share of misses that you accept.", type=float)
+    n_calibration: int | None = option("Or: number of calibration points, e.g. of split.")
+    tolerated: float | None = option("The share of misses that you accept.")
     online: bool = option("Or: each label was added to the calibration points at once.", False)
     side: str = option(
         "Alarm on more misses than promised, fewer, or both.",
@@ -43,7 +41,7 @@ class MonitorRequest(options.TableRequest):
     )
     ties: bool = option("Errors may be equal, as with counts.", False)
     false_alarms: float = option("Largest probability of a false alarm, ever.", 0.05)
-    figure: str | None = option("Evidence over time: .png, .pdf or .svg.", metavar="FILE")
+    figure: File | None = option("Evidence over time: .png, .pdf or .svg.")
     json: bool = option("The result as JSON.", False)
 
     def check(self) -> None:
@@ -78,7 +76,7 @@ def monitor(request: MonitorRequest) -> None:
     inside, times = _read(request)
     made.update(inside)
     places: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}
-    named = {}
+    named: dict[str, str] = {}
     if time is not None and made.alarm:
         named = {f"{name}_{time}": times[at or 0] for name, at in places.items()}
     if request.json:

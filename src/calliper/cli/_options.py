@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
-from typing import Any
+from types import NoneType
+from typing import Any, NewType, get_args
 
 import click
 
@@ -21,6 +22,11 @@ from calliper.cli._tables import Columns, Table, split_names, there_are
 from calliper.exceptions import CalliperError
 from calliper.kernels import named_kernels
 from calliper.scores import Score, named_scores
+
+#: What an option takes; help prints these names.
+File = NewType("File", str)
+Column = NewType("Column", str)
+Name = NewType("Name", str)
 
 Decorator = Callable[[Callable[..., None]], click.Command]
 
@@ -55,35 +61,42 @@ def command(
             run(request)
 
         params = [
-            _as_click(name, how, name not in optional)
-            for name, how in in_order(kind).items()
-            if how and name not in without
+            _as_click(each, each.name not in optional)
+            for each in in_order(kind)
+            if each.metadata and each.name not in without
         ]
         return click.command(params=params)(wraps(run)(called))
 
     return decorate
 
 
-def in_order(kind: Any) -> dict[str, Any]:
-    """What the fields of a request say about their options, in the order of help."""
-    names: list[str] = []
-    place, said = 0, {each.name: each.metadata for each in fields(kind)}
-    for name, how in said.items():
-        if "after" in how:
-            place = names.index(how["after"]) + 1 if how["after"] else 0
-        names.insert(place, name)
+def in_order(kind: Any) -> list[Any]:
+    """The fields of a request in the order of help."""
+    found: list[Any] = []
+    place = 0
+    for each in fields(kind):
+        if (before := each.metadata.get("after")) is not None:
+            place = [other.name for other in found].index(before) + 1 if before else 0
+        found.insert(place, each)
         place += 1
-    return {name: said[name] for name in names}
+    return found
 
 
-def _as_click(name: str, said: Any, may_be_required: bool) -> click.Option:
+def _as_click(each: Any, required: bool) -> click.Option:
+    """The option of a field: its type says whether it must be given, and what it takes."""
+    said, types = each.metadata, get_args(each.type) or (each.type,)
     how = {key: value for key, value in said.items() if key not in ("after", "check", "flag")}
-    how["required"] = may_be_required and how.get("required", False)
     if isinstance(how.get("default"), bool):
         how["is_flag"] = True
+    elif "default" not in how and not how.get("multiple"):
+        how["required"] = required and NoneType not in types
+    for kind in {File, Column, Name} & {*types}:
+        how["metavar"] = kind.__name__.upper()
+    if {*types} - {NoneType} in ({int}, {float}):
+        how.setdefault("type", types[0])
     if check := said.get("check"):
         how["callback"] = lambda context, parameter, value: check(value)
-    return click.Option([said.get("flag", flag(name)), name], **how)
+    return click.Option([said.get("flag", flag(each.name)), each.name], **how)
 
 
 def flag(name: str) -> str:
@@ -160,7 +173,7 @@ def _encoding(name: str) -> str:
 class TableRequest:
     """What every command that reads tables takes."""
 
-    target: str = option("The true values.", metavar="COLUMN", required=True)
+    target: Column = option("The true values.")
     delimiter: str | None = option(
         "Separates cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
         metavar="SIGN",
@@ -169,10 +182,9 @@ class TableRequest:
     decimal: str = option(
         "Decimal sign in .csv and .tsv files.", ".", type=click.Choice([".", ","])
     )
-    encoding: str = option(
+    encoding: Name = option(
         "Encoding of text files without a byte order mark.",
         "utf-8",
-        metavar="NAME",
         check=_encoding,
     )
 
@@ -197,37 +209,29 @@ class TableRequest:
 class Request(TableRequest):
     """The options that ``calibrate``, ``compare``, ``interval`` and ``tune`` share."""
 
-    calibration: str = option(
-        "Rows that the model was not trained on, with target, prediction and features.",
-        metavar="FILE",
-        required=True,
-        after="",
+    calibration: File = option(
+        "Rows that the model was not trained on, with target, prediction and features.", after=""
     )
-    prediction: str = option(
-        "The model's predictions.", metavar="COLUMN", required=True, after="target"
-    )
+    prediction: Column = option("The model's predictions.", after="target")
     features: str | None = option(
         "Columns that may show where errors are large; the prediction alone if not given.",
         metavar="A,B,...",
     )
     features_prefix: str | None = option("Or: all columns that start with this.", metavar="TEXT")
-    kernel: str | None = option(
+    kernel: Name | None = option(
         f"Which points count as near: {', '.join(named_kernels())}.  [default: set by method]",
         type=click.Choice([*named_kernels()]),
-        metavar="NAME",
     )
-    score: str = option(
+    score: Name = option(
         f"What an error is: {', '.join(named_scores())}. With signed errors each side of the "
         "interval has its own width; lower and upper give one-sided bounds.",
         "absolute",
         type=click.Choice([*named_scores()]),
-        metavar="NAME",
     )
-    training: str | None = option(
+    training: File | None = option(
         "Rows that the model was trained on, with the same columns. They are checked against the "
         "calibration rows, standardise features, fill gaps, and some methods and kernels learn "
-        "from them.",
-        metavar="FILE",
+        "from them."
     )
     gaps: str = option(
         "Feature cells without a number: fill them with the median of --training, or refuse them. "
@@ -249,7 +253,7 @@ class Request(TableRequest):
 
     def columns(self, calibration: Table) -> Columns:
         """The columns: features by a list, by a prefix that the table fills in, or not at all."""
-        features, prefix = [self.prediction], self.features_prefix
+        prefix, features = self.features_prefix, [str(self.prediction)]
         if self.features is not None:
             features = split_names(self.features)
         elif prefix is not None:

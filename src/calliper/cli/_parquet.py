@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._csv import Form, csv_texts, other_cell, other_column
+from calliper.cli._csv import Form, csv_texts
 from calliper.exceptions import CalliperError
 
 #: Values and bytes in a batch, which bound memory where rows have many columns or long texts.
@@ -81,14 +80,6 @@ class ParquetTable:
             ) from error
 
 
-def _as_floats(column: Any) -> FloatArray | None:
-    """The numbers of a column, NaN where there is none; None if it holds something else."""
-    if not any(is_kind(column.type) for is_kind in _NUMERIC):
-        return None
-    # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-
-
 @dataclass(frozen=True)
 class ParquetChunk:
     """Rows of a Parquet file."""
@@ -98,23 +89,17 @@ class ParquetChunk:
     batch: Any
     first: int  # rows before these
 
-    @cached_property
-    def numbers(self) -> FloatArray:
-        """The needed columns: NaN for a gap, infinite for what is not a number."""
-        columns = map(self.floats, self.needed)
-        nothing = np.full(len(self.batch), np.inf)
-        return np.stack([nothing if each is None else each for each in columns], axis=1)
+    def __len__(self) -> int:
+        return len(self.batch)
 
-    def what_is_wrong(self, row: int, column: int, is_feature: bool) -> str:
-        """Where a cell without a finite number is, and what to do about it."""
-        name, form = self.needed[column], self.table.form
-        cells = self.batch.column(name)
-        if self.floats(name) is None:
-            return f"column {name!r}: holds {cells.type}, not numbers; {other_column(is_feature)}."
-        cell = cells[row].as_py()
-        wrong = "the value is missing" if cell is None else f"{cell} is not a finite number"
-        remedy = other_cell(self.numbers[row, column], is_feature, form)
-        return f"row {self.first + row + 1}, column {name!r}: {wrong}; {remedy}."
+    def where(self, row: int) -> str:
+        """The place of a row."""
+        return f"row {self.first + row + 1}"
+
+    def why(self, row: int, name: str) -> str:
+        """Why a cell is not a finite number."""
+        cell = self.batch.column(name)[row].as_py()
+        return "the value is missing" if cell is None else f"{cell} is not a finite number"
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as a line of CSV; what is missing is empty."""
@@ -123,7 +108,11 @@ class ParquetChunk:
 
     def floats(self, name: str) -> FloatArray | None:
         """One column as numbers, non-finite where missing; None if it has no numbers."""
-        return _as_floats(self.batch.column(name))
+        column = self.batch.column(name)
+        if not any(is_kind(column.type) for is_kind in _NUMERIC):
+            return None
+        # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
     def arrow(self, schema: Any) -> Any:
         """The rows as they are."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -54,7 +54,12 @@ def open_table(path: str, form: Form) -> Iterator[Table]:
     """The table in a file; ``-`` is CSV on standard input."""
     extension = format_of(path)
     with open_bytes(path) as handle:
-        table = _table(handle, path, extension, form)
+        if extension == ".parquet":
+            from calliper.cli._parquet import ParquetTable
+
+            table: Table = ParquetTable(handle, path, form)
+        else:
+            table = CsvTable(handle, path, _form_of(extension, form))
         count = Counter(table.columns)
         if len(count) < len(table.columns):
             repeated = max(table.columns, key=lambda name: count[name] > 1)
@@ -92,13 +97,14 @@ class Filling:
 
     def numbers(self, chunk: Chunk) -> FloatArray:
         """The needed columns of a chunk, with no gaps among the features, which are the last."""
-        values = chunk.numbers.copy()
+        columns = [chunk.floats(name) for name in chunk.needed]
+        nothing = np.full(len(chunk), np.inf)
+        values = np.stack([nothing if each is None else each for each in columns], axis=1)
         first = values.shape[1] - self.n_features
         allowed = np.isnan(values)
         allowed[:, : first if len(self.medians) else None] = False
         for row, column in np.argwhere(~np.isfinite(values) & ~allowed)[:1].tolist():
-            what = chunk.what_is_wrong(row, column, column >= first)
-            raise CalliperError(f"{chunk.table.name}, {what}")
+            _refuse_cell(chunk, row, chunk.needed[column], is_feature=column >= first)
         return self.fill(values)
 
     def fill(self, rows: FloatArray) -> FloatArray:
@@ -108,6 +114,29 @@ class Filling:
         self.n_filled += int(gaps.sum())
         np.copyto(features, self.medians, where=gaps)
         return rows
+
+
+def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoReturn:
+    """Say where a cell without a finite number is, and what to do about it."""
+    values, where, remedy = chunk.floats(name), f"column {name!r}", "repair or remove the row"
+    other_column = "name a column of numbers, or convert this one"
+    if is_feature:
+        other_column = "leave the column out of --features, or encode it as numbers"
+    if values is None:
+        wrong, remedy = f"holds {chunk.table.kinds()[name]}, not numbers", other_column
+    else:
+        where, wrong = f"{chunk.where(row)}, {where}", chunk.why(row, name)
+        others = np.isinf(np.delete(values, row))
+        if is_feature and np.isnan(values[row]):
+            how = "" if chunk.table.form.gaps else " without --gaps refuse"
+            remedy = (
+                f"give --training FILE{how}, whose medians fill the gaps, leave the column out of "
+                f"--features, or {remedy}"
+            )
+        elif wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
+            wrong += f", nor are {others.sum()} of {len(others)} other cells"
+            remedy = other_column
+    raise CalliperError(f"{chunk.table.name}, {where}: {wrong}; {remedy}.")
 
 
 def read_rows(
@@ -269,14 +298,6 @@ def read_training(
     rows, _ = read_file(path, form, columns.known, as_they_are)
     filling = Filling.learn(rows[:, 2:])
     return filling.fill(rows), filling
-
-
-def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:
-    if extension == ".parquet":
-        from calliper.cli._parquet import ParquetTable
-
-        return ParquetTable(handle, path, form)
-    return CsvTable(handle, path, _form_of(extension, form))
 
 
 def _form_of(extension: str, form: Form) -> Form:

@@ -19,7 +19,7 @@ from calliper.cli._calibration import (
     calibrate_rows,
     read_rows,
 )
-from calliper.cli._options import option
+from calliper.cli._options import File, option
 from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedKNN, TunedRBF, named_kernels
@@ -50,12 +50,10 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 class TuneRequest(CalibrationRequest):
     """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
 
-    method: str = "jackknife"
+    method: options.Name = options.Name("jackknife")
     learning_part: None = None
-    output: str = option(
-        "The calibration: .calliper.", metavar="FILE", required=True, after="prediction"
-    )
-    figure: str | None = option("The curve: .png, .pdf or .svg.", metavar="FILE")
+    output: File = option("The calibration: .calliper.", after="prediction")
+    figure: File | None = option("The curve: .png, .pdf or .svg.")
     criterion: str = option(
         "See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]), after="score"
     )
