@@ -1,4 +1,4 @@
-"""What puts intervals on the rows of one table: one object for every file, in any process."""
+"""Write the rows of a table with their intervals, a chunk at a time, in any process."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,10 +25,10 @@ def added_columns(coverage: tuple[float, ...]) -> list[str]:
 
 @dataclass
 class Tally:
-    """What was counted while rows were written."""
+    """Counts of rows that were written."""
 
-    rows: int = 0  # that were written
-    filled: int = 0  # cells that lacked a number
+    rows: int = 0  # written
+    filled: int = 0  # cells without a number
     heaviest: float = 0.0  # the largest weight of a row, 0 without weights
     infinite: int = 0  # rows whose own weight makes their interval infinite
     known: int = 0  # calibration rows among them
@@ -36,7 +36,7 @@ class Tally:
     inside: tuple[int, ...] = ()  # those whose target is inside, for each level
 
     def add(self, other: "Tally") -> None:
-        """Count what another has counted."""
+        """Add the counts of another."""
         self.rows, self.filled = self.rows + other.rows, self.filled + other.filled
         self.heaviest = max(self.heaviest, other.heaviest)
         self.infinite, self.known = self.infinite + other.infinite, self.known + other.known
@@ -47,7 +47,7 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Answering:
-    """A calibration, and what is asked of it."""
+    """A calibration, and the levels and bounds of the intervals to write."""
 
     calibration: FileCalibration
     form: Form
@@ -103,7 +103,7 @@ class Answering:
         return ShiftReport.of(self.calibration.weights, weights, self.coverage[-1])
 
     def say(self, tally: Tally, done: str, *, explain: bool, quiet: bool) -> None:
-        """What was done, promised and seen; if ``quiet``, warnings only."""
+        """Print what was written, guaranteed and observed; if ``quiet``, warnings only."""
         if tally.known:
             count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
             out.note(

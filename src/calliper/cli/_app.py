@@ -1,4 +1,4 @@
-"""The program around the commands: what ends it, with which message and exit code."""
+"""The program around the commands: errors, signals and exit codes."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from calliper.cli._output import in_options
 from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
 
-#: What ends the program; Windows has no SIGHUP.
+#: Signals that end the program; Windows has no SIGHUP.
 _SIGNALS = [each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -110,7 +110,7 @@ def run() -> int:
 
 
 def _level_option(name: str) -> str | None:
-    """Where the level is said, if an option of other programs was meant to say it."""
+    """The message for an option that sets the level in other programs."""
     word = name.strip("-").replace("-", "_")
     if word not in LEVEL_WORDS:
         return None
@@ -132,16 +132,16 @@ def _tidy_up_on_signals() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    # A second Ctrl-C must not interrupt the tidying that the first one set off.
+    # A second Ctrl-C must not interrupt the clean-up that the first one started.
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise Stopped(128 + number)
 
 
 def _replace_closed_streams() -> None:
-    """Where a stream was closed by the caller, nothing is read or written.
+    """Replace streams that the caller has closed by the null device.
 
-    Left closed, its number would go to the next file that is opened, and what is said into it.
+    Otherwise the next file that is opened would get their number, and the program's messages.
     """
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115

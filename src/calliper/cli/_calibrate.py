@@ -13,7 +13,7 @@ ENDING = ".calliper"
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateRequest(CalibrationRequest):
-    """What ``calliper calibrate`` is asked for."""
+    """The options of ``calliper calibrate``."""
 
     output: options.File = options.option(
         f"File to save the calibration to: {ENDING}.", after="prediction"
@@ -25,7 +25,7 @@ class CalibrateRequest(CalibrationRequest):
 
 
 def check_kept(output: str, inputs: list[str]) -> None:
-    """Refuse a name that a calibration cannot be kept by."""
+    """Refuse a file that a calibration cannot be saved to."""
     if not output.lower().endswith(ENDING):
         raise CalliperError(f"{output}: the name must end in {ENDING}; rename it.")
     out.check_output(output, inputs)

@@ -1,4 +1,4 @@
-"""A method calibrated on the rows of a file, with all that must be known of new rows.
+"""A method calibrated on the rows of a file, with what it needs to know about new rows.
 
 ``calliper interval`` makes one and uses it at once; ``calliper calibrate`` saves it to a file, for
 ``calliper interval --calibrated``.
@@ -27,7 +27,7 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
 
-#: Rows that a sketch is made of, at most.
+#: Most rows in a sketch.
 SKETCHED = 500
 
 
@@ -46,7 +46,7 @@ def _learning_part(text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRequest(options.Request):
-    """What is asked of a calibration: files, columns and the method."""
+    """The options of a calibration: files, columns and the method."""
 
     method: Name = option(
         "See 'calliper methods'.",
@@ -90,13 +90,13 @@ class CalibrationRequest(options.Request):
 
     @property
     def options(self) -> MethodOptions:
-        """The method, and what was said about it."""
+        """The method with its options."""
         how = (self.kernel, self.neighbors, self.statistic, self.offset, self.seed)
         return MethodOptions(self.method, *how)
 
     @property
     def inputs(self) -> list[str]:
-        """All files that are read for it."""
+        """All files that it reads."""
         every = (self.calibration, self.training, self.shifted_to)
         return [path for path in every if path is not None]
 
@@ -107,7 +107,7 @@ class CalibrationRequest(options.Request):
         return found
 
     def check(self) -> None:
-        """Refuse what contradicts itself, before any work is done."""
+        """Refuse options that contradict one another, before any work is done."""
         super().check()
         self.options.check(has_training=self.training is not None)
         weighed = "--weight" if self.weight is not None else "--shifted-to"
@@ -123,14 +123,14 @@ class CalibrationRequest(options.Request):
 
 @dataclass(frozen=True, eq=False)
 class FileCalibration:
-    """A calibrated method, and what must be known of new rows.
+    """A calibrated method, and what it needs to know about new rows.
 
     Attributes
     ----------
-    columns : of new rows
-    filling : what stands in for gaps
-    ratio : what gives rows weights, if it was learnt
-    digest : of all that it was made from
+    columns : those that new rows must have
+    filling : what replaces gaps
+    ratio : the likelihood ratio that gives rows their weights, if it was learnt
+    digest : a checksum of all that it was made from
     sketch : errors of some calibration rows and half-widths there at 0.9, (2, n), to be drawn
     """
 
@@ -143,7 +143,7 @@ class FileCalibration:
 
     @property
     def weights(self) -> FloatArray:
-        """Those of the rows that calibrate, (N,)."""
+        """Weights of the calibration rows, (N,)."""
         of = self.calibrated.calibrator
         parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
         return np.concatenate([part.weights_ for part in parts])
@@ -155,7 +155,7 @@ class FileCalibration:
         return (rows, {}) if self.columns.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
 
     def save(self, path: str, rows: "KnownRows") -> None:
-        """Keep it in a file, with a sketch of how it fits the rows."""
+        """Save it to a file, with a sketch of errors and widths on these rows."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
         about |= {"columns": asdict(self.columns), "filling": vars(self.filling)}
         about["sketch"] = self._sketch(rows)
@@ -176,7 +176,7 @@ class FileCalibration:
 
 
 def load_calibration(path: str) -> FileCalibration:
-    """What ``calliper calibrate`` saved to a file."""
+    """Load what ``calliper calibrate`` saved."""
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
@@ -238,9 +238,9 @@ def calibrate_rows(
     calibrator: Any = None,
     tuned: FloatArray | None = None,
 ) -> FileCalibration:
-    """The method that is asked for, fitted to the rows.
+    """The requested method, fitted to the rows.
 
-    Or: this ``calibrator``, with what was chosen for it on these rows before (``tuned``).
+    Or: this ``calibrator``, and what was ``tuned`` for it on these rows before.
     """
     try:
         calibrated = calibrate_stored(
@@ -253,7 +253,7 @@ def calibrate_rows(
             groups=rows.groups,
             weights=rows.weights,
         )
-    except TypeError as error:  # a kernel that cannot do what the method asks of it says so
+    except TypeError as error:  # raised by a kernel that does not support the method
         if request.kernel is None:
             raise
         raise CalliperError(
@@ -269,7 +269,7 @@ def calibrate_rows(
 
 
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
-    """SHA-256 of numbers and names, and of the version that made something of them."""
+    """SHA-256 of the version, names and numbers."""
     bytes_of = [None if a is None else np.ascontiguousarray(a, "<f8").tobytes() for a in arrays]
     parts = [None if each is None else sha256(each).hexdigest() for each in bytes_of]
     return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
@@ -283,7 +283,7 @@ def summarise(
     *,
     explain: bool,
 ) -> None:
-    """What was done, by which method, and what it promises: a line, or all of it."""
+    """Print what was done, the method, and its guarantee: in a line, or in full."""
     calibrated, calibrator = calibration.calibrated, calibration.calibrated.calibrator
     options.note_if_alone(calibrator.judges_nearness and calibration.columns.alone)
     promises = [calibrated.guarantee(level, confidence) for level in coverage]

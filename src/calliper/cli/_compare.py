@@ -37,7 +37,7 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(options.Request):
-    """What ``calliper compare`` is asked for: files, labels, methods and the level."""
+    """The options of ``calliper compare``."""
 
     test: File | None = option(
         "Other held-out rows, to judge the intervals on.", after="calibration"
@@ -84,7 +84,7 @@ class CompareRequest(options.Request):
         return [path for path in every if path is not None]
 
     def check(self) -> None:
-        """Refuse what contradicts itself or cannot be written, before any work is done."""
+        """Refuse options that contradict one another, before any work is done."""
         super().check()
         self._check_inputs()
         suffix, endings = Path(self.where).suffix.lower(), _ENDINGS[self.format]
@@ -114,7 +114,7 @@ class CompareRequest(options.Request):
             raise CalliperError("compare reads files, not standard input: name a file.")
 
     def chosen(self) -> list[MethodOptions]:
-        """The methods, each with its seed; what cannot work on these files is refused."""
+        """The methods; one that cannot work on these files is refused."""
         has_training = self.training is not None
         names = self.methods or (_WITH_TRAINING if has_training else _ALONE)
         if len(set(names)) < len(names):
@@ -169,7 +169,7 @@ def compare(request: CompareRequest) -> None:
 
 
 def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, Filling]:
-    """Points of each part (calibration, test, training), groups of the test points, the filling."""
+    """Points of each part (calibration, test, training), groups of test points, the filling."""
     with open_table(request.inputs[0], request.form) as table:
         columns = request.columns(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
@@ -216,9 +216,9 @@ def _as_points(columns: Columns, known: FloatArray, ids: Any = None) -> Points:
 
 
 def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Columns) -> None:
-    """If predictions are missing, how many and where: a model may have no answer for some."""
+    """If predictions are missing, say how many and where."""
     cells: list[str | None] = []
-    # If something else is wrong too, it was said already.
+    # Any other error has been raised already.
     with suppress(CalliperError):
         _, (found,) = read_file(
             path, request.form, [columns.target], Filling(), [columns.prediction]
@@ -234,7 +234,7 @@ def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Col
 
 
 def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance:
-    """What it takes to repeat the comparison; files by their names alone, folders stay private."""
+    """What is needed to repeat the comparison; files are named without their folders."""
     paths, notes = [*request.inputs, request.where], []
     if request.data is not None:
         notes.append(
@@ -269,12 +269,12 @@ def command_without_folders(paths: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-#: Options that say the same if left out.
+#: Values of options that need not be repeated.
 _DEFAULTS = {"score": "absolute", "decimal": ".", "encoding": "utf-8", "gaps": "fill"}
 
 
 def _use(request: CompareRequest) -> str:
-    """The command that puts these intervals around new rows; method and level are filled in."""
+    """The command for new rows; the page fills in method and level."""
     given = {each.name: getattr(request, each.name) for each in options.in_order(options.Request)}
     training = given.pop("training")
     given |= {"calibration": _name(request.inputs[0]), "training": training and _name(training)}
@@ -291,7 +291,7 @@ def _use(request: CompareRequest) -> str:
 
 
 def _name(path: str) -> str:
-    """The name of a file, its folder left out; written on whatever system."""
+    """The name of a file without its folder, on any system."""
     return Path(path.replace("\\", "/")).name
 
 
@@ -307,7 +307,7 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
 
 
 def _say(request: CompareRequest, comparison: Comparison) -> None:
-    """The verdict in words, where the report does not go, and what to know beside it."""
+    """Print the verdict where the report does not go, then warnings and notes."""
     quiet, verdict = request.quiet, comparison.verdict
     if not quiet:
         echo = note if request.where == "-" else click.echo

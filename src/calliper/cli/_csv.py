@@ -1,4 +1,4 @@
-"""CSV, streamed: rows are copied unchanged, and only needed cells are made into numbers.
+"""CSV, streamed: rows are copied unchanged, and only needed cells are parsed.
 
 Numbers that are added to the rows are written so that they read back exactly. Where cells get
 another delimiter, the standard writer quotes them by its own rules.
@@ -31,18 +31,18 @@ from calliper.exceptions import CalliperError
 if TYPE_CHECKING:
     from calliper.cli._tables import Chunk, Table
 
-#: Letters of text in a chunk, which bounds memory where rows are wide.
+#: Characters in a chunk, which bounds memory where rows are wide.
 CHUNK_LETTERS = 1 << 24
 
 #: Longest cell: room for a document, not for a whole file behind a forgotten quotation mark.
 MAX_CELL = 1 << 26
 
-#: First bytes that say how letters are stored. They are read as a letter and written as one, so
-#: that an output begins as its input does.
+#: Byte order marks and their encodings. A mark is read and written like any other character, so
+#: an output starts as its input does.
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _MARK = "\ufeff"
 
-#: What programs write where there is no number.
+#: What programs write for a missing number.
 _GAPS = frozenset({"", "nan", "na", "n/a", "none", "null"})
 
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
@@ -50,7 +50,7 @@ _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 
 @dataclass(frozen=True)
 class Form:
-    """How text files are written: what separates cells, the decimal sign, the bytes of letters.
+    """The form of text files: delimiter, decimal sign and encoding.
 
     With ``gaps``, feature cells may lack numbers where training rows can fill them.
     """
@@ -63,7 +63,7 @@ class Form:
 
 
 class CsvTable:
-    """A CSV file with a header; lines that are empty are left out."""
+    """A CSV file with a header; empty lines are skipped."""
 
     n_rows: int | None = None  # not known before all is read
 
@@ -91,7 +91,7 @@ class CsvTable:
         self.newline = raw[len(raw.rstrip("\r\n")) :] or "\n"
 
     def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[CsvChunk]:
-        """Rows in order; without ``carry`` their numbers only."""
+        """Rows in order; without ``carry`` only their needed cells."""
         place_of = {name: place for place, name in enumerate(self.columns)}
         places = [place_of[name] for name in needed]
         chunk, letters = CsvChunk(self, needed), 0
@@ -131,11 +131,11 @@ class CsvTable:
             raise _no_parquet(self.name, "the name of a column", error) from error
 
     def kinds(self) -> dict[str, str]:
-        """What each column holds, as far as its name says."""
+        """What each column holds: text, as far as is known."""
         return dict.fromkeys(self.columns, "text")
 
     def fraction_read(self) -> float | None:
-        """How much of the file is behind us; unknown for a pipe."""
+        """The share of the file that has been read; None for a pipe."""
         return self._file.tell() / self._size if self._size else None
 
     def _lines(self) -> Iterator[str]:
@@ -195,7 +195,7 @@ class CsvChunk:
         return _what_is_wrong(self.labels(name)[row], self.table.form.decimal)
 
     def texts(self, delimiter: str) -> list[str]:
-        """Each row as it stood in the file, or newly quoted for another delimiter."""
+        """Each row as it is in the file, or quoted again for another delimiter."""
         if delimiter == self.table.form.delimiter:
             return self.raws
         return csv_texts(self._cells(), delimiter)
@@ -238,7 +238,7 @@ class CsvChunk:
 
 
 class CsvWriter:
-    """Writes the rows of a table as CSV, in the table's own words where they are CSV already."""
+    """Writes the rows of a table as CSV; those of a CSV file are copied."""
 
     def __init__(self, handle: BinaryIO, table: Table, added: Sequence[str], form: Form) -> None:
         self._form, self._newline, self._encoding = form, table.newline, table.form.encoding
@@ -261,7 +261,7 @@ class CsvWriter:
         )
 
     def close(self) -> None:
-        """Write what an encoding ends in, and the end of a compressed file."""
+        """Finish the encoding, and a compressed file."""
         self._handle.write(self._encoder.encode("", final=True))
         if self._zip is not None:
             self._zip.close()
@@ -291,7 +291,7 @@ def _no_parquet(name: str, what: str, error: UnicodeEncodeError) -> CalliperErro
 
 
 def is_gap(text: str) -> bool:
-    """Whether a cell says that there is no number."""
+    """Whether a cell stands for a missing number."""
     return text.strip().lower() in _GAPS
 
 
@@ -299,7 +299,7 @@ def _as_numbers(cells: Sequence[str], decimal: str) -> FloatArray:
     """The cells as numbers: NaN for a gap, infinite for what is neither."""
     if decimal == ",":
         cells = [cell.translate(_POINT_FOR_COMMA) for cell in cells]
-    # Python reads 1_000 as a number; no program that writes CSV means that by it.
+    # Python reads 1_000 as a number, but no program writes numbers like this.
     if "_" not in "".join(cells):
         with suppress(ValueError):
             return np.array(list(map(float, cells)))
@@ -332,7 +332,7 @@ def _what_is_wrong(cell: str, decimal: str) -> str:
 def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
     """Each row as one line of CSV without its end, quoted where it must be."""
     lines: list[str] = []
-    # The writer quotes cells that hold letters of its line end, so that end must be the usual one.
+    # The writer quotes cells that contain its line end, so it must be the usual one.
     end = "\r\n"
     writer = csv.writer(
         SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator=end
@@ -342,13 +342,13 @@ def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
 
 
 def _check_start(start: bytes, name: str, form: Form) -> None:
-    """Refuse a file whose first bytes show that it is compressed, or of wider letters."""
+    """Refuse a file whose first bytes show that it is compressed, or UTF-16."""
     if start.startswith(b"PK\x03\x04"):
         raise CalliperError(f"{name}: the file is a workbook or an archive; save it as CSV.")
     if start.startswith(b"\x1f\x8b") and not form.zipped:
         what = "unpack it" if name == "-" else f"name it {name}.gz, or unpack it"
         raise CalliperError(f"{name}: the file is compressed by gzip; {what}.")
-    # In UTF-16, every other byte of numbers and of most names is zero; in narrower letters, none.
+    # In UTF-16, every other byte of numbers and of most names is zero; in most others, none.
     if start.count(0) > len(start) / 4 and 0 not in "a".encode(form.encoding):
         order = "le" if start[1::2].count(0) >= start[::2].count(0) else "be"
         raise CalliperError(

@@ -79,7 +79,7 @@ def demo(output: str, seed: int) -> None:
 
 
 def calibrators(seed: int) -> dict[str, Any]:
-    """Every method, by the name that table and page give it."""
+    """Every method, by its name in the table and on the page."""
     return {
         "Split": Split(),
         "MADSplit, KNN": MADSplit(KNN(K), random_state=seed),
@@ -92,7 +92,7 @@ def calibrators(seed: int) -> dict[str, Any]:
 
 
 def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensional]:
-    """Methods compared around a forest that some rows trained, and the law that drew the rows."""
+    """Compare the methods around a random forest; the result, and the problem with its law."""
     from sklearn.ensemble import RandomForestRegressor
 
     problem = one_dimensional(N_TRAINING + N_CALIBRATION + N_TEST, random_state=seed)

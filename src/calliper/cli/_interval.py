@@ -34,7 +34,7 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalRequest(CalibrationRequest):
-    """What ``calliper interval`` is asked for: a calibration, new rows, levels and bounds."""
+    """The options of ``calliper interval``."""
 
     calibrated: File | None = option(
         "A file made by 'calliper calibrate', in place of --calibration and its options.",
@@ -78,7 +78,7 @@ class IntervalRequest(CalibrationRequest):
 
     @property
     def inputs(self) -> list[str]:
-        """All files that are read, but new ones if they are many."""
+        """All files that it reads, without the new ones if they are many."""
         known = super().inputs if self.calibrated is None else [str(self.calibrated)]
         return known if is_many(self.new) else [self.new, *known]
 
@@ -109,7 +109,7 @@ class IntervalRequest(CalibrationRequest):
                 raise click.UsageError(f"Missing option '--{name}'", context)
 
     def _refuse_decided(self, path: str) -> None:
-        """What made the calibration cannot be said again."""
+        """Refuse options that were fixed when the calibration was made."""
         context = click.get_current_context()
         for name in (str(parameter.name) for parameter in calibrate.params):
             given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -120,7 +120,7 @@ class IntervalRequest(CalibrationRequest):
                 )
 
     def _refuse_known(self) -> None:
-        """New rows are none whose targets were used."""
+        """Refuse new rows whose targets were used."""
         for name, path in (("calibration", self.calibration), ("training", self.training)):
             given = path is not None and os.path.exists(path) and os.path.exists(self.new)
             if given and os.path.samefile(str(path), self.new):

@@ -1,4 +1,4 @@
-"""Every method by the name that its class gives it, and ``calliper methods``, their list."""
+"""The methods by their names on the command line, and ``calliper methods``, which lists them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,15 +18,14 @@ from calliper.scores import QuantileError
 
 DEFAULT = "full"
 
-#: Methods that work on files, by their names there, and those that ask or refit the model itself,
-#: which a file of predictions cannot do.
+#: Methods that work on files of predictions, and those that call or refit the model itself.
 METHODS = calibrators.methods()
 PYTHON_ONLY = {
     "CQR": QuantileError,
     **{kind.__name__: kind for kind in (JackknifePlus, CVPlus, JackknifeAfterBootstrap)},
 }
 
-#: What methods do where --neighbors is not given.
+#: The number of neighbours if --neighbors is not given.
 USUAL = About(width="").usual_neighbors
 UNUSUAL = {
     name: kind.about.usual_neighbors
@@ -47,7 +46,7 @@ _LETTERS = (
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """A method as the options name it; ``None`` where an option was not given."""
+    """A method and its options; ``None`` where an option was not given."""
 
     name: str
     kernel: str | None = None
@@ -96,7 +95,7 @@ class MethodOptions:
 
     @property
     def words(self) -> str:
-        """What follows --method to name it, with its kernel."""
+        """The method with its kernel, as typed after --method."""
         return self.name if self.kernel is None else f"{self.name} --kernel {self.kernel}"
 
     @property

@@ -1,4 +1,4 @@
-"""``calliper monitor``: whether, and since when, a log of intervals is not as promised."""
+"""``calliper monitor``: whether, and since when, intervals in a log miss more than promised."""
 
 from dataclasses import dataclass
 from itertools import compress
@@ -21,7 +21,7 @@ from calliper.monitoring import CoverageMonitor
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorRequest(options.TableRequest):
-    """What ``calliper monitor`` is asked for."""
+    """The options of ``calliper monitor``."""
 
     labels: File = option("Intervals and targets, in order of time.", after="")
     lower: Column = option("Lower ends.", "lower", after="target")
@@ -50,7 +50,7 @@ class MonitorRequest(options.TableRequest):
         self.refuse_both("calibrated", "n_calibration")
 
     def monitor(self) -> CoverageMonitor:
-        """A monitor that has seen nothing; it refuses options before anything is read."""
+        """A new monitor; wrong options are refused before anything is read."""
         names = ("coverage", "tolerated", "online", "side", "ties", "false_alarms")
         how: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.calibrated is not None:
@@ -95,12 +95,12 @@ def monitor(request: MonitorRequest) -> None:
 
 
 def _read(request: MonitorRequest) -> tuple[BoolArray, list[str]]:
-    """Whether each target that is known lay inside, and the times of these."""
+    """Whether each known target was inside its interval, and the times of these rows."""
     inside, times, unknown, path, time = [], list[str](), 0, request.labels, request.time
     ends, target = (request.lower, request.upper), request.target
     with tables.open_table(path, request.form) as table:
         tables.require_columns(table, [*ends, target, *([] if time is None else [time])])
-        any_gap = tables.Filling(1, np.full(1, np.nan))  # which is left as it is
+        any_gap = tables.Filling(1, np.full(1, np.nan))  # gaps are kept
         for chunk in table.chunks([target], carry=True):
             y = any_gap.numbers(chunk)[:, 0]
             known = ~np.isnan(y)
@@ -117,7 +117,7 @@ def _read(request: MonitorRequest) -> tuple[BoolArray, list[str]]:
 
 
 def _ends(chunk: tables.Chunk, name: str, path: str) -> FloatArray:
-    """One end of each interval; infinite where that is what is written."""
+    """One end of each interval; infinite only if the file says so."""
     values, texts = chunk.floats(name), chunk.labels(name)
     for place, text in enumerate(texts):
         value = np.nan if values is None else values[place]

@@ -143,7 +143,7 @@ def _checked(levels: Coverage) -> tuple[float, ...]:
 
 def _delimiter(text: str | None) -> str | None:
     sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
-    # What numbers are written with cannot separate them.
+    # A character of numbers cannot separate them.
     if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
         raise CalliperError(
             f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
@@ -171,7 +171,7 @@ def _encoding(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRequest:
-    """What every command that reads tables takes."""
+    """The options of every command that reads tables."""
 
     target: Column = option("The true values.")
     delimiter: str | None = option(
@@ -189,7 +189,7 @@ class TableRequest:
     )
 
     def check(self) -> None:
-        """Refuse what contradicts itself, before any work is done."""
+        """Refuse options that contradict one another, before any work is done."""
 
     def refuse_both(self, one: str, other: str) -> None:
         """Refuse two options that exclude each other."""
@@ -198,7 +198,7 @@ class TableRequest:
 
     @property
     def form(self) -> Form:
-        """How text files are written; decimal commas go with semicolons if nothing is said."""
+        """The form of text files; with decimal commas, the default delimiter is a semicolon."""
         delimiter = self.delimiter or {".": ",", ",": ";"}[self.decimal]
         if delimiter == self.decimal:
             raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
@@ -252,7 +252,7 @@ class Request(TableRequest):
         self.refuse_both("features", "features_prefix")
 
     def columns(self, calibration: Table) -> Columns:
-        """The columns: features by a list, by a prefix that the table fills in, or not at all."""
+        """The columns; features are named by a list or a prefix, or are the prediction alone."""
         prefix, features = self.features_prefix, [str(self.prediction)]
         if self.features is not None:
             features = split_names(self.features)
@@ -273,12 +273,12 @@ class Request(TableRequest):
 
     @property
     def score_function(self) -> Score:
-        """What is called an error."""
+        """The score that measures errors."""
         return named_scores()[self.score]
 
     @property
     def form(self) -> Form:
-        """How text files are written, and what an empty cell is."""
+        """The form of text files, and what happens to empty cells."""
         return replace(super().form, gaps=self.gaps == "fill")
 
 

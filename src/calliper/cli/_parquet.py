@@ -1,4 +1,4 @@
-"""Parquet, streamed batch by batch with columns and types as they are."""
+"""Parquet, streamed batch by batch; columns keep their types."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from calliper.exceptions import CalliperError
 #: Values and bytes in a batch, which bound memory where rows have many columns or long texts.
 BATCH_VALUES, BATCH_BYTES = 1 << 22, 1 << 24
 
-#: Bytes that are read ahead of a column, in place of all that a group of rows has of it.
+#: Bytes of a column that are read ahead, instead of a whole row group.
 BUFFER_BYTES = 1 << 20
 
 
@@ -32,7 +32,7 @@ class ParquetTable:
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         self.name, self.form, self._rows_read = name, form, 0
         with self._readable():
-            # Reading ahead would keep all that was read until the end of the file.
+            # With pre_buffer, everything that was read would stay in memory.
             self._file = pq.ParquetFile(handle, buffer_size=BUFFER_BYTES, pre_buffer=False)
             self.columns: list[str] = self._file.schema_arrow.names
         self.n_rows: int | None = int(self._file.metadata.num_rows)
@@ -52,7 +52,7 @@ class ParquetTable:
         return csv_texts([self.columns], delimiter)[0]
 
     def schema(self, numeric: Sequence[str]) -> Any:
-        """Names and types of the columns, with whatever the file says about them."""
+        """Names, types and metadata of the columns."""
         return self._file.schema_arrow
 
     def kinds(self) -> dict[str, str]:
@@ -60,7 +60,7 @@ class ParquetTable:
         return {field.name: str(field.type) for field in self._file.schema_arrow}
 
     def fraction_read(self) -> float | None:
-        """How much of the file is behind us."""
+        """The share of the file that has been read."""
         return self._rows_read / max(1, self.n_rows or 0)
 
     def _batch_size(self) -> int:
@@ -126,7 +126,7 @@ class ParquetChunk:
             texts = ["" if v is None else f"{v}" for v in values.to_pylist()]
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise self._no_text(name, f"{column.type}") from error
-        if pa.types.is_temporal(column.type):  # of a day that no calendar has, Arrow says so
+        if pa.types.is_temporal(column.type):  # Arrow prints this for dates that do not exist
             for text in (text for text in texts if text.startswith("<value out of range")):
                 raise self._no_text(name, f"a {column.type} {text[1:-1]}")
         if comma and any(is_kind(column.type) for is_kind in _NUMERIC):
@@ -134,7 +134,7 @@ class ParquetChunk:
         return texts
 
     def _no_text(self, name: str, what: str) -> CalliperError:
-        """The refusal of a column for CSV."""
+        """The error for a column that CSV cannot hold."""
         return CalliperError(
             f"{self.table.name}, column {name!r}: {what} has no text form; write .parquet."
         )
@@ -160,5 +160,5 @@ class ParquetWriter:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Write no footer, which would fail where the file is closed already."""
+        """Write no footer, which would fail if the file is closed already."""
         self._writer.is_open = False

@@ -1,4 +1,4 @@
-"""Tables in files: formats, columns by the part they play, and rows with known targets."""
+"""Tables in files: formats, roles of columns, and reading of rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Writer: TypeAlias = "CsvWriter | ParquetWriter"
 
 
 def format_of(path: str) -> str:
-    """The extension, if it is one that can be read and written; ``-`` is CSV."""
+    """The extension, which must be a known one; ``-`` is CSV."""
     for extension in _FORMATS:
         if path == "-" or path.lower().endswith(extension):
             return extension
@@ -69,10 +69,9 @@ def open_table(path: str, form: Form) -> Iterator[Table]:
 
 @dataclass(eq=False)
 class Filling:
-    """What stands in for feature cells without a number: medians of training rows, as in Python.
+    """What replaces feature cells without a number: medians of training rows, as in Python.
 
-    Without medians such cells are refused where they are read; ``n_features`` columns, the last,
-    are features.
+    Without medians such cells are refused; the last ``n_features`` columns are features.
     """
 
     n_features: int = 0
@@ -81,13 +80,13 @@ class Filling:
 
     @classmethod
     def learn(cls, features: FloatArray) -> Filling:
-        """The medians of what there is in each column, 0 where there is nothing."""
+        """The median of the known values of each column; 0 if there are none."""
         known = [column[~np.isnan(column)] for column in features.T]
         medians = [np.median(values) if len(values) else 0.0 for values in known]
         return cls(len(medians), np.array(medians))
 
     def say(self) -> None:
-        """How many cells were filled, if any."""
+        """Print how many cells were filled, if any."""
         if self.n_filled:
             what = "1 feature cell" if self.n_filled == 1 else f"{self.n_filled:,} feature cells"
             note(
@@ -96,7 +95,7 @@ class Filling:
             )
 
     def numbers(self, chunk: Chunk) -> FloatArray:
-        """The needed columns of a chunk, with no gaps among the features, which are the last."""
+        """The needed columns of a chunk, with gaps among the features filled."""
         columns = [chunk.floats(name) for name in chunk.needed]
         nothing = np.full(len(chunk), np.inf)
         values = np.stack([nothing if each is None else each for each in columns], axis=1)
@@ -108,7 +107,7 @@ class Filling:
         return self.fill(values)
 
     def fill(self, rows: FloatArray) -> FloatArray:
-        """The rows with no gaps among the features, which are their last columns."""
+        """The rows with gaps among the features filled, in place."""
         features = rows[:, rows.shape[1] - len(self.medians) :]
         gaps = np.isnan(features)
         self.n_filled += int(gaps.sum())
@@ -144,7 +143,7 @@ def read_rows(
 ) -> tuple[FloatArray, list[list[str | None] | None]]:
     """The needed columns of the whole table, (n, number of columns), and columns of labels.
 
-    There is at least one row. Where a column of labels has no name there are none.
+    There is at least one row. If the name of a column of labels is None, so are the labels.
     """
     labels: list[list[str | None] | None] = [None if name is None else [] for name in names]
     numbers = []
@@ -172,7 +171,7 @@ def read_file(
 
 
 def known_labels(chunk: Chunk, label: str) -> list[str | None]:
-    """A column as text stripped of blanks; None where nothing remains."""
+    """A column as text without outer blanks; None if nothing remains."""
     return [text.strip() or None for text in chunk.labels(label)]
 
 
@@ -191,7 +190,7 @@ def open_writer(
     numeric: Sequence[str],
     added: Sequence[str],
 ) -> Iterator[Writer]:
-    """What writes the rows of ``table`` with ``added`` columns, in the format of ``path``."""
+    """A writer of the rows of ``table`` with ``added`` columns, in the format of ``path``."""
     with writing(path):
         extension = format_of(path)
         if extension == ".parquet":
@@ -211,7 +210,7 @@ def open_writer(
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns by the part they play, which new rows must have as calibration rows had them.
+    """Columns by their roles, which calibration rows and new rows must have.
 
     Attributes
     ----------
@@ -275,7 +274,7 @@ def split_names(text: str) -> list[str]:
 
 
 def require_columns(table: Table, needed: Sequence[str]) -> None:
-    """Every needed column is in the table."""
+    """Refuse a table that lacks a needed column."""
     present = set(table.columns)
     missing = [name for name in needed if name not in present]
     if missing:
@@ -301,7 +300,7 @@ def read_training(
 
 
 def _form_of(extension: str, form: Form) -> Form:
-    """The form with what the name of a text file says: tabs, and whether it is compressed."""
+    """The form with what the extension says: tabs, compression."""
     delimiter = "\t" if extension.startswith(".tsv") else form.delimiter
     return replace(form, delimiter=delimiter, zipped=extension.endswith(".gz"))
 

@@ -1,4 +1,4 @@
-"""``calliper tune``: how local each calibration point is, chosen on the others, and kept."""
+"""``calliper tune``: choose how local each calibration point is on the others, and save it."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -38,7 +38,7 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
         scales = sorted({float(part) for part in text.split(",")})
     except ValueError:
         scales = []
-    # The bounds of the kernel: squares of what lies outside are no numbers.
+    # The bounds of the kernel: squares beyond them overflow or underflow.
     if not scales or not all(1e-150 < scale < 1e150 for scale in scales):
         raise CalliperError(
             f"--length-scales {text!r}: give positive numbers, as in --length-scales 0.1,0.2,0.5."
@@ -48,7 +48,7 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneRequest(CalibrationRequest):
-    """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
+    """The options of ``calliper tune``; ``None`` where an option was not given."""
 
     method: options.Name = options.Name("jackknife")
     learning_part: None = None
@@ -86,7 +86,7 @@ class TuneRequest(CalibrationRequest):
                 f"--kernel {self.kernel} has nothing to tune: give tuned-rbf or tuned-knn."
             )
         self._check_grid()
-        if self.expand is not None and isnan(self.expand):  # which a range does not keep out
+        if self.expand is not None and isnan(self.expand):  # which click accepts in a range
             raise CalliperError("--expand must be a number; got nan.")
         if self.components is not None and self.criterion != "mi":
             raise CalliperError("--components is for --criterion mi only: omit it.")
@@ -120,14 +120,14 @@ class TuneRequest(CalibrationRequest):
 
     @property
     def _given(self) -> dict[str, Any]:
-        """What was said of the kernel, by the names of its parameters."""
+        """The options of the kernel that were given, by its parameters."""
         scans = {"grid": self.grid, "n_scan": self.scan, "n_sample": self.sample}
         others = {"expand": self.expand, "length_scales": self.length_scales}
         every = {**scans, **others, "n_components": self.components}
         return {name: value for name, value in every.items() if value is not None}
 
     def tuned_kernel(self, report: Callable[[float], None] | None = None) -> Any:
-        """The kernel; what was not given has the library's default."""
+        """The kernel, with the defaults of the library."""
         return self.kind(self.criterion, progress=report, **self._given)
 
 
@@ -157,7 +157,7 @@ def tune(request: TuneRequest) -> None:
         _warn_of_memory(request, len(rows.known))
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
-        # What was chosen need not be chosen again, where a kernel can be told.
+        # TunedRBF can be given what was chosen, and need not choose again.
         radial = issubclass(request.kind, TunedRBF)
         kernel = TunedRBF(chosen=curve.chosen) if radial else request.tuned_kernel()
         calibration = calibrate_rows(request, rows, request.options.build(kernel), curve.chosen)
@@ -169,7 +169,7 @@ def tune(request: TuneRequest) -> None:
 
 
 def _warn_of_memory(request: TuneRequest, n: int) -> None:
-    """Before the work, for a machine may have less."""
+    """Warn before the work, as a machine may have less."""
     about = _PAIR_BYTES[request.criterion] * n**2
     if about > _MANY_BYTES and issubclass(request.kind, TunedRBF):
         out.note(
