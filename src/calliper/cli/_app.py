@@ -82,8 +82,7 @@ for command in (calibrate, compare, demo, inspect, interval, methods, monitor, t
 def run() -> int:
     """The command line from first to last; every expected failure is one line and code 2."""
     _tidy_up_on_signals()
-    _replace_closed_streams()
-    _never_fail_on_letters()
+    _prepare_streams()
     try:
         return commands.main(prog_name="calliper", standalone_mode=False) or 0
     except Stopped as stop:
@@ -138,18 +137,14 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise Stopped(128 + number)
 
 
-def _replace_closed_streams() -> None:
-    """Replace streams that the caller has closed by the null device.
+def _prepare_streams() -> None:
+    """Replace streams that the caller has closed; print a question mark for unknown letters.
 
-    Otherwise the next file that is opened would get their number, and the program's messages.
+    A closed stream's number would go to the next file that is opened, and with it all messages.
     """
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-
-
-def _never_fail_on_letters() -> None:
-    """Print a question mark, not a traceback, where the terminal lacks a Greek letter."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")

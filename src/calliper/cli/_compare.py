@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -60,10 +60,9 @@ class CompareRequest(options.Request):
     output: File | None = option(
         "Where the report is written; '-' is standard output.  [default: report.html; for json: -]"
     )
-    kind: str | None = option(
+    kind: Literal["html", "json"] | None = option(
         "An HTML page, or all numbers as JSON.  [default: by the name of the report]",
         flag="--format",
-        type=click.Choice(["html", "json"]),
     )
 
     @property
@@ -170,15 +169,26 @@ def compare(request: CompareRequest) -> None:
 
 def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, Filling]:
     """Points of each part (calibration, test, training), groups of test points, the filling."""
-    with open_table(request.inputs[0], request.form) as table:
+    first, *others = request.inputs
+    with open_table(first, request.form) as table:
         columns = request.columns(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
     training, filling = read_training(request.training, columns, request.form)
-    first, *others = request.inputs
-    labels = [request.identity, request.group]
+
+    def as_points(known: FloatArray, ids: Any = None) -> Points:
+        return Points(known[:, 2:], known[:, 0], known[:, 1], ids, columns.features)
+
+    def read(path: str, *labels: str | None) -> tuple[Points, Any]:
+        try:
+            known, (ids, groups) = read_file(path, request.form, columns.known, filling, labels)
+        except CalliperError:
+            _refuse_missing_predictions(request, path, columns)
+            raise
+        return as_points(known, ids), groups
+
     if request.data is not None:
-        both, groups = _points(request, first, columns, filling, labels)
+        both, groups = read(first, request.identity, request.group)
         if len(both) < 2:
             raise CalliperError(f"{first}: 1 row cannot be split into calibration and test rows.")
         order = np.random.default_rng(request.seed).permutation(len(both))
@@ -186,33 +196,12 @@ def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, Filling]:
         calibration, test = (both.take(half) for half in halves)
         groups = groups and [groups[row] for row in halves[1]]
     else:
-        calibration, _ = _points(request, first, columns, filling, [identity, None])
-        test, groups = _points(request, others[0], columns, filling, labels)
+        calibration, _ = read(first, identity, None)
+        test, groups = read(others[0], request.identity, request.group)
     parts = {"calibration": calibration, "test": test}
     if training is not None:
-        parts["training"] = _as_points(columns, training)
+        parts["training"] = as_points(training)
     return parts, groups, filling
-
-
-def _points(
-    request: CompareRequest,
-    path: str,
-    columns: Columns,
-    filling: Filling,
-    labels: Sequence[str | None],
-) -> tuple[Points, list[str | None] | None]:
-    """All rows of a file by name, and their groups."""
-    try:
-        numbers, (ids, groups) = read_file(path, request.form, columns.known, filling, labels)
-    except CalliperError:
-        _refuse_missing_predictions(request, path, columns)
-        raise
-    return _as_points(columns, numbers, ids), groups
-
-
-def _as_points(columns: Columns, known: FloatArray, ids: Any = None) -> Points:
-    """Rows of target, prediction and features as points."""
-    return Points(known[:, 2:], known[:, 0], known[:, 1], ids, columns.features)
 
 
 def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Columns) -> None:

@@ -70,7 +70,11 @@ def demo(output: str, seed: int) -> None:
         comparison, problem = demonstrate(seed, report)
         with out.open_output(output) as handle:
             out.save_figure(draw_bands(*_picture(comparison, problem)), handle, output)
-        out.write_text(page, _page(comparison, figure=output))
+        command = command_without_folders([output])
+        notes = ("Data: calliper.lab.datasets.one_dimensional with this seed.",)
+        title = "Demonstration: noise that changes with x"
+        made_by = Provenance(command=command, notes=notes)
+        out.write_text(page, render_page(comparison, title=title, provenance=made_by))
     _print_table(measured(comparison, problem))
     for sentence in _EXPLANATION:
         click.echo(f"\n{out.wrapped(sentence.format(n_test=N_TEST))}")
@@ -121,15 +125,15 @@ def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
     """A row for each method, as the page has it, and one for the oracle."""
     test = comparison.test
     best = problem.oracle(test.Z, DEMO_LEVEL)
-    worst = metrics.coverage_by_value(test.y, best, test.y_pred).worst
-    of_best = metrics.empirical_coverage(test.y, best), metrics.mean_width(best), worst
+    context = metrics.Context(level=DEMO_LEVEL, y_pred=test.y_pred)
+    names = ("coverage", "mean_width", "worst_by_prediction", "interval_score")
+    of_best = metrics.measured(names, test.y, best, context)
     rows: list[DemoRow] = []
     for answer in comparison.answers:
         found = comparison.record(answer.method, DEMO_LEVEL)
         measures = found.coverage, found.mean_width, found.worst_by_prediction, found.score
         rows.append((answer.method, found.proved, measures))
-    score = metrics.interval_score(test.y, best)
-    return [*rows, ("(oracle)", None, (*map(float, of_best), score))]
+    return [*rows, ("(oracle)", None, (*of_best.values(),))]
 
 
 def _picture(
@@ -147,18 +151,6 @@ def _picture(
             proved = comparison.record(answer.method, DEMO_LEVEL).proved
             captions[answer.method] = _CAPTIONS[answer.method].format(promise(proved))
     return bands, captions
-
-
-def _page(comparison: Comparison, *, figure: str) -> str:
-    """The comparison to explore; ``figure`` is named without its folder."""
-    return render_page(
-        comparison,
-        title="Demonstration: noise that changes with x",
-        provenance=Provenance(
-            command=command_without_folders([figure]),
-            notes=("Data: calliper.lab.datasets.one_dimensional with this seed.",),
-        ),
-    )
 
 
 def promise(proved: float) -> str:

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -68,10 +69,13 @@ class DataSet:
     @classmethod
     def of(cls, new: str, form: Form) -> Self:
         """The files in a folder, or that match a pattern."""
-        base = Path(new) if os.path.isdir(new) else _fixed_part(new)
+        parts = Path(new).parts
+        if not os.path.isdir(new):  # of a pattern, up to its first wildcard
+            parts = tuple(takewhile(lambda part: not glob.has_magic(part), parts))
+        base = Path(*parts)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
-        parts = {name: Path(name).relative_to(base).parts for name in found}
-        seen = [name for name in found if not any(p.startswith(_HIDDEN) for p in parts[name])]
+        below = {name: Path(name).relative_to(base).parts for name in found}
+        seen = [name for name in found if not any(p.startswith(_HIDDEN) for p in below[name])]
         paths = sorted({path for name in seen for path in _files(name)})
         if not paths:
             what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
@@ -140,13 +144,6 @@ def _has(name: str, kinds: dict[str, str]) -> str:
     return f"column {name!r} holds {kinds[name]}" if name in kinds else f"there is no {name!r}"
 
 
-def _fixed_part(pattern: str) -> Path:
-    """The folder of a pattern, up to its first wildcard."""
-    parts = Path(pattern).parts
-    varying = next(place for place, part in enumerate(parts) if glob.has_magic(part))
-    return Path(*parts[:varying])
-
-
 def _files(path: str) -> Iterator[str]:
     """The file itself, or all tables below a folder."""
     if not os.path.isdir(path):
@@ -155,7 +152,7 @@ def _files(path: str) -> Iterator[str]:
     for folder, inner, names in os.walk(path):
         inner[:] = [name for name in inner if not name.startswith(_HIDDEN)]
         for name in names:
-            if not name.startswith(_HIDDEN) and tables.is_table(name):
+            if not name.startswith(_HIDDEN) and name.lower().endswith(tables.FORMATS):
                 yield os.path.join(folder, name)
 
 

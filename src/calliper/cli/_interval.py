@@ -1,6 +1,5 @@
 """``calliper interval``: intervals around predictions that are in a file, or in many."""
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -21,6 +20,9 @@ from calliper.cli._calibration import (
 from calliper.cli._folder import DataSet, check_folder, is_many
 from calliper.cli._options import File, option
 from calliper.exceptions import CalliperError
+
+#: Options that are needed unless --calibrated is given.
+_NEEDED = ("calibration", "target", "prediction")
 
 #: Options of calibrate that may be given with --calibrated, too.
 _STILL_OPEN = ("output", "delimiter", "decimal", "encoding", "explain", "quiet")
@@ -84,7 +86,10 @@ class IntervalRequest(CalibrationRequest):
 
     def check(self) -> None:
         if self.calibrated is None:
-            self._require("calibration", "target", "prediction")
+            context = click.get_current_context()
+            for name in _NEEDED:
+                if getattr(self, name) is None:
+                    raise click.UsageError(f"Missing option '--{name}'", context)
             super().check()
         else:
             self._refuse_decided(self.calibrated)
@@ -102,12 +107,6 @@ class IntervalRequest(CalibrationRequest):
         tables.format_of(self.output)
         out.check_output(self.output, self.inputs)
 
-    def _require(self, *names: str) -> None:
-        context = click.get_current_context()
-        for name in names:
-            if context.params.get(name) is None:
-                raise click.UsageError(f"Missing option '--{name}'", context)
-
     def _refuse_decided(self, path: str) -> None:
         """Refuse options that were fixed when the calibration was made."""
         context = click.get_current_context()
@@ -122,15 +121,14 @@ class IntervalRequest(CalibrationRequest):
     def _refuse_known(self) -> None:
         """Refuse new rows whose targets were used."""
         for name, path in (("calibration", self.calibration), ("training", self.training)):
-            given = path is not None and os.path.exists(path) and os.path.exists(self.new)
-            if given and os.path.samefile(str(path), self.new):
+            if path is not None and out.is_same(path, self.new):
                 raise CalliperError(
                     f"--new {self.new} is the file of --{name}: intervals around rows that were "
                     "already used say nothing about new ones; name a file of new rows."
                 )
 
 
-@options.command(IntervalRequest, optional=("calibration", "target", "prediction"))
+@options.command(IntervalRequest, optional=_NEEDED)
 def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.
 

@@ -113,14 +113,13 @@ class MethodOptions:
         if self._takes("random_state"):
             given["random_state"] = self.seed
         parameter = self.kind.about.neighbors
-        if parameter is not None and kernel is not None:
-            given[parameter] = kernel
-        elif parameter is not None and self.kernel is not None:
+        if kernel is None and self.kernel is not None:
             how = {} if self.neighbors is None else {"n_neighbors": self.neighbors}
-            given[parameter] = named_kernels()[self.kernel](**how)
-        elif parameter is not None and self.neighbors is not None:
-            number = parameter == "n_neighbors"
-            given[parameter] = self.neighbors if number else KNN(self.neighbors)
+            kernel = named_kernels()[self.kernel](**how)
+        elif kernel is None and self.neighbors is not None:
+            kernel = self.neighbors if parameter == "n_neighbors" else KNN(self.neighbors)
+        if parameter is not None:
+            given[parameter] = kernel
         return self.kind(**{name: v for name, v in given.items() if v is not None})
 
 

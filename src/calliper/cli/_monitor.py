@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -34,10 +34,8 @@ class MonitorRequest(options.TableRequest):
     n_calibration: int | None = option("Or: number of calibration points, e.g. of split.")
     tolerated: float | None = option("The share of misses that you accept.")
     online: bool = option("Or: each label was added to the calibration points at once.", False)
-    side: str = option(
-        "Alarm on more misses than promised, fewer, or both.",
-        "more",
-        type=click.Choice(["more", "fewer", "both"]),
+    side: Literal["more", "fewer", "both"] = option(
+        "Alarm on more misses than promised, fewer, or both.", "more"
     )
     ties: bool = option("Errors may be equal, as with counts.", False)
     false_alarms: float = option("Largest probability of a false alarm, ever.", 0.05)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from types import NoneType
-from typing import Any, NewType, get_args
+from typing import Any, Literal, NewType, get_args
 
 import click
 
@@ -94,6 +94,8 @@ def _as_click(each: Any, required: bool) -> click.Option:
         how["metavar"] = kind.__name__.upper()
     if {*types} - {NoneType} in ({int}, {float}):
         how.setdefault("type", types[0])
+    if words := [word for kind in types for word in get_args(kind) or [kind] if type(word) is str]:
+        how["type"] = click.Choice(words)  # of a Literal
     if check := said.get("check"):
         how["callback"] = lambda context, parameter, value: check(value)
     return click.Option([said.get("flag", flag(each.name)), each.name], **how)
@@ -179,9 +181,7 @@ class TableRequest:
         metavar="SIGN",
         check=_delimiter,
     )
-    decimal: str = option(
-        "Decimal sign in .csv and .tsv files.", ".", type=click.Choice([".", ","])
-    )
+    decimal: Literal[".", ","] = option("Decimal sign in .csv and .tsv files.", ".")
     encoding: Name = option(
         "Encoding of text files without a byte order mark.",
         "utf-8",
@@ -233,11 +233,10 @@ class Request(TableRequest):
         "calibration rows, standardise features, fill gaps, and some methods and kernels learn "
         "from them."
     )
-    gaps: str = option(
+    gaps: Literal["fill", "refuse"] = option(
         "Feature cells without a number: fill them with the median of --training, or refuse them. "
         "Without --training they are refused.",
         "fill",
-        type=click.Choice(["fill", "refuse"]),
         after="encoding",
     )
     seed: int = option(**SEED, default=0)

@@ -64,10 +64,14 @@ def check_output(output: str, inputs: Sequence[str] = ()) -> None:
         if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.name == os.devnull:
             raise CalliperError("cannot write to standard output: it is closed; name a file.")
         return
-    for path in inputs:
-        if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-            raise CalliperError(f"--output {output} is also an input: choose another file.")
+    if any(is_same(path, output) for path in inputs):
+        raise CalliperError(f"--output {output} is also an input: choose another file.")
     _check_writable(output)
+
+
+def is_same(path: str, other: str) -> bool:
+    """Whether both name one file that exists."""
+    return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
 @contextmanager
@@ -149,18 +153,13 @@ def _standard_output() -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         with writing("-"):
             sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # The reader has stopped reading (``| head``), which is no error.
-        _forget_standard_output()
-        raise SystemExit(_PIPE_CLOSED) from None
-    except BaseException:
-        _forget_standard_output()
+    except BaseException as error:
+        # Discard the buffer, so that it cannot fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            # The reader has stopped reading (``| head``), which is no error.
+            raise SystemExit(_PIPE_CLOSED) from None
         raise
-
-
-def _forget_standard_output() -> None:
-    """Discard the buffer, so that it cannot fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_options(text: str) -> str:

@@ -22,7 +22,7 @@ from calliper.exceptions import CalliperError
 if TYPE_CHECKING:
     from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
 
-_FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 _WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 
 
@@ -33,7 +33,7 @@ Writer: TypeAlias = "CsvWriter | ParquetWriter"
 
 def format_of(path: str) -> str:
     """The extension, which must be a known one; ``-`` is CSV."""
-    for extension in _FORMATS:
+    for extension in FORMATS:
         if path == "-" or path.lower().endswith(extension):
             return extension
     if path.lower().endswith(_WORKBOOKS):
@@ -41,12 +41,7 @@ def format_of(path: str) -> str:
             f"{path}: workbooks are neither read nor written; save it as CSV in the program that "
             "made it, or name a .csv file, which spreadsheet programs open."
         )
-    raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
-
-
-def is_table(path: str) -> bool:
-    """Whether the extension is one that can be read."""
-    return path.lower().endswith(_FORMATS)
+    raise CalliperError(f"{path}: the name must end in {', '.join(FORMATS)}; rename it.")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite, isnan
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -14,7 +14,6 @@ from calliper.cli import _output as out
 from calliper.cli._calibrate import check_kept
 from calliper.cli._calibration import (
     CalibrationRequest,
-    FileCalibration,
     KnownRows,
     calibrate_rows,
     read_rows,
@@ -57,9 +56,8 @@ class TuneRequest(CalibrationRequest):
     criterion: str = option(
         "See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]), after="score"
     )
-    grid: str | None = option(
-        "guarded skips scales averaging under about ten points; auto: for mi.  [default: auto]",
-        type=click.Choice(["auto", "guarded", "paper"]),
+    grid: Literal["auto", "guarded", "paper"] | None = option(
+        "guarded skips scales averaging under about ten points; auto: for mi.  [default: auto]"
     )
     scan: int | None = option("Scales to try.  [default: 30]", type=click.IntRange(1, 1000))
     sample: int | None = option(
@@ -161,7 +159,13 @@ def tune(request: TuneRequest) -> None:
         radial = issubclass(request.kind, TunedRBF)
         kernel = TunedRBF(chosen=curve.chosen) if radial else request.tuned_kernel()
         calibration = calibrate_rows(request, rows, request.options.build(kernel), curve.chosen)
-        _write(request, calibration, rows, curve)
+        with ExitStack() as stack:  # both files, or neither
+            if request.figure is not None:
+                from calliper.lab.report import draw_tuning
+
+                handle = stack.enter_context(out.open_output(request.figure))
+                out.save_figure(draw_tuning(curve), handle, request.figure)
+            calibration.save(request.output, rows)
     if not request.quiet:
         _show(request, curve)
         options.note_if_alone(rows.columns.alone)
@@ -192,19 +196,6 @@ def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None
         Z_train=None if X_train is None else embedding.transform(X_train),
         random_state=request.seed,
     )
-
-
-def _write(
-    request: TuneRequest, calibration: FileCalibration, rows: KnownRows, curve: TuningCurve
-) -> None:
-    """Both files, or neither."""
-    with ExitStack() as stack:
-        if request.figure is not None:
-            from calliper.lab.report import draw_tuning
-
-            handle = stack.enter_context(out.open_output(request.figure))
-            out.save_figure(draw_tuning(curve), handle, request.figure)
-        calibration.save(request.output, rows)
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:

@@ -114,19 +114,6 @@ def run_all(
         yield written
 
 
-@contextmanager
-def blocked_ctrl_c() -> Iterator[None]:
-    """Processes started in this block never get Ctrl-C; this one gets it afterwards."""
-    if sys.platform == "win32":  # which has no signal masks
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class Worker:
     """A process, and the file that it works on."""
 
@@ -135,8 +122,7 @@ class Worker:
         context = get_context("spawn")
         self.pipe, far_end = context.Pipe()
         self.process = context.Process(target=serve, args=(far_end, answering), daemon=True)
-        with blocked_ctrl_c():
-            self.process.start()
+        self.process.start()
         far_end.close()  # so that the end of the process is the end of the pipe
         self.task: Task | None = None
 
@@ -186,7 +172,7 @@ def by_processes(
     workers: list[Worker] = []
     try:
         while left or any(worker.task for worker in workers):
-            with _threads(max(1, cpu_count() // n)):
+            with _starting(max(1, cpu_count() // n)):
                 while left and len(workers) < n:
                     workers.append(Worker(answering))
                     workers[-1].give(left.popleft())
@@ -227,16 +213,23 @@ def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
 
 
 @contextmanager
-def _threads(n: int) -> Iterator[None]:
-    """Processes started in this block use n threads each."""
-    before = dict(os.environ)
-    os.environ.update(dict.fromkeys(_THREADS, str(n)))
+def _starting(n_threads: int) -> Iterator[None]:
+    """Processes started in this block never get Ctrl-C, and use n threads each.
+
+    This process gets Ctrl-C afterwards. Windows has no signal masks.
+    """
+    environment, masked = dict(os.environ), sys.platform != "win32"
+    os.environ.update(dict.fromkeys(_THREADS, str(n_threads)))
+    if masked:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         for name in _THREADS:
             os.environ.pop(name)
-        os.environ.update(before)
+        os.environ.update(environment)
+        if masked:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> Iterator[Written]:
