@@ -37,10 +37,8 @@ CHUNK_LETTERS = 1 << 24
 #: Longest cell: room for a document, not for a whole file behind a forgotten quotation mark.
 MAX_CELL = 1 << 26
 
-#: Byte order marks and their encodings. A mark is read and written like any other character, so
-#: an output starts as its input does.
+#: Byte order marks and their encodings; an output starts with the mark of its input.
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_MARK = "\ufeff"
 
 #: What programs write for a missing number.
 _GAPS = frozenset({"", "nan", "na", "n/a", "none", "null"})
@@ -75,9 +73,10 @@ class CsvTable:
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
             start = content.peek(4)
-        marked = [encoding for mark, encoding in _MARKS.items() if start.startswith(mark)]
-        self.form = replace(form, encoding=marked[0] if marked else form.encoding)
+        self.mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
+        self.form = replace(form, encoding=_MARKS.get(self.mark, form.encoding))
         _check_start(start, name, self.form)
+        content.read(len(self.mark))
         self._text = io.TextIOWrapper(content, encoding=self.form.encoding, newline="")
         self._pending: list[str] = []  # lines of the record that is being read
         self._reader = csv.reader(self._lines(), delimiter=form.delimiter, strict=True)
@@ -86,8 +85,6 @@ class CsvTable:
             raise CalliperError(f"{name}: the file is empty; it needs a header and rows.")
         _, self.columns, raw = first
         self._header = raw.rstrip("\r\n")
-        if marked and not self._header.startswith(_MARK):  # it stood in an empty line before
-            self._header = _MARK + self._header
         self.newline = raw[len(raw.rstrip("\r\n")) :] or "\n"
 
     def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[CsvChunk]:
@@ -115,10 +112,8 @@ class CsvTable:
 
     def header(self, delimiter: str) -> str:
         """The first line, without its end."""
-        if delimiter == self.form.delimiter:
-            return self._header
-        mark = _MARK if self._header.startswith(_MARK) else ""
-        return mark + csv_texts([self.columns], delimiter)[0]
+        same = delimiter == self.form.delimiter
+        return self._header if same else csv_texts([self.columns], delimiter)[0]
 
     def schema(self, numeric: Sequence[str]) -> Any:
         """For Parquet: columns that were read as numbers are numbers, all others text."""
@@ -141,7 +136,7 @@ class CsvTable:
     def _lines(self) -> Iterator[str]:
         for number, line in enumerate(self._text):
             self._pending.append(line)
-            yield line.removeprefix(_MARK) if number == 0 else line
+            yield line if number else line.removeprefix("\ufeff")  # the mark of a rare encoding
 
     def _records(self) -> Iterator[tuple[int, list[str], str]]:
         """Line number, cells and text of every record."""
@@ -246,6 +241,7 @@ class CsvWriter:
         # No time and no name in its head: the same rows give the same bytes.
         self._zip = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if form.zipped else None
         self._handle: Any = self._zip or handle
+        self._handle.write(table.mark)
         names = csv_texts([added], form.delimiter)
         self._write([form.delimiter.join([table.header(form.delimiter), *names])])
 

@@ -27,7 +27,7 @@ _NUMERIC = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 class ParquetTable:
     """A Parquet file."""
 
-    newline = "\n"
+    newline, mark = "\n", b""
 
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         self.name, self.form, self._rows_read = name, form, 0
