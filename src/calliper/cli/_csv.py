@@ -186,8 +186,9 @@ class CsvChunk:
         return f"line {self.lines[row]}"
 
     def why(self, row: int, name: str) -> str:
-        """Why a cell is not a finite number."""
-        return _what_is_wrong(self.labels(name)[row], self.table.form.decimal)
+        """Why a cell of a needed column is not a finite number."""
+        cell = self.cells[row * len(self.needed) + self.needed.index(name)]
+        return _what_is_wrong(cell, self.table.form.decimal)
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as it is in the file, or quoted again for another delimiter."""
@@ -197,20 +198,20 @@ class CsvChunk:
 
     def labels(self, name: str) -> list[str]:
         """One column as text."""
-        if name in self._known:
-            return self._known[name]
         place = self.table.columns.index(name)
         return [cells[place] for cells in self._cells()]
 
-    @cached_property
-    def _known(self) -> dict[str, list[str]]:
-        """The needed columns."""
-        step = len(self.needed)
-        return {name: self.cells[place::step] for place, name in enumerate(self.needed)}
-
     def floats(self, name: str) -> FloatArray | None:
         """One column as numbers: NaN for a gap, infinite for what is not a number."""
+        if name in self._numbers:
+            return self._numbers[name]
         return _as_numbers(self.labels(name), self.table.form.decimal)
+
+    @cached_property
+    def _numbers(self) -> dict[str, FloatArray]:
+        """The needed columns."""
+        values = _as_numbers(self.cells, self.table.form.decimal)
+        return dict(zip(self.needed, values.reshape(len(self), -1).T, strict=True))
 
     def arrow(self, schema: Any) -> Any:
         """The rows as a record batch; a gap among numbers is null."""
