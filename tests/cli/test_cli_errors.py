@@ -53,7 +53,7 @@ def error_of(done) -> str:
         ("--new new.csv --features-prefix emb_", "no column starts with 'emb_'; there are"),
         ("--new new.csv --features a --features-prefix b", "cannot be combined: give one"),
         ("--new new.csv --method mad-split", "give --training FILE"),
-        ("--new new.csv --method jackknife --statistic rms", "--statistic is for --method full"),
+        ("--new new.csv --method jackknife --statistic rms", "jackknife takes no --statistic"),
         ("--new new.csv --method split --neighbors 3", "takes no --neighbors"),
         ("--new new.csv --method best", "'best' is not one of 'full', 'jackknife'"),
         (

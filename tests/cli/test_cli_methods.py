@@ -169,7 +169,7 @@ def test_without_training_rows(calliper, files, base, name):
         ("split --kernel rbf", "--method split takes no --kernel: omit it."),
         ("full --kernel rbf --neighbors 3", "--kernel rbf has no number of neighbours: omit --n"),
         ("jackknife --kernel graded-knn", "--kernel graded-knn cannot be combined with --method"),
-        ("minmax --statistic rms", "--statistic is for --method full only, not minmax."),
+        ("minmax --statistic rms", "--method minmax takes no --statistic: omit it."),
     ],
 )
 def test_options_that_a_method_would_not_heed(calliper, files, base, options, words):

@@ -1,4 +1,4 @@
-"""What puts intervals on the rows of one table: one object for every file, in any process."""
+"""Write the rows of a table with their intervals, a chunk at a time, in any process."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,10 +25,10 @@ def added_columns(coverage: tuple[float, ...]) -> list[str]:
 
 @dataclass
 class Tally:
-    """What was counted while rows were written."""
+    """Counts of rows that were written."""
 
-    rows: int = 0  # that were written
-    filled: int = 0  # cells that lacked a number
+    rows: int = 0  # written
+    filled: int = 0  # cells without a number
     heaviest: float = 0.0  # the largest weight of a row, 0 without weights
     infinite: int = 0  # rows whose own weight makes their interval infinite
     known: int = 0  # calibration rows among them
@@ -36,7 +36,7 @@ class Tally:
     inside: tuple[int, ...] = ()  # those whose target is inside, for each level
 
     def add(self, other: "Tally") -> None:
-        """Count what another has counted."""
+        """Add the counts of another."""
         self.rows, self.filled = self.rows + other.rows, self.filled + other.filled
         self.heaviest = max(self.heaviest, other.heaviest)
         self.infinite, self.known = self.infinite + other.infinite, self.known + other.known
@@ -45,18 +45,9 @@ class Tally:
         self.inside = tuple(ours + theirs for ours, theirs in pairs)
 
 
-def _inside(targets: FloatArray, ends: Intervals) -> Tally:
-    """How many rows have a target, and of how many it is inside."""
-    known = np.isfinite(targets)
-    y = targets[known, None]
-    lower, upper = (end.reshape(len(targets), -1)[known] for end in ends)
-    inside = ((lower <= y) & (y <= upper)).sum(axis=0)
-    return Tally(targets=len(y), inside=tuple(inside.tolist()))
-
-
 @dataclass(frozen=True, eq=False)
 class Answering:
-    """A calibration, and what is asked of it."""
+    """A calibration, and the levels and bounds of the intervals to write."""
 
     calibration: FileCalibration
     form: Form
@@ -75,7 +66,8 @@ class Answering:
                 tables.open_writer(output, handle, new, self.form, numeric=needed, added=added)
             )
             for chunk in new.chunks(needed, carry=True):
-                ends = self._ends(chunk, filling.numbers(chunk), tally)
+                ends, counted = self._ends(chunk, filling.numbers(chunk))
+                tally.add(counted)
                 with out.writing(output):
                     writer.write(chunk, ends)
                 report(new.fraction_read())
@@ -84,33 +76,34 @@ class Answering:
         tally.filled = filling.n_filled
         return tally
 
-    def _ends(self, chunk: tables.Chunk, numbers: FloatArray, tally: Tally) -> FloatArray:
-        """Lower and upper ends of each level, (m, 2 L)."""
+    def _ends(self, chunk: tables.Chunk, numbers: FloatArray) -> tuple[FloatArray, Tally]:
+        """Lower and upper ends of each level, (m, 2 L), and what was counted."""
         rows, weights = self.calibration.split(numbers)
         how: dict[str, Any] = {"bounds": self.bounds, "confidence": self.confidence, **weights}
-        columns = self.calibration.columns
+        columns, calibrated = self.calibration.columns, self.calibration.calibrated
         if columns.group is not None:
             how["groups"] = tables.known_labels(chunk, columns.group)
         levels = self.coverage[0] if len(self.coverage) == 1 else self.coverage
-        ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], levels, **how)
-        tally.rows += len(rows)
-        if (known := self.calibration.calibrated.rows) is not None:
-            found = find_shared(known, rows, None)
-            tally.known += found.n_shared if found.certain else 0
-        if columns.target in chunk.table.columns:
-            targets = chunk.floats(columns.target)
-            tally.add(Tally() if targets is None else _inside(targets, ends))
+        ends = calibrated.intervals(rows[:, 1:], rows[:, 0], levels, **how)
+        lower, upper = (end.reshape(len(rows), -1) for end in ends)
+        tally = Tally(len(rows))
+        if calibrated.rows is not None:
+            found = find_shared(calibrated.rows, rows, None)
+            tally.known = found.n_shared if found.certain else 0
+        y = chunk.floats(columns.target) if columns.target in chunk.table.columns else None
+        if y is not None:
+            inside = (lower <= y[:, None]) & (y[:, None] <= upper) & np.isfinite(y)[:, None]
+            tally.targets, tally.inside = int(np.isfinite(y).sum()), (*inside.sum(axis=0).tolist(),)
         if weights:
-            shift = self._shift(weights["weights"])
-            tally.heaviest = max(tally.heaviest, float(weights["weights"].max()))
-            tally.infinite += round(shift.infinite * len(rows))
-        return np.stack([*ends], axis=-1).reshape(len(rows), -1)
+            tally.heaviest = float(weights["weights"].max())
+            tally.infinite = round(self._shift(weights["weights"]).infinite * len(rows))
+        return np.stack([lower, upper], axis=-1).reshape(len(rows), -1), tally
 
     def _shift(self, weights: Any) -> ShiftReport:
         return ShiftReport.of(self.calibration.weights, weights, self.coverage[-1])
 
     def say(self, tally: Tally, done: str, *, explain: bool, quiet: bool) -> None:
-        """What was done, promised and seen; if ``quiet``, warnings only."""
+        """Print what was written, guaranteed and observed; if ``quiet``, warnings only."""
         if tally.known:
             count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
             out.note(

@@ -1,4 +1,4 @@
-"""The program around the commands: what ends it, with which message and exit code."""
+"""The program around the commands: errors, signals and exit codes."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from calliper.cli._output import in_options
 from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
 
-#: What ends the program; Windows has no SIGHUP.
+#: Signals that end the program; Windows has no SIGHUP.
 _SIGNALS = [each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -82,8 +82,7 @@ for command in (calibrate, compare, demo, inspect, interval, methods, monitor, t
 def run() -> int:
     """The command line from first to last; every expected failure is one line and code 2."""
     _tidy_up_on_signals()
-    _replace_closed_streams()
-    _never_fail_on_letters()
+    _prepare_streams()
     try:
         return commands.main(prog_name="calliper", standalone_mode=False) or 0
     except Stopped as stop:
@@ -110,7 +109,7 @@ def run() -> int:
 
 
 def _level_option(name: str, context: click.Context | None) -> str | None:
-    """Where the level is given, if the option was meant to give it."""
+    """The message for an option that sets the level in other programs."""
     word = name.strip("-").replace("-", "_")
     if word not in OUR_WORDS:
         return None
@@ -134,24 +133,20 @@ def _tidy_up_on_signals() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    # A second Ctrl-C must not interrupt the tidying that the first one set off.
+    # A second Ctrl-C must not interrupt the clean-up that the first one started.
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise Stopped(128 + number)
 
 
-def _replace_closed_streams() -> None:
-    """Where a stream was closed by the caller, nothing is read or written.
+def _prepare_streams() -> None:
+    """Replace streams that the caller has closed; print a question mark for unknown letters.
 
-    Left closed, its number would go to the next file that is opened, and what is said into it.
+    A closed stream's number would go to the next file that is opened, and with it all messages.
     """
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-
-
-def _never_fail_on_letters() -> None:
-    """Print a question mark, not a traceback, where the terminal lacks a Greek letter."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")

@@ -2,17 +2,10 @@
 
 from dataclasses import dataclass
 
-import click
-
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import (
-    CalibrationRequest,
-    calibrate_rows,
-    method_options,
-    summarise,
-)
+from calliper.cli._calibration import CalibrationRequest, calibrate_rows, read_rows, summarise
 from calliper.exceptions import CalliperError
 
 ENDING = ".calliper"
@@ -20,9 +13,11 @@ ENDING = ".calliper"
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateRequest(CalibrationRequest):
-    """What ``calliper calibrate`` is asked for."""
+    """The options of ``calliper calibrate``."""
 
-    output: str
+    output: options.File = options.option(
+        f"File to save the calibration to: {ENDING}.", after="prediction"
+    )
 
     def check(self) -> None:
         super().check()
@@ -30,24 +25,13 @@ class CalibrateRequest(CalibrationRequest):
 
 
 def check_kept(output: str, inputs: list[str]) -> None:
-    """Refuse a name that a calibration cannot be kept by."""
+    """Refuse a file that a calibration cannot be saved to."""
     if not output.lower().endswith(ENDING):
         raise CalliperError(f"{output}: the name must end in {ENDING}; rename it.")
     out.check_output(output, inputs)
 
 
-@click.command()
-@options.calibration_file()
-@options.known_columns()
-@click.option(
-    "--output", metavar="FILE", required=True, help=f"File to save the calibration to: {ENDING}."
-)
-@options.nearness_and_score
-@options.training_file
-@method_options
-@options.file_form
-@options.seed_and_quiet
-@options.takes(CalibrateRequest)
+@options.command(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> None:
     """Calibrate a method and save it to a file, for use on later rows.
 
@@ -60,13 +44,13 @@ def calibrate(request: CalibrateRequest) -> None:
     holds the calibration points as numbers, column names and what was learnt from training rows.
     Opening it runs no code; 'calliper inspect' shows what it holds and what it guarantees.
     """  # noqa: D301
-    request.check()
     with (
         out.warnings_as_lines(),
         tables.open_table(request.calibration, request.form) as table,
     ):
-        calibration = calibrate_rows(request, table, request.columns(table), sketched=True)
-        calibration.save(request.output)
+        rows = read_rows(request, table, request.columns(table))
+        calibration = calibrate_rows(request, rows)
+        calibration.save(request.output, rows)
     if not request.quiet:
         calibration.filling.say()
         done = f"calibration written to {request.output}"

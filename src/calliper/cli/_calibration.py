@@ -1,4 +1,4 @@
-"""A method calibrated on the rows of a file, with all that must be known of new rows.
+"""A method calibrated on the rows of a file, with what it needs to know about new rows.
 
 ``calliper interval`` makes one and uses it at once; ``calliper calibrate`` saves it to a file, for
 ``calliper interval --calibrated``.
@@ -22,62 +22,13 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._methods import DEFAULT, METHODS, MethodOptions
+from calliper.cli._options import Column, File, Name, option
 from calliper.exceptions import CalliperError
 from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
 
-#: Rows that a sketch is made of, at most.
+#: Most rows in a sketch.
 SKETCHED = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class CalibrationRequest(options.Request):
-    """What is asked of a calibration: files, columns and the method."""
-
-    calibration: str
-    training: str | None
-    method: str = DEFAULT
-    neighbors: int | None = None
-    statistic: str | None = None
-    offset: float | None = None
-    learning_part: Any = None
-    group: str | None = None
-    weight: str | None = None
-    shifted_to: str | None = None
-    explain: bool = False
-
-    @property
-    def options(self) -> MethodOptions:
-        """The method, and what was said about it."""
-        how = (self.kernel, self.neighbors, self.statistic, self.offset, self.seed)
-        return MethodOptions(self.method, *how)
-
-    @property
-    def inputs(self) -> list[str]:
-        """All files that are read for it."""
-        every = (self.calibration, self.training, self.shifted_to)
-        return [path for path in every if path is not None]
-
-    def columns(self, calibration: tables.Table) -> tables.Columns:
-        """All columns, which the calibration rows must have."""
-        found = replace(super().columns(calibration), group=self.group, weight=self.weight)
-        tables.require_columns(calibration, [*found.known, *found.beyond])
-        return found
-
-    def check(self) -> None:
-        """Refuse what contradicts itself, before any work is done."""
-        super().check()
-        self.options.check(has_training=self.training is not None)
-        weighed = "--weight" if self.weight is not None else "--shifted-to"
-        if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
-            raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
-        if self.weight is not None and self.shifted_to is not None:
-            raise CalliperError("--weight and --shifted-to cannot be combined: give one.")
-        if self.shifted_to is not None and self.training is None:
-            raise CalliperError(
-                "--shifted-to needs --training: weights are learnt by separating new rows from "
-                "training rows, as calibration rows must not be used for it."
-            )
 
 
 def _learning_part(text: str) -> Any:
@@ -93,74 +44,93 @@ def _learning_part(text: str) -> Any:
     )
 
 
-#: The options of a request but the files of rows and the columns.
-method_options = options.together(
-    click.option(
-        "--method",
+@dataclass(frozen=True, kw_only=True)
+class CalibrationRequest(options.Request):
+    """The options of a calibration: files, columns and the method."""
+
+    method: Name = option(
+        "See 'calliper methods'.",
+        DEFAULT,
         type=click.Choice([*METHODS]),
-        metavar="NAME",
-        default=DEFAULT,
-        help="See 'calliper methods'.",
-    ),
-    click.option(
-        "--neighbors",
-        type=click.IntRange(min=1),
-        help="Number of neighbours, for methods that use them.  [default: set by the method, see "
+        after="training",
+    )
+    neighbors: int | None = option(
+        "Number of neighbours, for methods that use them.  [default: set by the method, see "
         "'calliper methods --long']",
-    ),
-    click.option(
-        "--statistic",
+        type=click.IntRange(min=1),
+    )
+    statistic: str | None = option(
+        "Statistic of the neighbours' errors, for full.  [default: mean]",
         type=click.Choice([*STATISTICS]),
-        help="Statistic of the neighbours' errors, for full.  [default: mean]",
-    ),
-    click.option(
-        "--offset",
-        type=float,
-        help="Added to every local scale, in the unit of the target.  [default: 0]",
-    ),
-    click.option(
-        "--learning-part",
-        metavar="PART",
-        default="auto",
-        callback=options.checked(_learning_part),
-        help="Calibration rows used to learn about the model's errors; the others are used to "
+    )
+    offset: float | None = option(
+        "Added to every local scale, in the unit of the target.  [default: 0]"
+    )
+    learning_part: str | float | None = option(
+        "Calibration rows used to learn about the model's errors; the others are used to "
         "calibrate. A share, a number, none or auto. With auto, the default method learns from "
         "some rows if there are 300 or more; other methods, compare and tune calibrate on all.",
-    ),
-    click.option(
-        "--group",
-        metavar="COLUMN",
-        help="Column of groups: each is calibrated on its own rows, so coverage holds in each.",
-    ),
-    click.option(
-        "--weight",
-        metavar="COLUMN",
-        help="Column of weights, in both files: how much more often a row occurs among new rows "
+        "auto",
+        metavar="PART",
+        check=_learning_part,
+    )
+    group: Column | None = option(
+        "Column of groups: each is calibrated on its own rows, so coverage holds in each."
+    )
+    weight: Column | None = option(
+        "Column of weights, in both files: how much more often a row occurs among new rows "
         "than among calibration rows, up to a constant factor. For full, jackknife, split and "
-        "methods that learn from --training.",
-    ),
-    click.option(
-        "--shifted-to",
-        metavar="FILE",
-        help="Learn these weights from a file of rows like the new ones, often the new file "
-        "itself: a classifier separates them from the rows of --training.",
-    ),
-    click.option(
-        "--explain", is_flag=True, help="Explain the guarantee and its conditions in full."
-    ),
-)
+        "methods that learn from --training."
+    )
+    shifted_to: File | None = option(
+        "Learn these weights from a file of rows like the new ones, often the new file "
+        "itself: a classifier separates them from the rows of --training."
+    )
+    explain: bool = option("Explain the guarantee and its conditions in full.", False)
+
+    @property
+    def options(self) -> MethodOptions:
+        """The method with its options."""
+        how = (self.kernel, self.neighbors, self.statistic, self.offset, self.seed)
+        return MethodOptions(self.method, *how)
+
+    @property
+    def inputs(self) -> list[str]:
+        """All files that it reads."""
+        every = (self.calibration, self.training, self.shifted_to)
+        return [path for path in every if path is not None]
+
+    def columns(self, calibration: tables.Table) -> tables.Columns:
+        """All columns, which the calibration rows must have."""
+        found = replace(super().columns(calibration), group=self.group, weight=self.weight)
+        tables.require_columns(calibration, [*found.known, *found.beyond])
+        return found
+
+    def check(self) -> None:
+        """Refuse options that contradict one another, before any work is done."""
+        super().check()
+        self.options.check(has_training=self.training is not None)
+        weighed = "--weight" if self.weight is not None else "--shifted-to"
+        if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
+            raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
+        self.refuse_both("weight", "shifted_to")
+        if self.shifted_to is not None and self.training is None:
+            raise CalliperError(
+                "--shifted-to needs --training: weights are learnt by separating new rows from "
+                "training rows, as calibration rows must not be used for it."
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class FileCalibration:
-    """A calibrated method, and what must be known of new rows.
+    """A calibrated method, and what it needs to know about new rows.
 
     Attributes
     ----------
-    columns : of new rows
-    filling : what stands in for gaps
-    ratio : what gives rows weights, if it was learnt
-    digest : of all that it was made from
+    columns : those that new rows must have
+    filling : what replaces gaps
+    ratio : the likelihood ratio that gives rows their weights, if it was learnt
+    digest : a checksum of all that it was made from
     sketch : errors of some calibration rows and half-widths there at 0.9, (2, n), to be drawn
     """
 
@@ -173,7 +143,7 @@ class FileCalibration:
 
     @property
     def weights(self) -> FloatArray:
-        """Those of the rows that calibrate, (N,)."""
+        """Weights of the calibration rows, (N,)."""
         of = self.calibrated.calibrator
         parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
         return np.concatenate([part.weights_ for part in parts])
@@ -184,15 +154,29 @@ class FileCalibration:
             return rows, {"weights": self.ratio(rows[:, 1:])}
         return (rows, {}) if self.columns.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
 
-    def save(self, path: str) -> None:
-        """Keep it in a file."""
+    def save(self, path: str, rows: "KnownRows") -> None:
+        """Save it to a file, with a sketch of errors and widths on these rows."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
         about |= {"columns": asdict(self.columns), "filling": vars(self.filling)}
+        about["sketch"] = self._sketch(rows)
         files.save(replace(self.calibrated, about=about), path)
+
+    def _sketch(self, rows: "KnownRows") -> FloatArray:
+        """Errors and half-widths, (2, n), of evenly spaced rows that have a weight."""
+        known, groups, weights = rows.known, rows.groups, rows.weights
+        counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
+        shown = counted[:: -(-len(counted) // SKETCHED)]
+        y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
+        how = {
+            "groups": None if groups is None else [groups[row] for row in shown],
+            "weights": None if weights is None else weights[shown],
+        }
+        ends = self.calibrated.intervals(X, y_pred, 0.9, **how)
+        return np.stack([np.abs(y - y_pred), ends.width / 2])
 
 
 def load_calibration(path: str) -> FileCalibration:
-    """What ``calliper calibrate`` saved to a file."""
+    """Load what ``calliper calibrate`` saved."""
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
@@ -219,6 +203,7 @@ class KnownRows(NamedTuple):
     weights if it was learnt, from ``shifted``.
     """
 
+    columns: tables.Columns
     known: FloatArray
     training: FloatArray | None
     groups: list[str | None] | None
@@ -235,9 +220,7 @@ def read_rows(
     training, filling = tables.read_training(request.training, columns, request.form)
     ratio = shifted = weights = None
     if request.shifted_to is not None and training is not None:
-        with tables.open_table(request.shifted_to, request.form) as other:
-            tables.require_columns(other, columns.features)
-            shifted, _ = tables.read_rows(other, columns.features, filling)
+        shifted, _ = tables.read_file(request.shifted_to, request.form, columns.features, filling)
         ratio = LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], shifted)
     rows, (labels,) = tables.read_rows(
         table, columns.numbers(columns.known), filling, [columns.group]
@@ -246,35 +229,31 @@ def read_rows(
         rows, weights = rows[:, 1:], rows[:, 0]
     if ratio is not None:
         weights = ratio(rows[:, 2:])
-    return KnownRows(rows, training, labels, weights, filling, ratio, shifted)
+    return KnownRows(columns, rows, training, labels, weights, filling, ratio, shifted)
 
 
-def fit_rows(
+def calibrate_rows(
     request: CalibrationRequest,
-    columns: tables.Columns,
     rows: KnownRows,
-    calibrator: Any,
-    *,
-    sketched: bool = False,
+    calibrator: Any = None,
     tuned: FloatArray | None = None,
 ) -> FileCalibration:
-    """The calibrator, fitted to the rows; with a sketch of it if asked for.
+    """The requested method, fitted to the rows.
 
-    ``tuned`` is what was chosen on these rows before.
+    Or: this ``calibrator``, and what was ``tuned`` for it on these rows before.
     """
-    score, training = request.score_function, rows.training
     try:
         calibrated = calibrate_stored(
-            calibrator,
+            calibrator or request.options.build(),
             rows.known,
-            training,
-            score=score,
+            rows.training,
+            score=request.score_function,
             learning_part=request.learning_part,
             random_state=request.seed,
             groups=rows.groups,
             weights=rows.weights,
         )
-    except TypeError as error:  # a kernel that cannot do what the method asks of it says so
+    except TypeError as error:  # raised by a kernel that does not support the method
         if request.kernel is None:
             raise
         raise CalliperError(
@@ -283,49 +262,14 @@ def fit_rows(
         ) from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
     method = asdict(request.options) | {"learning_part": request.learning_part}
-    made_from = [asdict(columns), method, request.score, rows.groups]
-    numbers = (rows.known, rows.weights, training, rows.filling.medians, rows.shifted, tuned)
-    sketch = _sketch(calibrated, rows) if sketched else None
-    return FileCalibration(
-        calibrated,
-        columns,
-        rows.filling,
-        rows.ratio,
-        _digest(made_from, *numbers),
-        sketch,
-    )
-
-
-def calibrate_rows(
-    request: CalibrationRequest,
-    table: tables.Table,
-    columns: tables.Columns,
-    *,
-    sketched: bool = False,
-) -> FileCalibration:
-    """The requested method, fitted to the rows of the files."""
-    rows = read_rows(request, table, columns)
-    return fit_rows(request, columns, rows, request.options.build(), sketched=sketched)
-
-
-def _sketch(calibrated: CalibratedOnStored, rows: KnownRows) -> FloatArray:
-    """Errors and half-widths, (2, n), of evenly spaced rows; not of those that weigh nothing."""
-    known, groups, weights = rows.known, rows.groups, rows.weights
-    counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
-    shown = counted[:: -(-len(counted) // SKETCHED)]
-    y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
-    ends = calibrated.intervals(
-        X,
-        y_pred,
-        0.9,
-        groups=None if groups is None else [groups[row] for row in shown],
-        weights=None if weights is None else weights[shown],
-    )
-    return np.stack([np.abs(y - y_pred), ends.width / 2])
+    made_from = [asdict(rows.columns), method, request.score, rows.groups]
+    numbers = (rows.known, rows.weights, rows.training, rows.filling.medians, rows.shifted, tuned)
+    digest = _digest(made_from, *numbers)
+    return FileCalibration(calibrated, rows.columns, rows.filling, rows.ratio, digest)
 
 
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
-    """SHA-256 of numbers and names, and of the version that made something of them."""
+    """SHA-256 of the version, names and numbers."""
     bytes_of = [None if a is None else np.ascontiguousarray(a, "<f8").tobytes() for a in arrays]
     parts = [None if each is None else sha256(each).hexdigest() for each in bytes_of]
     return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
@@ -339,7 +283,7 @@ def summarise(
     *,
     explain: bool,
 ) -> None:
-    """What was done, by which method, and what it promises: a line, or all of it."""
+    """Print what was done, the method, and its guarantee: in a line, or in full."""
     calibrated, calibrator = calibration.calibrated, calibration.calibrated.calibrator
     options.note_if_alone(calibrator.judges_nearness and calibration.columns.alone)
     promises = [calibrated.guarantee(level, confidence) for level in coverage]

@@ -4,9 +4,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -15,14 +15,14 @@ from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli._csv import is_gap
 from calliper.cli._methods import METHODS, MethodOptions
+from calliper.cli._options import Column, File, Name, option
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
 from calliper.cli._tables import (
     Columns,
     Filling,
     open_table,
-    read_rows,
+    read_file,
     read_training,
-    require_columns,
     sum_of,
 )
 from calliper.exceptions import CalliperError
@@ -37,18 +37,33 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(options.Request):
-    """What ``calliper compare`` is asked for: files, labels, methods and the level."""
+    """The options of ``calliper compare``."""
 
-    calibration: str | None
-    test: str | None
-    data: str | None
-    training: str | None
-    output: str | None
-    kind: str | None
-    group: str | None
-    identity: str | None
-    methods: tuple[str, ...]
-    coverage: float
+    test: File | None = option(
+        "Other held-out rows, to evaluate the intervals.", after="calibration"
+    )
+    data: File | None = option(
+        "Instead of both: one file, split at random into a calibration and a test half."
+    )
+    group: Column | None = option("Show coverage in each group of test rows.", after="training")
+    identity: Column | None = option("Names of the rows, shown in figures.", flag="--id")
+    methods: tuple[Name, ...] = option(
+        "Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
+        "--training also mad-split, slcp, locart]",
+        flag="--method",
+        type=click.Choice([*METHODS]),
+        multiple=True,
+    )
+    coverage: float = options.coverage(
+        "Share of targets that should be inside; the page shows other levels too."
+    )
+    output: File | None = option(
+        "File for the report; '-' means standard output.  [default: report.html; for json: -]"
+    )
+    kind: Literal["html", "json"] | None = option(
+        "An HTML page, or all numbers as JSON.  [default: by the extension of --output]",
+        flag="--format",
+    )
 
     @property
     def format(self) -> str:
@@ -68,7 +83,7 @@ class CompareRequest(options.Request):
         return [path for path in every if path is not None]
 
     def check(self) -> None:
-        """Refuse what contradicts itself or cannot be written, before any work is done."""
+        """Refuse options that contradict one another, before any work is done."""
         super().check()
         self._check_inputs()
         suffix, endings = Path(self.where).suffix.lower(), _ENDINGS[self.format]
@@ -98,7 +113,7 @@ class CompareRequest(options.Request):
             raise CalliperError("compare reads files, not standard input: name a file.")
 
     def chosen(self) -> list[MethodOptions]:
-        """The methods, each with its seed; what cannot work on these files is refused."""
+        """The methods; one that cannot work on these files is refused."""
         has_training = self.training is not None
         names = self.methods or (_WITH_TRAINING if has_training else _ALONE)
         if len(set(names)) < len(names):
@@ -113,43 +128,7 @@ class CompareRequest(options.Request):
         return methods
 
 
-@click.command()
-@options.calibration_file(required=False)
-@click.option("--test", metavar="FILE", help="Other held-out rows, to evaluate the intervals.")
-@click.option(
-    "--data",
-    metavar="FILE",
-    help="Instead of both: one file, split at random into a calibration and a test half.",
-)
-@options.known_columns()
-@options.nearness_and_score
-@options.training_file
-@click.option("--group", metavar="COLUMN", help="Show coverage in each group of test rows.")
-@click.option("--id", "identity", metavar="COLUMN", help="Names of the rows, shown in figures.")
-@click.option(
-    "--method",
-    "methods",
-    type=click.Choice([*METHODS]),
-    metavar="NAME",
-    multiple=True,
-    help="Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
-    "--training also mad-split, slcp, locart]",
-)
-@options.coverage("Share of targets that should be inside; the page shows other levels too.")
-@click.option(
-    "--output",
-    metavar="FILE",
-    help="File for the report; '-' means standard output.  [default: report.html; for json: -]",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["html", "json"]),
-    help="An HTML page, or all numbers as JSON.  [default: by the extension of --output]",
-)
-@options.file_form
-@options.seed_and_quiet
-@options.takes(CompareRequest)
+@options.command(CompareRequest, optional=["calibration"])
 def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: which ones cover, which adapt, which one to use.
 
@@ -165,12 +144,7 @@ def compare(request: CompareRequest) -> None:
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b
     """  # noqa: D301
-    request.check()
-    _write_report(request, request.chosen())
-
-
-def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> None:
-    """Read, compare, write, and say the verdict."""
+    methods = request.chosen()
     parts, groups, filling = _read(request)
     hidden = request.quiet or (request.where == "-" and sys.stdout.isatty())
     with progress("comparing", hidden=hidden) as report:
@@ -194,16 +168,27 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
 
 
 def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, Filling]:
-    """Points of each part (calibration, test, training), groups of the test points, the filling."""
-    with open_table(request.inputs[0], request.form) as table:
+    """Points of each part (calibration, test, training), groups of test points, the filling."""
+    first, *others = request.inputs
+    with open_table(first, request.form) as table:
         columns = request.columns(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
     training, filling = read_training(request.training, columns, request.form)
-    first, *others = request.inputs
-    labels = [request.identity, request.group]
+
+    def as_points(known: FloatArray, ids: Any = None) -> Points:
+        return Points(known[:, 2:], known[:, 0], known[:, 1], ids, columns.features)
+
+    def read(path: str, *labels: str | None) -> tuple[Points, Any]:
+        try:
+            known, (ids, groups) = read_file(path, request.form, columns.known, filling, labels)
+        except CalliperError:
+            _refuse_missing_predictions(request, path, columns)
+            raise
+        return as_points(known, ids), groups
+
     if request.data is not None:
-        both, groups = _points(request, first, columns, filling, labels)
+        both, groups = read(first, request.identity, request.group)
         if len(both) < 2:
             raise CalliperError(f"{first}: 1 row cannot be split into calibration and test rows.")
         order = np.random.default_rng(request.seed).permutation(len(both))
@@ -211,43 +196,22 @@ def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, Filling]:
         calibration, test = (both.take(half) for half in halves)
         groups = groups and [groups[row] for row in halves[1]]
     else:
-        calibration, _ = _points(request, first, columns, filling, [identity, None])
-        test, groups = _points(request, others[0], columns, filling, labels)
+        calibration, _ = read(first, identity, None)
+        test, groups = read(others[0], request.identity, request.group)
     parts = {"calibration": calibration, "test": test}
     if training is not None:
-        parts["training"] = _as_points(columns, training)
+        parts["training"] = as_points(training)
     return parts, groups, filling
 
 
-def _points(
-    request: CompareRequest,
-    path: str,
-    columns: Columns,
-    filling: Filling,
-    labels: Sequence[str | None],
-) -> tuple[Points, list[str | None] | None]:
-    """All rows of a file by name, and their groups."""
-    with open_table(path, request.form) as table:
-        require_columns(table, [*columns.known, *(name for name in labels if name is not None)])
-        try:
-            numbers, (ids, groups) = read_rows(table, columns.known, filling, labels)
-        except CalliperError:
-            _refuse_missing_predictions(request, path, columns)
-            raise
-    return _as_points(columns, numbers, ids), groups
-
-
-def _as_points(columns: Columns, known: FloatArray, ids: Any = None) -> Points:
-    """Rows of target, prediction and features as points."""
-    return Points(known[:, 2:], known[:, 0], known[:, 1], ids, columns.features)
-
-
 def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Columns) -> None:
-    """If predictions are missing, how many and where: a model may have no answer for some."""
+    """If predictions are missing, say how many and where."""
     cells: list[str | None] = []
-    # If something else is wrong too, it was said already.
-    with suppress(CalliperError), open_table(path, request.form) as table:
-        _, (found,) = read_rows(table, [columns.target], Filling(), [columns.prediction])
+    # Any other error has been raised already.
+    with suppress(CalliperError):
+        _, (found,) = read_file(
+            path, request.form, [columns.target], Filling(), [columns.prediction]
+        )
         cells = found or []
     missing = [row for row, text in enumerate(cells, 1) if is_gap(text or "")]
     if missing:
@@ -259,7 +223,7 @@ def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Col
 
 
 def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance:
-    """What it takes to repeat the comparison; files by their names alone, folders stay private."""
+    """What is needed to repeat the comparison; files are named without their folders."""
     paths, notes = [*request.inputs, request.where], []
     if request.data is not None:
         notes.append(
@@ -294,20 +258,20 @@ def command_without_folders(paths: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-#: Options that say the same if left out.
+#: Values of options that need not be repeated.
 _DEFAULTS = {"score": "absolute", "decimal": ".", "encoding": "utf-8", "gaps": "fill"}
 
 
 def _use(request: CompareRequest) -> str:
-    """The command that puts these intervals around new rows; method and level are filled in."""
-    given: dict[str, Any] = {"calibration": _name(request.inputs[0])}
-    given |= {each.name: getattr(request, each.name) for each in fields(options.Request)}
-    given |= {"training": request.training and _name(request.training)}
+    """The command for new rows; the page fills in method and level."""
+    given = {each.name: getattr(request, each.name) for each in options.in_order(options.Request)}
+    training = given.pop("training")
+    given |= {"calibration": _name(request.inputs[0]), "training": training and _name(training)}
     said = [
         word
         for name, value in given.items()
         if value not in (None, _DEFAULTS.get(name)) and name not in ("kernel", "seed", "quiet")
-        for word in (f"--{name.replace('_', '-')}", str(value))
+        for word in (options.flag(name), str(value))
     ]
     return (
         f"calliper interval {shlex.join(said)} --seed {request.seed} --method {{method}} "
@@ -316,7 +280,7 @@ def _use(request: CompareRequest) -> str:
 
 
 def _name(path: str) -> str:
-    """The name of a file, its folder left out; written on whatever system."""
+    """The name of a file without its folder, on any system."""
     return Path(path.replace("\\", "/")).name
 
 
@@ -332,7 +296,7 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
 
 
 def _say(request: CompareRequest, comparison: Comparison) -> None:
-    """The verdict in words, where the report does not go, and what to know beside it."""
+    """Print the verdict where the report does not go, then warnings and notes."""
     quiet, verdict = request.quiet, comparison.verdict
     if not quiet:
         echo = note if request.where == "-" else click.echo

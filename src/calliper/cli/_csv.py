@@ -1,4 +1,4 @@
-"""CSV, streamed: rows are copied unchanged, and only needed cells are made into numbers.
+"""CSV, streamed: rows are copied unchanged, and only needed cells are parsed.
 
 Numbers that are added to the rows are written so that they read back exactly. Where cells get
 another delimiter, the standard writer quotes them by its own rules.
@@ -31,18 +31,16 @@ from calliper.exceptions import CalliperError
 if TYPE_CHECKING:
     from calliper.cli._tables import Chunk, Table
 
-#: Letters of text in a chunk, which bounds memory where rows are wide.
+#: Characters in a chunk, which bounds memory where rows are wide.
 CHUNK_LETTERS = 1 << 24
 
 #: Longest cell: room for a document, not for a whole file behind a forgotten quotation mark.
 MAX_CELL = 1 << 26
 
-#: First bytes that say how letters are stored. They are read as a letter and written as one, so
-#: that an output begins as its input does.
+#: Byte order marks and their encodings; an output starts with the mark of its input.
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_MARK = "\ufeff"
 
-#: What programs write where there is no number.
+#: What programs write for a missing number.
 _GAPS = frozenset({"", "nan", "na", "n/a", "none", "null"})
 
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
@@ -50,7 +48,7 @@ _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 
 @dataclass(frozen=True)
 class Form:
-    """How text files are written: what separates cells, the decimal sign, the bytes of letters.
+    """The form of text files: delimiter, decimal sign and encoding.
 
     With ``gaps``, feature cells may lack numbers where training rows can fill them.
     """
@@ -63,19 +61,22 @@ class Form:
 
 
 class CsvTable:
-    """A CSV file with a header; lines that are empty are left out."""
+    """A CSV file with a header; empty lines are skipped."""
 
     n_rows: int | None = None  # not known before all is read
 
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         csv.field_size_limit(MAX_CELL)
-        self.name, self._file, self._size = name, handle, _size(handle)
+        self.name, self._file = name, handle
+        status = os.fstat(handle.fileno())
+        self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0  # unknown for a pipe
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
             start = content.peek(4)
-        marked = [encoding for mark, encoding in _MARKS.items() if start.startswith(mark)]
-        self.form = replace(form, encoding=marked[0] if marked else form.encoding)
+        self.mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
+        self.form = replace(form, encoding=_MARKS.get(self.mark, form.encoding))
         _check_start(start, name, self.form)
+        content.read(len(self.mark))
         self._text = io.TextIOWrapper(content, encoding=self.form.encoding, newline="")
         self._pending: list[str] = []  # lines of the record that is being read
         self._reader = csv.reader(self._lines(), delimiter=form.delimiter, strict=True)
@@ -84,12 +85,10 @@ class CsvTable:
             raise CalliperError(f"{name}: the file is empty; it needs a header and rows.")
         _, self.columns, raw = first
         self._header = raw.rstrip("\r\n")
-        if marked and not self._header.startswith(_MARK):  # it stood in an empty line before
-            self._header = _MARK + self._header
         self.newline = raw[len(raw.rstrip("\r\n")) :] or "\n"
 
     def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[CsvChunk]:
-        """Rows in order; without ``carry`` their numbers only."""
+        """Rows in order; without ``carry`` only their needed cells."""
         place_of = {name: place for place, name in enumerate(self.columns)}
         places = [place_of[name] for name in needed]
         chunk, letters = CsvChunk(self, needed), 0
@@ -113,10 +112,8 @@ class CsvTable:
 
     def header(self, delimiter: str) -> str:
         """The first line, without its end."""
-        if delimiter == self.form.delimiter:
-            return self._header
-        mark = _MARK if self._header.startswith(_MARK) else ""
-        return mark + csv_texts([self.columns], delimiter)[0]
+        same = delimiter == self.form.delimiter
+        return self._header if same else csv_texts([self.columns], delimiter)[0]
 
     def schema(self, numeric: Sequence[str]) -> Any:
         """For Parquet: columns that were read as numbers are numbers, all others text."""
@@ -129,17 +126,17 @@ class CsvTable:
             raise _no_parquet(self.name, "the name of a column", error) from error
 
     def kinds(self) -> dict[str, str]:
-        """What each column holds, as far as its name says."""
+        """What each column holds: text, as far as is known."""
         return dict.fromkeys(self.columns, "text")
 
     def fraction_read(self) -> float | None:
-        """How much of the file is behind us; unknown for a pipe."""
+        """The share of the file that has been read; None for a pipe."""
         return self._file.tell() / self._size if self._size else None
 
     def _lines(self) -> Iterator[str]:
         for number, line in enumerate(self._text):
             self._pending.append(line)
-            yield line.removeprefix(_MARK) if number == 0 else line
+            yield line if number else line.removeprefix("\ufeff")  # the mark of a rare encoding
 
     def _records(self) -> Iterator[tuple[int, list[str], str]]:
         """Line number, cells and text of every record."""
@@ -181,25 +178,20 @@ class CsvChunk:
     lines: list[int] = field(default_factory=list)
     raws: list[str] = field(default_factory=list)
 
-    @cached_property
-    def numbers(self) -> FloatArray:
-        """The needed columns: NaN for a gap, infinite for what is not a number."""
-        values = _as_numbers(self.cells, self.table.form.decimal)
-        return values.reshape(len(self.lines), len(self.needed))
+    def __len__(self) -> int:
+        return len(self.lines)
 
-    def what_is_wrong(self, row: int, column: int, is_feature: bool) -> str:
-        """Where a cell without a finite number is, and what to do about it."""
-        form, values = self.table.form, self.numbers[:, column]
-        wrong = _what_is_wrong(self.cells[row * len(self.needed) + column], form.decimal)
-        others = np.isinf(np.delete(values, row))
-        remedy = other_cell(values[row], is_feature, form)
-        if wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
-            wrong += f", nor are {others.sum()} of {len(others)} other cells"
-            remedy = other_column(is_feature)
-        return f"line {self.lines[row]}, column {self.needed[column]!r}: {wrong}; {remedy}."
+    def where(self, row: int) -> str:
+        """The place of a row."""
+        return f"line {self.lines[row]}"
+
+    def why(self, row: int, name: str) -> str:
+        """Why a cell of a needed column is not a finite number."""
+        cell = self.cells[row * len(self.needed) + self.needed.index(name)]
+        return _what_is_wrong(cell, self.table.form.decimal)
 
     def texts(self, delimiter: str) -> list[str]:
-        """Each row as it stood in the file, or newly quoted for another delimiter."""
+        """Each row as it is in the file, or quoted again for another delimiter."""
         if delimiter == self.table.form.delimiter:
             return self.raws
         return csv_texts(self._cells(), delimiter)
@@ -210,27 +202,39 @@ class CsvChunk:
         return [cells[place] for cells in self._cells()]
 
     def floats(self, name: str) -> FloatArray | None:
-        """One column as numbers, not finite where there is none."""
+        """One column as numbers: NaN for a gap, infinite for what is not a number."""
+        if name in self._numbers:
+            return self._numbers[name]
         return _as_numbers(self.labels(name), self.table.form.decimal)
+
+    @cached_property
+    def _numbers(self) -> dict[str, FloatArray]:
+        """The needed columns."""
+        values = _as_numbers(self.cells, self.table.form.decimal)
+        return dict(zip(self.needed, values.reshape(len(self), -1).T, strict=True))
 
     def arrow(self, schema: Any) -> Any:
         """The rows as a record batch; a gap among numbers is null."""
         import pyarrow as pa
 
-        numbers = dict(zip(self.needed, self.numbers.T, strict=True))
-        texts = zip(self.table.columns, zip(*self._cells(), strict=True), strict=True)
+        texts = zip(schema, zip(*self._cells(), strict=True), strict=True)
         try:
-            arrays = [pa.array(numbers.get(name, cells), from_pandas=True) for name, cells in texts]
+            columns = [
+                pa.array(
+                    cells if each.type == pa.string() else self.floats(each.name), from_pandas=True
+                )
+                for each, cells in texts
+            ]
         except UnicodeEncodeError as error:
             raise _no_parquet(self.table.name, "a cell", error) from error
-        return pa.record_batch(arrays, schema=schema)
+        return pa.record_batch(columns, schema=schema)
 
     def _cells(self) -> Iterator[list[str]]:
         return csv.reader(self.raws, delimiter=self.table.form.delimiter, strict=True)
 
 
 class CsvWriter:
-    """Writes the rows of a table as CSV, in the table's own words where they are CSV already."""
+    """Writes the rows of a table as CSV; those of a CSV file are copied."""
 
     def __init__(self, handle: BinaryIO, table: Table, added: Sequence[str], form: Form) -> None:
         self._form, self._newline, self._encoding = form, table.newline, table.form.encoding
@@ -238,6 +242,7 @@ class CsvWriter:
         # No time and no name in its head: the same rows give the same bytes.
         self._zip = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if form.zipped else None
         self._handle: Any = self._zip or handle
+        self._handle.write(table.mark)
         names = csv_texts([added], form.delimiter)
         self._write([form.delimiter.join([table.header(form.delimiter), *names])])
 
@@ -245,10 +250,15 @@ class CsvWriter:
         """Write the rows of a chunk."""
         rows = zip(chunk.texts(self._form.delimiter), added.tolist(), strict=True)
         join, decimal = self._form.delimiter.join, self._form.decimal
-        self._write([join([text, *_number_texts(numbers, decimal)]) for text, numbers in rows])
+        self._write(
+            [
+                join([text, *(repr(value).replace(".", decimal) for value in numbers)])
+                for text, numbers in rows
+            ]
+        )
 
     def close(self) -> None:
-        """Write what an encoding ends in, and the end of a compressed file."""
+        """Finish the encoding, and a compressed file."""
         self._handle.write(self._encoder.encode("", final=True))
         if self._zip is not None:
             self._zip.close()
@@ -277,32 +287,8 @@ def _no_parquet(name: str, what: str, error: UnicodeEncodeError) -> CalliperErro
     )
 
 
-def _number_texts(values: Iterable[float], decimal: str) -> list[str]:
-    """Numbers as they read back exactly."""
-    texts = map(repr, values)
-    return [*texts] if decimal == "." else [text.replace(".", decimal) for text in texts]
-
-
-def other_cell(value: float, is_feature: bool, form: Form) -> str:
-    """What to do about one cell that is not a finite number."""
-    if not is_feature or not np.isnan(value):
-        return "repair or remove the row"
-    fill = "give --training FILE" if form.gaps else "give --training FILE without --gaps refuse"
-    return (
-        f"{fill}, whose medians fill the gaps, leave the column out of --features, or repair or "
-        "remove the row"
-    )
-
-
-def other_column(is_feature: bool) -> str:
-    """What to do about a column that holds no numbers."""
-    if is_feature:
-        return "leave the column out of --features, or encode it as numbers"
-    return "name a column of numbers, or convert this one"
-
-
 def is_gap(text: str) -> bool:
-    """Whether a cell says that there is no number."""
+    """Whether a cell stands for a missing number."""
     return text.strip().lower() in _GAPS
 
 
@@ -310,7 +296,7 @@ def _as_numbers(cells: Sequence[str], decimal: str) -> FloatArray:
     """The cells as numbers: NaN for a gap, infinite for what is neither."""
     if decimal == ",":
         cells = [cell.translate(_POINT_FOR_COMMA) for cell in cells]
-    # Python reads 1_000 as a number; no program that writes CSV means that by it.
+    # Python reads 1_000 as a number, but no program writes numbers like this.
     if "_" not in "".join(cells):
         with suppress(ValueError):
             return np.array(list(map(float, cells)))
@@ -343,7 +329,7 @@ def _what_is_wrong(cell: str, decimal: str) -> str:
 def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
     """Each row as one line of CSV without its end, quoted where it must be."""
     lines: list[str] = []
-    # The writer quotes cells that hold letters of its line end, so that end must be the usual one.
+    # The writer quotes cells that contain its line end, so it must be the usual one.
     end = "\r\n"
     writer = csv.writer(
         SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator=end
@@ -353,22 +339,16 @@ def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
 
 
 def _check_start(start: bytes, name: str, form: Form) -> None:
-    """Refuse a file whose first bytes show that it is compressed, or of wider letters."""
+    """Refuse a file whose first bytes show that it is compressed, or UTF-16."""
     if start.startswith(b"PK\x03\x04"):
         raise CalliperError(f"{name}: the file is a workbook or an archive; save it as CSV.")
     if start.startswith(b"\x1f\x8b") and not form.zipped:
         what = "unpack it" if name == "-" else f"name it {name}.gz, or unpack it"
         raise CalliperError(f"{name}: the file is compressed by gzip; {what}.")
-    # In UTF-16, every other byte of numbers and of most names is zero; in narrower letters, none.
+    # In UTF-16, every other byte of numbers and of most names is zero; in most others, none.
     if start.count(0) > len(start) / 4 and 0 not in "a".encode(form.encoding):
         order = "le" if start[1::2].count(0) >= start[::2].count(0) else "be"
         raise CalliperError(
             f"{name}: not {form.encoding.upper()}; it looks like UTF-16 without a byte order mark: "
             f"give --encoding utf-16-{order}."
         )
-
-
-def _size(handle: BinaryIO) -> int:
-    """Bytes of a plain file; 0 for a pipe, which does not say."""
-    status = os.fstat(handle.fileno())
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0

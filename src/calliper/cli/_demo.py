@@ -17,7 +17,7 @@ from calliper import metrics
 from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
 from calliper.cli import _output as out
 from calliper.cli._compare import command_without_folders
-from calliper.cli._options import seed as seed_option
+from calliper.cli._options import SEED
 from calliper.kernels import KNN, RBF
 from calliper.lab.comparison import Comparison, Points, compare
 from calliper.lab.datasets import OneDimensional, one_dimensional
@@ -51,7 +51,7 @@ _EXPLANATION = (
     default="calliper-demo.png",
     help="The figure: .png, .pdf or .svg; an .html page of the same name is written next to it.",
 )
-@seed_option
+@click.option("--seed", default=0, **SEED)
 def demo(output: str, seed: int) -> None:
     """Show adaptive intervals on a problem with known noise.
 
@@ -70,7 +70,11 @@ def demo(output: str, seed: int) -> None:
         comparison, problem = demonstrate(seed, report)
         with out.open_output(output) as handle:
             out.save_figure(draw_bands(*_picture(comparison, problem)), handle, output)
-        out.write_text(page, _page(comparison, figure=output))
+        command = command_without_folders([output])
+        notes = ("Data: calliper.lab.datasets.one_dimensional with this seed.",)
+        title = "Demonstration: noise that changes with x"
+        made_by = Provenance(command=command, notes=notes)
+        out.write_text(page, render_page(comparison, title=title, provenance=made_by))
     _print_table(measured(comparison, problem))
     for sentence in _EXPLANATION:
         click.echo(f"\n{out.wrapped(sentence.format(n_test=N_TEST))}")
@@ -79,7 +83,7 @@ def demo(output: str, seed: int) -> None:
 
 
 def calibrators(seed: int) -> dict[str, Any]:
-    """Every method, by the name that table and page give it."""
+    """Every method, by its name in the table and on the page."""
     return {
         "Split": Split(),
         "MADSplit, KNN": MADSplit(KNN(K), random_state=seed),
@@ -92,7 +96,7 @@ def calibrators(seed: int) -> dict[str, Any]:
 
 
 def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensional]:
-    """Methods compared around a forest that some rows trained, and the law that drew the rows."""
+    """Compare the methods around a random forest; the result, and the problem with its law."""
     from sklearn.ensemble import RandomForestRegressor
 
     problem = one_dimensional(N_TRAINING + N_CALIBRATION + N_TEST, random_state=seed)
@@ -121,15 +125,15 @@ def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
     """A row for each method, as the page has it, and one for the oracle."""
     test = comparison.test
     best = problem.oracle(test.Z, DEMO_LEVEL)
-    worst = metrics.coverage_by_value(test.y, best, test.y_pred).worst
-    of_best = metrics.empirical_coverage(test.y, best), metrics.mean_width(best), worst
+    context = metrics.Context(level=DEMO_LEVEL, y_pred=test.y_pred)
+    names = ("coverage", "mean_width", "worst_by_prediction", "interval_score")
+    of_best = metrics.measured(names, test.y, best, context)
     rows: list[DemoRow] = []
     for answer in comparison.answers:
         found = comparison.record(answer.method, DEMO_LEVEL)
         measures = found.coverage, found.mean_width, found.worst_by_prediction, found.score
         rows.append((answer.method, found.proved, measures))
-    score = metrics.interval_score(test.y, best)
-    return [*rows, ("(oracle)", None, (*map(float, of_best), score))]
+    return [*rows, ("(oracle)", None, (*of_best.values(),))]
 
 
 def _picture(
@@ -149,18 +153,6 @@ def _picture(
     return bands, captions
 
 
-def _page(comparison: Comparison, *, figure: str) -> str:
-    """The comparison to explore; ``figure`` is named without its folder."""
-    return render_page(
-        comparison,
-        title="Demonstration: noise that changes with x",
-        provenance=Provenance(
-            command=command_without_folders([figure]),
-            notes=("Data: calliper.lab.datasets.one_dimensional with this seed.",),
-        ),
-    )
-
-
 def promise(proved: float) -> str:
     """The proved coverage in percent, rounded down so as not to promise more."""
     return f"≥ {floor(proved * 1000) / 10:.1f} %"
@@ -168,22 +160,19 @@ def promise(proved: float) -> str:
 
 def _print_table(rows: Sequence[DemoRow]) -> None:
     """A row for each method; the last, the oracle, set apart."""
-    terminal = out.console()
-    table = out.titled_table(
+    names = ("proved", "coverage", "width", "worst tenth", "score")
+    columns = {name: {"justify": "right", "no_wrap": True} for name in names}
+    out.print_table(
         f"Coverage {DEMO_LEVEL:g} asked for, {N_CALIBRATION} calibration points, {K} neighbours",
-        padding=(0, 1 if terminal.width >= out.WIDTH else 0),
+        {"method": {"no_wrap": True}, **columns},
+        [
+            (
+                method,
+                "" if proved is None else promise(proved),
+                *(f"{coverage:.1%}", f"{width:.3f}", f"{worst:.1%}", f"{score:.3f}"),
+            )
+            for method, proved, (coverage, width, worst, score) in rows
+        ],
+        line_after=len(rows) - 2,
+        padding=(0, 1 if out.console().width >= out.WIDTH else 0),
     )
-    table.add_column("method", no_wrap=True)
-    for name in ("proved", "coverage", "width", "worst tenth", "score"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for method, proved, (coverage, width, worst, score) in rows:
-        table.add_row(
-            method,
-            "" if proved is None else promise(proved),
-            f"{coverage:.1%}",
-            f"{width:.3f}",
-            f"{worst:.1%}",
-            f"{score:.3f}",
-            end_section=method == rows[-2][0],
-        )
-    terminal.print(table)

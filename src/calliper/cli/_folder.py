@@ -1,18 +1,19 @@
-"""Many files as one data set: which they are, whether they are alike, and which are done.
+"""Many files as one data set: find them, check that they are alike, resume where a run stopped.
 
-Each file has an output of the same name, in the same sub-folder, which appears whole or not at all.
-Beside the outputs lies a journal, ``_calliper.jsonl``, a line of JSON for each event: what the
-outputs are made with, which files are planned, and of each that is done the stamps of input and
-output. Lines are only ever added, so a run that was stopped in any way can be continued.
+Each file has an output of the same name, in the same sub-folder, which appears when it is complete.
+The journal ``_calliper.jsonl`` beside them has a line of JSON for each event: the settings,
+the files that are planned, and the stamps of input and output of each file that is done. Lines are
+only added, so a run can be continued however it was stopped.
 """
 
 import glob
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -28,19 +29,20 @@ from calliper.exceptions import CalliperError
 JOURNAL = "_calliper.jsonl"
 _HEAD = {"format": "calliper outputs", "version": 1}
 
-#: Names that start like this are not data, by a convention of Parquet folders.
+#: By convention, files and folders of these names are not data.
 _HIDDEN = ("_", ".")
 
 _GIGA = 1e9
+_ADVICE = "name another --output folder, or give --overwrite"
 
 
 def is_many(new: str) -> bool:
-    """Whether it names a folder, or a pattern."""
+    """Whether this is a folder or a pattern."""
     return os.path.isdir(new) or (glob.has_magic(new) and not os.path.exists(new))
 
 
 def check_folder(new: str, output: str) -> None:
-    """Refuse an output folder that cannot be one, or that would be read from."""
+    """Refuse an output that cannot be a folder, or lies among the inputs."""
     where = os.path.realpath(output)
     is_table = output.lower().endswith((".csv", ".tsv", ".parquet", ".gz"))
     if output == "-" or os.path.isfile(where) or (is_table and not os.path.isdir(where)):
@@ -66,11 +68,14 @@ class DataSet:
 
     @classmethod
     def of(cls, new: str, form: Form) -> Self:
-        """What a folder holds or a pattern matches."""
-        base = Path(new) if os.path.isdir(new) else _fixed_part(new)
+        """The files in a folder, or that match a pattern."""
+        parts = Path(new).parts
+        if not os.path.isdir(new):  # of a pattern, up to its first wildcard
+            parts = tuple(takewhile(lambda part: not glob.has_magic(part), parts))
+        base = Path(*parts)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
-        parts = {name: Path(name).relative_to(base).parts for name in found}
-        seen = [name for name in found if not any(p.startswith(_HIDDEN) for p in parts[name])]
+        below = {name: Path(name).relative_to(base).parts for name in found}
+        seen = [name for name in found if not any(p.startswith(_HIDDEN) for p in below[name])]
         paths = sorted({path for name in seen for path in _files(name)})
         if not paths:
             what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
@@ -87,7 +92,7 @@ class DataSet:
         return cls(new, {Path(path).relative_to(base).as_posix(): path for path in paths}, form)
 
     def check(self, columns: tables.Columns, added: list[str]) -> None:
-        """All files have what is needed, and columns as those of the first."""
+        """Refuse files that lack a column, or whose columns are not those of the first."""
         first: dict[str, str] = {}
         for path in self.paths.values():
             with tables.open_table(path, self.form) as table:
@@ -106,53 +111,53 @@ class DataSet:
     def write(
         self, answering: Answering, output: str, report: out.Progress, overwrite: bool, **who: Any
     ) -> tuple[Tally, str]:
-        """Write what is not yet written; what was counted, and what was done in words."""
+        """Write what is not yet written; the counts, and a text that says what was done."""
         tally, folder = Tally(), os.path.realpath(output)
         with _journal(output, _made_with(answering), overwrite=overwrite) as journal:
-            tasks = [self._task(name, folder) for name in journal.undone(self.paths)]
-            before = len(self.paths) - len(tasks)
+            tasks = [
+                Task(path, os.path.join(folder, *name.split("/")), os.path.getsize(path))
+                for name in journal.undone(self.paths)
+                for path in (os.path.abspath(self.paths[name]),)
+            ]
             _warn_of_space(output, tasks)
             said: dict[str, None] = {}
-            with _telling_what_is_done(journal, self.paths, output):
+            try:
                 for written in run_all(answering, tasks, report, **who):
                     journal.add(os.path.relpath(written.task.output, folder), written)
                     tally.add(written.tally)
                     said.update(dict.fromkeys(written.said))
+            except CalliperError as error:
+                done = [entry for name, entry in journal.done.items() if name in self.paths]
+                size = sum(entry["made"]["size"] for entry in done) / _GIGA
+                raise CalliperError(
+                    f"{error} {len(done)} of {len(self.paths)} files are complete in {output} "
+                    f"({size:.3g} GB); run the same command to continue."
+                ) from error
         for text in said:
             out.note(out.in_options(f"warning: {text}"))
-        done = f"{tally.rows} rows in {len(tasks)} files written to {output}"
-        return tally, done + (f"; {before} already complete" if before else "")
-
-    def _task(self, name: str, folder: str) -> Task:
-        path = os.path.abspath(self.paths[name])
-        return Task(path, os.path.join(folder, *name.split("/")), os.path.getsize(path))
+        before = len(self.paths) - len(tasks)
+        text = f"{tally.rows} rows in {len(tasks)} files written to {output}"
+        return tally, text + (f"; {before} already complete" if before else "")
 
 
 def _has(name: str, kinds: dict[str, str]) -> str:
     return f"column {name!r} holds {kinds[name]}" if name in kinds else f"there is no {name!r}"
 
 
-def _fixed_part(pattern: str) -> Path:
-    """The folder of a pattern above all that varies."""
-    parts = Path(pattern).parts
-    varying = next(place for place, part in enumerate(parts) if glob.has_magic(part))
-    return Path(*parts[:varying])
-
-
 def _files(path: str) -> Iterator[str]:
-    """The file, or all files of data below the folder, as they were named."""
+    """The file itself, or all tables below a folder."""
     if not os.path.isdir(path):
         yield path
         return
     for folder, inner, names in os.walk(path):
         inner[:] = [name for name in inner if not name.startswith(_HIDDEN)]
         for name in names:
-            if not name.startswith(_HIDDEN) and tables.is_table(name):
+            if not name.startswith(_HIDDEN) and name.lower().endswith(tables.FORMATS):
                 yield os.path.join(folder, name)
 
 
 def _made_with(answering: Answering) -> dict[str, Any]:
-    """What decides the bytes of outputs, by the names that options have."""
+    """Everything that determines the outputs, by the names of options."""
     form = answering.form
     return {
         "calliper": __version__,
@@ -169,7 +174,7 @@ def _made_with(answering: Answering) -> dict[str, Any]:
 
 @dataclass
 class Journal:
-    """What was done in a folder of outputs."""
+    """The record of what was done in an output folder."""
 
     folder: str
     handle: BinaryIO
@@ -177,12 +182,14 @@ class Journal:
     done: dict[str, Any] = field(default_factory=dict)  # entries of those that are done
 
     def read(self, made_with: dict[str, Any]) -> None:
-        """Read what is there; start the journal where there is nothing."""
+        """Read the journal, or start it if it is empty."""
         self.handle.seek(0)
-        content = self.handle.read()
+        content, events = self.handle.read(), list[dict[str, Any]]()
         if content and not content.endswith(b"\n"):  # a run was killed while it wrote
             self.handle.write(b"\n")
-        events = [event for event in map(_event, content.splitlines()) if event]
+        for line in content.splitlines():
+            with suppress(ValueError):  # where a line was cut off
+                events += [event] if isinstance(event := json.loads(line), dict) else []
         if not events:
             self._append({**_HEAD, "made_with": made_with})
             return
@@ -193,29 +200,28 @@ class Journal:
                 self.done[event["done"]] = event
 
     def undone(self, paths: dict[str, str]) -> list[str]:
-        """Names of files whose output is not there, or of another input; they are now planned."""
+        """Names of files whose output is missing or out of date; they are now planned."""
         left = [name for name, path in paths.items() if not self._is_done(name, path)]
         for name in left:
-            if name not in self.planned and os.path.exists(os.path.join(self.folder, name)):
+            output = os.path.join(self.folder, name)
+            if name not in self.planned and os.path.exists(output):
                 raise CalliperError(
-                    f"{os.path.join(self.folder, name)}: exists, and was not made by this command; "
-                    f"name another --output folder, or give --overwrite."
+                    f"{output}: exists, and was not made by this command; {_ADVICE}."
                 )
-        new = [name for name in left if name not in self.planned]
-        if new:
+        if new := [name for name in left if name not in self.planned]:
             self._append({"planned": new})
             self.planned.update(new)
         return left
 
     def add(self, name: str, written: Written) -> None:
-        """One more is done."""
+        """Record that a file is done."""
         entry = {"done": Path(name).as_posix(), "rows": written.tally.rows}
         entry |= {"read": asdict(written.read), "made": asdict(written.made)}
         self._append(entry)
         self.done[Path(name).as_posix()] = entry
 
     def _is_done(self, name: str, path: str) -> bool:
-        """Whether the output is as it was made, and the input as it was read."""
+        """Whether output and input are unchanged."""
         entry = self.done.get(name)
         if entry is None:
             return False
@@ -233,12 +239,11 @@ class Journal:
             os.fsync(self.handle.fileno())
 
     def _refuse_other(self, head: dict[str, Any], made_with: dict[str, Any]) -> None:
-        """Outputs of one folder are all made with the same."""
+        """Refuse to mix outputs that were made with different settings."""
         before = head.get("made_with")
-        advice = "name another --output folder, or give --overwrite"
         if not before or any(head.get(name) != value for name, value in _HEAD.items()):
             raise CalliperError(
-                f"{self.folder}: {JOURNAL} was not written by this version of calliper; {advice}."
+                f"{self.folder}: {JOURNAL} was not written by this version of calliper; {_ADVICE}."
             )
         for name, now in made_with.items():
             was = before.get(name)
@@ -246,25 +251,17 @@ class Journal:
                 option = name if name == "calliper" else f"--{name}"
                 what = f"made with {option} {_in_words(was)}, not {_in_words(now)}"
                 what = "of another calibration" if name == "calibration" else what
-                raise CalliperError(f"{self.folder}: holds outputs {what}; {advice}.")
+                raise CalliperError(f"{self.folder}: holds outputs {what}; {_ADVICE}.")
 
 
 def _in_words(value: Any) -> str:
-    """The value of an option as it is typed."""
+    """The value of an option as a user types it."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _event(line: bytes) -> dict[str, Any]:
-    """A line of the journal; nothing of one that was cut off."""
-    with suppress(ValueError):
-        event = json.loads(line)
-        return event if isinstance(event, dict) else {}
-    return {}
 
 
 @contextmanager
 def _journal(output: str, made_with: dict[str, Any], *, overwrite: bool) -> Iterator[Journal]:
-    """The journal of a folder, which is made if need be; ours alone while the block lasts."""
+    """The journal of a folder, locked for this run; the folder is created if needed."""
     folder = os.path.realpath(output)
     with ExitStack() as stack:
         with out.writing(output):
@@ -281,22 +278,8 @@ def _journal(output: str, made_with: dict[str, Any], *, overwrite: bool) -> Iter
         yield journal
 
 
-@contextmanager
-def _telling_what_is_done(journal: Journal, paths: Collection[str], output: str) -> Iterator[None]:
-    """Add to an error how much is written, and that nothing of it is lost."""
-    try:
-        yield
-    except CalliperError as error:
-        done = [entry for name, entry in journal.done.items() if name in paths]
-        size = sum(entry["made"]["size"] for entry in done)
-        raise CalliperError(
-            f"{error} {len(done)} of {len(paths)} files are complete in {output} "
-            f"({size / _GIGA:.3g} GB); run the same command to continue."
-        ) from error
-
-
 def _warn_of_space(output: str, tasks: Sequence[Task]) -> None:
-    """Before the work: outputs are about as large as inputs, and a little more."""
+    """Outputs are a little larger than inputs."""
     needed, free = sum(task.size for task in tasks), shutil.disk_usage(output).free
     if free < needed:
         out.note(

@@ -39,11 +39,14 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
         out.check_figure_name(figure)
     with out.warnings_as_lines():
         kept = files.inspect(file)
-        # Files that were saved in Python know no columns.
         by_us = kept.header["object"] == CalibratedOnStored.__name__
         calibration = load_calibration(file) if by_us else None
         if as_json:
-            click.echo(to_text({**kept.header, **_parts(calibration)}, indent=1))
+            parts: dict[str, Any] = {}
+            if calibration is not None:  # of a file that was saved in Python its header has them
+                of, roles = calibration.columns, ("target", "prediction", "group", "weight")
+                parts = {"columns": [*of.features], **{name: getattr(of, name) for name in roles}}
+            click.echo(to_text({**kept.header, **parts}, indent=1))
         else:
             _say(file, kept, calibration)
         if figure is not None:
@@ -65,17 +68,8 @@ def _say(file: str, kept: files.Kept, calibration: FileCalibration | None) -> No
             _print_bars(title, values)
 
 
-def _parts(calibration: FileCalibration | None) -> dict[str, Any]:
-    """Columns by the part they play; of a file that was saved in Python its header has them."""
-    if calibration is None:
-        return {}
-    columns = calibration.columns
-    roles = {name: getattr(columns, name) for name in ("target", "prediction", "group", "weight")}
-    return {"columns": [*columns.features], **roles}
-
-
 def _columns(calibration: FileCalibration) -> list[str]:
-    """The columns by the part they play, and how gaps are filled."""
+    """The columns by their roles, and how gaps are filled."""
     columns = calibration.columns
     text = f"target {columns.target!r}, prediction {columns.prediction!r}, "
     text += f"{len(columns.features)} features: {tables.listed(columns.features, most=8)}"
@@ -114,6 +108,4 @@ def _draw(file: str, calibration: FileCalibration | None, figure: str) -> None:
 
     errors, widths = calibration.sketch
     made = draw_calibration(errors, widths, calibration.calibrated.guarantee(0.9).method)
-    with out.open_output(figure) as handle:
-        out.save_figure(made, handle, figure)
-    out.note(f"figure written to {figure}")
+    out.write_figure(made, figure)

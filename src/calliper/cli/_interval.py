@@ -1,6 +1,5 @@
 """``calliper interval``: intervals around predictions that are in a file, or in many."""
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -16,44 +15,86 @@ from calliper.cli._calibration import (
     CalibrationRequest,
     calibrate_rows,
     load_calibration,
-    method_options,
+    read_rows,
 )
 from calliper.cli._folder import DataSet, check_folder, is_many
+from calliper.cli._options import File, option
 from calliper.exceptions import CalliperError
+
+#: Options that are needed unless --calibrated is given.
+_NEEDED = ("calibration", "target", "prediction")
 
 #: Options of calibrate that may be given with --calibrated, too.
 _STILL_OPEN = ("output", "delimiter", "decimal", "encoding", "explain", "quiet")
 
 
+def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
+    if values is not None and not values[0] < values[1]:
+        raise CalliperError(f"--bounds {values[0]} {values[1]}: LOW must be less than HIGH.")
+    return values
+
+
 @dataclass(frozen=True, kw_only=True)
 class IntervalRequest(CalibrationRequest):
-    """What ``calliper interval`` is asked for: a calibration, new rows, levels and bounds."""
+    """The options of ``calliper interval``."""
 
-    calibrated: str | None
-    new: str
-    output: str
-    coverage: tuple[float, ...]
-    bounds: tuple[float, float] | None
-    confidence: float | None
-    workers: int | None
-    scheduler: str | None
-    overwrite: bool
+    calibrated: File | None = option(
+        "A file made by 'calliper calibrate', instead of --calibration and its options.",
+        after="calibration",
+    )
+    new: File = option(
+        "Rows that need intervals, with prediction and features; '-' reads CSV from standard "
+        "input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
+        "marks, such as 'folder/*.parquet'."
+    )
+    output: File = option(
+        "The result; '-' writes CSV to standard output. For many files, a folder.",
+        after="prediction",
+    )
+    coverage: tuple[float, ...] = options.coverage(
+        "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
+        several=True,
+        after="explain",
+    )
+    bounds: tuple[float, float] | None = option(
+        "The range that the target can take; 'inf' and '-inf' leave a side open.",
+        type=float,
+        nargs=2,
+        metavar="LOW HIGH",
+        check=_bounds,
+    )
+    confidence: float | None = option(
+        "Share of calibration sets for which the coverage should hold; for split, mad-split, rcp, "
+        "slcp and normalized-knn."
+    )
+    workers: int | None = option(
+        "For many files: the number of processes.  [default: 1]", type=click.IntRange(1, 4096)
+    )
+    scheduler: str | None = option(
+        "For many files: the Dask scheduler to process them on, e.g. tcp://host:8786.",
+        metavar="ADDRESS",
+    )
+    overwrite: bool = option(
+        "For many files: write all outputs again, even those that are complete.", False
+    )
 
     @property
     def inputs(self) -> list[str]:
-        """All files that are read, but new ones if they are many."""
-        known = super().inputs if self.calibrated is None else [self.calibrated]
+        """All files that it reads, without the new ones if they are many."""
+        known = super().inputs if self.calibrated is None else [str(self.calibrated)]
         return known if is_many(self.new) else [self.new, *known]
 
     def check(self) -> None:
         if self.calibrated is None:
-            self._require("calibration", "target", "prediction")
+            context = click.get_current_context()
+            for name in _NEEDED:
+                if getattr(self, name) is None:
+                    raise click.UsageError(f"Missing option '--{name}'", context)
             super().check()
         else:
             self._refuse_decided(self.calibrated)
         if is_many(self.new):
-            if self.workers is not None and self.scheduler is not None:
-                raise CalliperError("--workers and --scheduler cannot be combined: give one.")
+            self.refuse_both("workers", "scheduler")
             check_folder(self.new, self.output)
             return
         many = {"workers": self.workers, "scheduler": self.scheduler, "overwrite": self.overwrite}
@@ -66,101 +107,28 @@ class IntervalRequest(CalibrationRequest):
         tables.format_of(self.output)
         out.check_output(self.output, self.inputs)
 
-    def _require(self, *names: str) -> None:
-        context = click.get_current_context()
-        for name in names:
-            if context.params.get(name) is None:
-                raise click.UsageError(f"Missing option '--{name}'", context)
-
     def _refuse_decided(self, path: str) -> None:
-        """What made the calibration cannot be said again."""
+        """Refuse options that were fixed when the calibration was made."""
         context = click.get_current_context()
         for name in (str(parameter.name) for parameter in calibrate.params):
             given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
             if given and name not in _STILL_OPEN:
                 raise CalliperError(
-                    f"--{name.replace('_', '-')} was decided when {path} was made: omit it, or "
+                    f"{options.flag(name)} was decided when {path} was made: omit it, or "
                     f"run calliper calibrate again."
                 )
 
     def _refuse_known(self) -> None:
-        """New rows are none whose targets were used."""
+        """Refuse new rows whose targets were used."""
         for name, path in (("calibration", self.calibration), ("training", self.training)):
-            given = path is not None and os.path.exists(path) and os.path.exists(self.new)
-            if given and os.path.samefile(str(path), self.new):
+            if path is not None and out.is_same(path, self.new):
                 raise CalliperError(
                     f"--new {self.new} is the file of --{name}: intervals around rows that were "
                     "already used say nothing about new ones; name a file of new rows."
                 )
 
 
-def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
-    if values is not None and not values[0] < values[1]:
-        raise CalliperError(f"--bounds {values[0]} {values[1]}: LOW must be less than HIGH.")
-    return values
-
-
-@click.command()
-@options.calibration_file(required=False)
-@click.option(
-    "--calibrated",
-    metavar="FILE",
-    help="A file made by 'calliper calibrate', instead of --calibration and its options.",
-)
-@click.option(
-    "--new",
-    metavar="FILE",
-    required=True,
-    help="Rows that need intervals, with prediction and features; '-' reads CSV from standard "
-    "input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
-    "marks, such as 'folder/*.parquet'.",
-)
-@options.known_columns(required=False)
-@click.option(
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="The result; '-' writes CSV to standard output. For many files, a folder.",
-)
-@options.nearness_and_score
-@options.training_file
-@method_options
-@options.coverage(
-    "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
-    several=True,
-)
-@click.option(
-    "--bounds",
-    type=float,
-    nargs=2,
-    metavar="LOW HIGH",
-    callback=options.checked(_bounds),
-    help="The range that the target can take; 'inf' and '-inf' leave a side open.",
-)
-@click.option(
-    "--confidence",
-    type=float,
-    help="Share of calibration sets for which the coverage should hold; for split, mad-split, rcp, "
-    "slcp and normalized-knn.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 4096),
-    help="For many files: the number of processes.  [default: 1]",
-)
-@click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="For many files: the Dask scheduler to process them on, e.g. tcp://host:8786.",
-)
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    help="For many files: write all outputs again, even those that are complete.",
-)
-@options.file_form
-@options.seed_and_quiet
-@options.takes(IntervalRequest)
+@options.command(IntervalRequest, optional=_NEEDED)
 def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.
 
@@ -194,12 +162,6 @@ def interval(request: IntervalRequest) -> None:
       calliper interval --calibrated model.calliper --new 'folder/*.parquet' \\
           --output folder-with-intervals --workers 8
     """  # noqa: D301
-    request.check()
-    _write_intervals(request)
-
-
-def _write_intervals(request: IntervalRequest) -> None:
-    """Read, calibrate, write, and say what was done."""
     many, form = is_many(request.new), request.form
     added = added_columns(request.coverage)
     with ExitStack() as stack:
@@ -217,7 +179,7 @@ def _write_intervals(request: IntervalRequest) -> None:
             new = stack.enter_context(tables.open_table(request.new, form))
             columns.check(new, added)
         if request.calibrated is None:
-            calibration = calibrate_rows(request, known, columns)
+            calibration = calibrate_rows(request, read_rows(request, known, columns))
         levels, sure = request.coverage, request.confidence
         answering = Answering(calibration, form, levels, request.bounds, sure)
         hidden = request.quiet or request.output == "-"

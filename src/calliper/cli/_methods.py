@@ -1,37 +1,31 @@
-"""Every method by the name that its class gives it, and ``calliper methods``, their list."""
-
-from __future__ import annotations
+"""The methods by their names on the command line, and ``calliper methods``, which lists them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from calliper import calibrators
 from calliper.calibrators import Calibrator
-from calliper.cli._output import WIDTH, console, titled_table
+from calliper.cli import _output as out
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, named_kernels
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.scores import QuantileError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 DEFAULT = "full"
 
-#: Methods that work on files, by their names there, and those that ask or refit the model itself,
-#: which a file of predictions cannot do.
+#: Methods that work on files of predictions, and those that call or refit the model itself.
 METHODS = calibrators.methods()
 PYTHON_ONLY = {
     "CQR": QuantileError,
     **{kind.__name__: kind for kind in (JackknifePlus, CVPlus, JackknifeAfterBootstrap)},
 }
 
-#: What methods do where --neighbors is not given.
+#: The number of neighbours if --neighbors is not given.
 USUAL = About(width="").usual_neighbors
 UNUSUAL = {
     name: kind.about.usual_neighbors
@@ -52,7 +46,7 @@ _LETTERS = (
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """A method as the options name it; ``None`` where an option was not given."""
+    """A method and its options; ``None`` where an option was not given."""
 
     name: str
     kernel: str | None = None
@@ -65,18 +59,33 @@ class MethodOptions:
         """Refuse options that this method cannot use."""
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
-        if self.kind().uses.needs and not has_training:
+        unused = [
+            f"--{name}"
+            for name, takes in {
+                "kernel": self.takes_kernel,
+                "neighbors": self.kind.about.neighbors is not None,
+                "statistic": self._takes("statistic"),
+                "offset": self._takes("offset"),
+            }.items()
+            if getattr(self, name) is not None and not takes
+        ]
+        if unused:
+            them = "them" if len(unused) > 1 else "it"
             raise CalliperError(
-                f"--method {self.name} learns from {self.kind().uses.in_words()}: give --training "
-                f"FILE, or use --method full, which needs none."
+                f"--method {self.name} takes no {' and no '.join(unused)}: omit {them}."
             )
-        if self.statistic is not None and not self._takes("statistic"):
-            raise CalliperError(f"--statistic is for --method full only, not {self.name}.")
-        self._refuse_unused()
-        if self.kernel is not None and not has_training and (uses := self.build().uses).needs:
+        if self.kernel is not None and self.neighbors is not None:
+            kernel: Any = named_kernels()[self.kernel]()
+            if "n_neighbors" not in kernel.get_params():
+                raise CalliperError(
+                    f"--kernel {self.kernel} has no number of neighbours: omit --neighbors."
+                )
+        if (uses := self.build().uses).needs and not has_training:
+            by_kernel = not self.kind().uses.needs
+            what, instead = ("--kernel", "knn") if by_kernel else ("--method", "full")
             raise CalliperError(
-                f"--kernel {self.kernel} learns from {uses.in_words()}: give --training FILE, or "
-                f"use --kernel knn, which needs none."
+                f"{what} {self.kernel if by_kernel else self.name} learns from {uses.in_words()}: "
+                f"give --training FILE, or use {what} {instead}, which needs none."
             )
 
     @property
@@ -86,7 +95,7 @@ class MethodOptions:
 
     @property
     def words(self) -> str:
-        """What follows --method to name it, with its kernel."""
+        """The method with its kernel, as typed after --method."""
         return self.name if self.kernel is None else f"{self.name} --kernel {self.kernel}"
 
     @property
@@ -98,43 +107,19 @@ class MethodOptions:
         """Whether the class has this parameter."""
         return parameter in self.kind().get_params(deep=False)
 
-    def _refuse_unused(self) -> None:
-        unused = []
-        if self.kernel is not None and not self.takes_kernel:
-            unused.append("--kernel")
-        if self.neighbors is not None and self.kind.about.neighbors is None:
-            unused.append("--neighbors")
-        if self.offset is not None and not self._takes("offset"):
-            unused.append("--offset")
-        if unused:
-            them = "them" if len(unused) > 1 else "it"
-            raise CalliperError(
-                f"--method {self.name} takes no {' and no '.join(unused)}: omit {them}."
-            )
-        if self.kernel is not None and self.neighbors is not None and not self._counts():
-            raise CalliperError(
-                f"--kernel {self.kernel} has no number of neighbours: omit --neighbors."
-            )
-
-    def _counts(self) -> bool:
-        """Whether the kernel that is named has a number of neighbours."""
-        kernel: Any = named_kernels()[str(self.kernel)]()
-        return "n_neighbors" in kernel.get_params()
-
     def build(self, kernel: Any = None) -> Any:
         """The calibrator, not yet fitted; with this kernel, or with the one that is named."""
         given: dict[str, Any] = {"statistic": self.statistic, "offset": self.offset}
         if self._takes("random_state"):
             given["random_state"] = self.seed
         parameter = self.kind.about.neighbors
-        if parameter is not None and kernel is not None:
-            given[parameter] = kernel
-        elif parameter is not None and self.kernel is not None:
+        if kernel is None and self.kernel is not None:
             how = {} if self.neighbors is None else {"n_neighbors": self.neighbors}
-            given[parameter] = named_kernels()[self.kernel](**how)
-        elif parameter is not None and self.neighbors is not None:
-            number = parameter == "n_neighbors"
-            given[parameter] = self.neighbors if number else KNN(self.neighbors)
+            kernel = named_kernels()[self.kernel](**how)
+        elif kernel is None and self.neighbors is not None:
+            kernel = self.neighbors if parameter == "n_neighbors" else KNN(self.neighbors)
+        if parameter is not None:
+            given[parameter] = kernel
         return self.kind(**{name: v for name, v in given.items() if v is not None})
 
 
@@ -146,64 +131,55 @@ def methods(long: bool) -> None:
     \b
     calliper methods --long
     """  # noqa: D301
-    terminal = console()
-    _print_choice(terminal, "For calliper interval --method NAME", METHODS)
-    _print_choice(terminal, "In Python only, since they call or refit the model", PYTHON_ONLY)
+    _print_choice("For calliper interval --method NAME", METHODS)
+    _print_choice("In Python only, since they call or refit the model", PYTHON_ONLY)
     if long:
-        _print_costs(terminal)
+        _print_costs()
     able = [name for name, kind in METHODS.items() if kind().has_distribution]
     lawful = [name for name, kind in METHODS.items() if kind.has_law]
     weighted = [name for name, kind in METHODS.items() if "weights" in kind().uses]
-    _print_text(terminal, _END)
+    _print_text(_END)
     _print_text(
-        terminal,
         f"--group works with all of them, --weight and --shifted-to with {', '.join(weighted)}; "
         f"--confidence with {', '.join(lawful)}. Whole distributions, in Python, with "
-        f"{', '.join(able)}.",
+        f"{', '.join(able)}."
     )
 
 
-def _print_choice(terminal: Console, title: str, kinds: dict[str, Any]) -> None:
+def _print_choice(title: str, kinds: dict[str, Any]) -> None:
     body = [
         (name, about.width, about.guarantee, about.needs or kind().uses.in_words(), about.when)
         for name, kind in kinds.items()
         for about in (kind.about,)
     ]
-    header = ("name", "width", "guarantee", "also needs", "when to choose it")
-    _print_table(terminal, title, header, (max(map(len, kinds)), None, 11, 10, None), body)
+    first = max(map(len, kinds))
+    widths = {"name": first, "width": None, "guarantee": 11, "also needs": 10}
+    _print_table(title, {**widths, "when to choose it": None}, body)
 
 
-def _print_costs(terminal: Console) -> None:
+def _print_costs() -> None:
     every = {**METHODS, **PYTHON_ONLY}
     named = {name: kind.about.python or kind.__name__ for name, kind in every.items()}
     body = [
         ("" if name == named[name] else name, named[name], kind.about.cost)
         for name, kind in every.items()
     ]
-    _print_table(terminal, "What they cost", ("name", "Python", "cost"), (14, 23, None), body)
-    _print_text(terminal, _LETTERS)
+    _print_table("What they cost", {"name": 14, "Python": 23, "cost": None}, body)
+    _print_text(_LETTERS)
     asked = "; ".join(f"{name}: {text}" for name, text in UNUSUAL.items())
-    _print_text(terminal, f"Nearest points without --neighbors: {asked}; others: {USUAL}.")
+    _print_text(f"Nearest points without --neighbors: {asked}; others: {USUAL}.")
 
 
-def _print_table(
-    terminal: Console,
-    title: str,
-    header: Sequence[str],
-    widths: Sequence[int | None],
-    body: Sequence[Sequence[str]],
-) -> None:
-    table = titled_table(
-        title, padding=(0, 1, 0, 0), pad_edge=False, width=min(terminal.width, WIDTH)
-    )
-    for name, width in zip(header, widths, strict=True):
-        table.add_column(name, width=width, ratio=None if width else 1)
-    for row in body:
-        table.add_row(*row)
-    terminal.print(table)
-    terminal.print()
+def _print_table(title: str, widths: dict[str, int | None], body: Sequence[Sequence[str]]) -> None:
+    columns = {
+        name: {"width": width, "ratio": None if width else 1} for name, width in widths.items()
+    }
+    room = min(out.console().width, out.WIDTH)
+    out.print_table(title, columns, body, padding=(0, 1, 0, 0), pad_edge=False, width=room)
+    out.console().print()
 
 
-def _print_text(terminal: Console, text: str) -> None:
-    terminal.print(text, width=min(terminal.width, WIDTH), highlight=False)
+def _print_text(text: str) -> None:
+    terminal = out.console()
+    terminal.print(text, width=min(terminal.width, out.WIDTH), highlight=False)
     terminal.print()

@@ -1,6 +1,8 @@
-"""``calliper monitor``: whether, and since when, a log of intervals is not as promised."""
+"""``calliper monitor``: whether, and since when, intervals in a log miss more than promised."""
 
-from typing import Any
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -11,46 +13,54 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import load_calibration
-from calliper.cli._csv import Form
+from calliper.cli._options import Column, File, option
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.monitoring import CoverageMonitor
 
 
-@click.command()
-@click.option(
-    "--labels", metavar="FILE", required=True, help="Intervals and targets, in chronological order."
-)
-@options.target()
-@click.option("--lower", metavar="COLUMN", default="lower", help="Lower ends.")
-@click.option("--upper", metavar="COLUMN", default="upper", help="Upper ends.")
-@click.option("--time", metavar="COLUMN", help="Column with row labels for the output.")
-@options.coverage("The level of the intervals in the log.")
-@click.option(
-    "--calibrated",
-    metavar="FILE",
-    help="Or: a file made by 'calliper calibrate' with a method such as split.",
-)
-@click.option("--n-calibration", type=int, help="Or: the number of calibration points.")
-@click.option("--tolerated", type=float, help="The share of misses that you accept.")
-@click.option(
-    "--online", is_flag=True, help="Or: each label was added to the calibration set at once."
-)
-@click.option(
-    "--side",
-    type=click.Choice(["more", "fewer", "both"]),
-    default="more",
-    help="Alarm on more misses than promised, fewer, or both.",
-)
-@click.option("--ties", is_flag=True, help="Errors may be equal, for example with counts.")
-@click.option(
-    "--false-alarms", type=float, default=0.05, help="Largest probability of any false alarm."
-)
-@click.option("--figure", metavar="FILE", help="Draw the evidence over time: .png, .pdf or .svg.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@options.text_form
-@click.pass_context
-def monitor(context: click.Context, /, labels: str, figure: str | None, **how: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class MonitorRequest(options.TableRequest):
+    """The options of ``calliper monitor``."""
+
+    labels: File = option("Intervals and targets, in chronological order.", after="")
+    lower: Column = option("Lower ends.", "lower", after="target")
+    upper: Column = option("Upper ends.", "upper")
+    time: Column | None = option("Column with row labels for the output.")
+    coverage: float = options.coverage("The level of the intervals in the log.")
+    calibrated: File | None = option(
+        "Or: a file made by 'calliper calibrate' with a method such as split."
+    )
+    n_calibration: int | None = option("Or: the number of calibration points.")
+    tolerated: float | None = option("The share of misses that you accept.")
+    online: bool = option("Or: each label was added to the calibration set at once.", False)
+    side: Literal["more", "fewer", "both"] = option(
+        "Alarm on more misses than promised, fewer, or both.", "more"
+    )
+    ties: bool = option("Errors may be equal, for example with counts.", False)
+    false_alarms: float = option("Largest probability of any false alarm.", 0.05)
+    figure: File | None = option("Draw the evidence over time: .png, .pdf or .svg.")
+    json: bool = option("Print the result as JSON.", False)
+
+    def check(self) -> None:
+        if self.figure is not None:
+            out.check_figure_name(self.figure)
+        self.refuse_both("calibrated", "n_calibration")
+
+    def monitor(self) -> CoverageMonitor:
+        """A new monitor; wrong options are refused before anything is read."""
+        names = ("coverage", "tolerated", "online", "side", "ties", "false_alarms")
+        how: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.calibrated is not None:
+            made = CoverageMonitor.of(load_calibration(self.calibrated).calibrated, **how)
+        else:
+            made = CoverageMonitor(n_calibration=self.n_calibration, **how)
+        made.restore({"inside": [], "steps": []})
+        return made
+
+
+@options.command(MonitorRequest)
+def monitor(request: MonitorRequest) -> None:
     """Check whether logged intervals cover as promised. Exit code 1 means an alarm.
 
     \b
@@ -60,58 +70,42 @@ def monitor(context: click.Context, /, labels: str, figure: str | None, **how: A
     Exit code 0 means no alarm so far, 1 an alarm, 2 an error. Check a log as often as you like: if
     nothing is wrong, the probability of EVER raising an alarm is at most --false-alarms.
     """  # noqa: D301
-    if figure is not None:
-        out.check_figure_name(figure)
-    form = options.text_form_of(*(how.pop(name) for name in ("delimiter", "decimal", "encoding")))
-    columns = [how.pop(name) for name in ("lower", "upper", "target")]
-    time, calibrated, as_json = (how.pop(name) for name in ("time", "calibrated", "as_json"))
-    if calibrated is None:
-        made = CoverageMonitor(**how)
-    elif how.pop("n_calibration") is not None:
-        raise CalliperError("--calibrated and --n-calibration cannot be combined: give one.")
-    else:
-        made = CoverageMonitor.of(load_calibration(calibrated).calibrated, **how)
-    made.restore({"inside": [], "steps": []})  # refuses options before anything is read
-    inside, times = _read(labels, columns, time, form)
+    made, time = request.monitor(), request.time
+    inside, times = _read(request)
     made.update(inside)
     places: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}
+    named: dict[str, str] = {}
     if time is not None and made.alarm:
-        places |= {f"{name}_{time}": times[at or 0] for name, at in places.items()}
-    if as_json:
+        named = {f"{name}_{time}": times[at or 0] for name, at in places.items()}
+    if request.json:
         known = {"labels": len(inside), "missed": int((~inside).sum()), "evidence": made.evidence}
         words = {"limit": made.limit, "says": made.describe()}
-        click.echo(to_text({"alarm": made.alarm, **places, **known, **words}, indent=1))
+        click.echo(to_text({"alarm": made.alarm, **places, **named, **known, **words}, indent=1))
     else:
         click.echo(out.wrapped(made.describe()))
-        for name in [*places][2:]:
-            click.echo(f"{name}: {places[name]}")
-    if figure is not None:
+        for name, text in named.items():
+            click.echo(f"{name}: {text}")
+    if request.figure is not None:
         from calliper.lab.report import MonitorDisplay
 
-        with out.open_output(figure) as handle:
-            out.save_figure(MonitorDisplay.from_monitor(made).plot().figure_, handle, figure)
-        out.note(f"figure written to {figure}")
-    context.exit(int(made.alarm))
+        out.write_figure(MonitorDisplay.from_monitor(made).plot().figure_, request.figure)
+    click.get_current_context().exit(int(made.alarm))
 
 
-def _read(
-    path: str, columns: list[str], time: str | None, form: Form
-) -> tuple[BoolArray, list[str]]:
-    """Whether each target that is known lay inside, and the times of these."""
-    inside, times, unknown = [], [], 0
-    *ends, target = columns
-    with tables.open_table(path, form) as table:
-        tables.require_columns(table, [*columns, *([] if time is None else [time])])
-        any_gap = tables.Filling(1, np.full(1, np.nan))  # which is left as it is
+def _read(request: MonitorRequest) -> tuple[BoolArray, list[str]]:
+    """Whether each known target was inside its interval, and the times of these rows."""
+    inside, times, unknown, path, time = [], list[str](), 0, request.labels, request.time
+    ends, target = (request.lower, request.upper), request.target
+    with tables.open_table(path, request.form) as table:
+        tables.require_columns(table, [*ends, target, *([] if time is None else [time])])
+        any_gap = tables.Filling(1, np.full(1, np.nan))  # gaps are kept
         for chunk in table.chunks([target], carry=True):
             y = any_gap.numbers(chunk)[:, 0]
             known = ~np.isnan(y)
             lower, upper = (_ends(chunk, name, path)[known] for name in ends)
             inside.append(Intervals(lower, upper).contains(y[known]))
             if time is not None:
-                times += [
-                    text for text, there in zip(chunk.labels(time), known, strict=True) if there
-                ]
+                times += compress(chunk.labels(time), known)
             unknown += int((~known).sum())
     if unknown:
         out.note(f"note: {unknown} rows without a target were left out")
@@ -121,7 +115,7 @@ def _read(
 
 
 def _ends(chunk: tables.Chunk, name: str, path: str) -> FloatArray:
-    """One end of each interval; infinite where that is what is written."""
+    """One end of each interval; infinite only if the file says so."""
     values, texts = chunk.floats(name), chunk.labels(name)
     for place, text in enumerate(texts):
         value = np.nan if values is None else values[place]

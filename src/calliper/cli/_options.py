@@ -1,16 +1,16 @@
-"""Options that several commands share, each declared once.
+"""Options of commands, each declared once: as a field of the request that its command takes.
 
-A command takes one frozen request, whose fields are its options. What ``calibrate``, ``compare``,
-``interval`` and ``tune`` have in common is :class:`Request`: an option that all of them have is a
-field of that class and an entry of one of the decorators below.
+What ``calibrate``, ``compare``, ``interval`` and ``tune`` have in common is :class:`Request`: an
+option that all of them have is a field of that class.
 """
 
 import codecs
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
-from typing import Any
+from types import NoneType
+from typing import Any, Literal, NewType, get_args
 
 import click
 
@@ -23,241 +23,95 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import named_kernels
 from calliper.scores import Score, named_scores
 
-Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+#: What an option takes; help prints these names.
+File = NewType("File", str)
+Column = NewType("Column", str)
+Name = NewType("Name", str)
+
+Decorator = Callable[[Callable[..., None]], click.Command]
+
+#: The option ``--seed``, as click takes it.
+SEED: Any = {"help": "Seed for all random draws.", "type": click.IntRange(0, 2**32 - 1)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """The options that ``calibrate``, ``compare``, ``interval`` and ``tune`` share."""
+def option(help: str, default: Any = None, **how: Any) -> Any:  # noqa: A002
+    """A field of a request that is an option; ``how`` is what click's takes, and
 
-    target: str
-    prediction: str
-    features: str | None
-    features_prefix: str | None
-    kernel: str | None
-    score: str
-    delimiter: str | None
-    decimal: str
-    encoding: str
-    gaps: str
-    seed: int
-    quiet: bool
-
-    def check(self) -> None:
-        """Refuse names of columns that contradict one another."""
-        if self.target == self.prediction:
-            raise CalliperError(
-                f"--target and --prediction are both {self.target!r}: name two columns."
-            )
-        if self.features is not None and self.features_prefix is not None:
-            raise CalliperError("--features and --features-prefix cannot be combined: give one.")
-
-    def columns(self, calibration: Table) -> Columns:
-        """The columns: features by a list, by a prefix that the table fills in, or not at all."""
-        features, prefix = [self.prediction], self.features_prefix
-        if self.features is not None:
-            features = split_names(self.features)
-        elif prefix is not None:
-            features = [name for name in calibration.columns if name.startswith(prefix)]
-            if not features:
-                raise CalliperError(
-                    f"{calibration.name}: no column starts with {prefix!r}; "
-                    f"{there_are(calibration)}."
-                )
-        if self.target in features:
-            raise CalliperError(
-                f"the features include the target {self.target!r}, which new rows do not have: "
-                f"leave it out."
-            )
-        return Columns(
-            target=self.target,
-            prediction=self.prediction,
-            features=tuple(features),
-            prefix=prefix,
-            alone=self.features is None and prefix is None,
-        )
-
-    @property
-    def score_function(self) -> Score:
-        """What is called an error."""
-        return named_scores()[self.score]
-
-    @property
-    def form(self) -> Form:
-        """How text files are written, and what an empty cell is."""
-        form = text_form_of(self.delimiter, self.decimal, self.encoding)
-        return replace(form, gaps=self.gaps == "fill")
+    - ``flag``: its name, if it is not that of the field;
+    - ``after``: the field that help lists it after, ``""`` for none; without it, the one above it;
+    - ``check``: a function that its value is passed through.
+    """
+    if default is not None:
+        how["default"] = default
+    return field(default=default, metadata={"help": help, **how})
 
 
-def text_form_of(delimiter: str | None, decimal: str, encoding: str) -> Form:
-    """How text files are written; decimal commas go with semicolons if nothing is said."""
-    delimiter = delimiter or {".": ",", ",": ";"}[decimal]
-    if delimiter == decimal:
-        raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
-    return Form(delimiter, decimal, encoding)
+def command(
+    kind: Any, *, optional: Collection[str] = (), without: Collection[str] = ()
+) -> Decorator:
+    """A command that takes a request, which is checked before any work is done.
 
+    The fields named in ``optional`` are not required by click; those in ``without`` are no options.
+    """
 
-def note_if_alone(alone: bool) -> None:
-    """Say so if no features were named."""
-    if alone:
-        note("note: no --features, so nearness was judged by the prediction alone")
+    def decorate(run: Callable[[Any], None]) -> click.Command:
+        def called(**given: Any) -> None:
+            request = kind(**given)
+            request.check()
+            run(request)
 
-
-def takes(kind: Callable[..., Any]) -> Decorator:
-    """Give the command its options as one request."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        return wraps(command)(lambda **options: command(kind(**options)))
+        params = [
+            _as_click(each, each.name not in optional)
+            for each in in_order(kind)
+            if each.metadata and each.name not in without
+        ]
+        return click.command(params=params)(wraps(run)(called))
 
     return decorate
 
 
-def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A callback of click's that passes the value of an option through a function."""
-    return lambda context, parameter, value: check(value)
+def in_order(kind: Any) -> list[Any]:
+    """The fields of a request in the order of help."""
+    found: list[Any] = []
+    place = 0
+    for each in fields(kind):
+        if (before := each.metadata.get("after")) is not None:
+            place = [other.name for other in found].index(before) + 1 if before else 0
+        found.insert(place, each)
+        place += 1
+    return found
 
 
-def together(*options: Decorator) -> Decorator:
-    """Several options as one decorator; help lists them in this order."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def target(*, required: bool = True) -> Decorator:
-    """``--target``."""
-    return click.option("--target", metavar="COLUMN", required=required, help="The true values.")
-
-
-def known_columns(*, required: bool = True) -> Decorator:
-    """``--target`` and ``--prediction``, the columns that every row with a known target has."""
-    return together(
-        target(required=required),
-        click.option(
-            "--prediction", metavar="COLUMN", required=required, help="The model's predictions."
-        ),
-    )
+def _as_click(each: Any, required: bool) -> click.Option:
+    """The option of a field: its type says whether it must be given, and what it takes."""
+    said, types = each.metadata, get_args(each.type) or (each.type,)
+    how = {key: value for key, value in said.items() if key not in ("after", "check", "flag")}
+    if isinstance(how.get("default"), bool):
+        how["is_flag"] = True
+    elif "default" not in how and not how.get("multiple"):
+        how["required"] = required and NoneType not in types
+    for kind in {File, Column, Name} & {*types}:
+        how["metavar"] = kind.__name__.upper()
+    if {*types} - {NoneType} in ({int}, {float}):
+        how.setdefault("type", types[0])
+    if words := [word for kind in types for word in get_args(kind) or [kind] if type(word) is str]:
+        how["type"] = click.Choice(words)  # of a Literal
+    if check := said.get("check"):
+        how["callback"] = lambda context, parameter, value: check(value)
+    return click.Option([said.get("flag", flag(each.name)), each.name], **how)
 
 
-#: Where nearness is judged and which points count as near; what is called an error.
-nearness_and_score = together(
-    click.option(
-        "--features",
-        metavar="A,B,...",
-        help="Columns that may show where errors are large; if omitted, only the prediction.",
-    ),
-    click.option("--features-prefix", metavar="TEXT", help="Or: all columns with this prefix."),
-    click.option(
-        "--kernel",
-        type=click.Choice([*named_kernels()]),
-        metavar="NAME",
-        help=f"What counts as near: {', '.join(named_kernels())}.  [default: set by the method]",
-    ),
-    click.option(
-        "--score",
-        type=click.Choice([*named_scores()]),
-        metavar="NAME",
-        default="absolute",
-        help=f"How errors are measured: {', '.join(named_scores())}. With signed, each side of the "
-        "interval has its own width; lower and upper give one-sided bounds.",
-    ),
-)
+def flag(name: str) -> str:
+    """The option of a field."""
+    return f"--{name.replace('_', '-')}"
 
 
-def _delimiter(text: str | None) -> str | None:
-    sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
-    # What numbers are written with cannot separate them.
-    if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
-        raise CalliperError(
-            f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
-        )
-    return sign
-
-
-#: What text files have lines of, and names on a network do not.
-_LINE = "column," * 20 + "1.5,-\r\n"
-
-
-def _encoding(name: str) -> str:
-    known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
-    try:
-        encoder = codecs.getincrementalencoder(name)()
-        pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
-        whole = b"".join(pieces).decode(name)
-    except (LookupError, TypeError, ValueError) as error:
-        raise CalliperError(f"--encoding {name!r}: {known}.") from error
-    # Those of names on a network, punycode and idna, cannot continue where they stopped.
-    if whole != 2 * _LINE:
-        raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
-    return name
-
-
-#: How the numbers and letters of text files are written.
-text_form = together(
-    click.option(
-        "--delimiter",
-        metavar="SIGN",
-        callback=checked(_delimiter),
-        help="Column separator in .csv files.  [default: a comma; with --decimal , a semicolon]",
-    ),
-    click.option(
-        "--decimal",
-        type=click.Choice([".", ","]),
-        default=".",
-        help="Decimal separator in .csv and .tsv files.",
-    ),
-    click.option(
-        "--encoding",
-        metavar="NAME",
-        default="utf-8",
-        callback=checked(_encoding),
-        help="Encoding of text files without a byte order mark.",
-    ),
-)
-
-#: The same, and what an empty cell is.
-file_form = together(
-    text_form,
-    click.option(
-        "--gaps",
-        type=click.Choice(["fill", "refuse"]),
-        default="fill",
-        help="Missing feature values: fill them with the median of --training, or report an error. "
-        "Without --training, they are always an error.",
-    ),
-)
-
-
-def calibration_file(*, required: bool = True) -> Decorator:
-    """``--calibration``."""
-    return click.option(
-        "--calibration",
-        metavar="FILE",
-        required=required,
-        help="Rows that the model was not trained on, with target, prediction and features.",
-    )
-
-
-#: Rows that the model was trained on.
-training_file = click.option(
-    "--training",
-    metavar="FILE",
-    help="Rows that the model was trained on, with the same columns. They are checked against the "
-    "calibration rows and used to standardise features and fill missing values; some methods and "
-    "kernels learn from them.",
-)
-
-
-def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
+def coverage(help: str, *, several: bool = False, **how: Any) -> Any:  # noqa: A002
     """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
-    how: dict[str, Any] = {"default": 0.9, "callback": checked(lambda value: _checked(value)[0])}
+    how |= {"type": Level(several), "multiple": several}
     if several:
-        how = {"multiple": True, "callback": checked(_levels)}
-    return click.option("--coverage", type=Level(several), help=help, **how)
+        return option(help, check=_levels, **how)
+    return option(help, 0.9, check=lambda value: _checked(value)[0], **how)
 
 
 class Level(click.types.FloatParamType):
@@ -275,17 +129,6 @@ class Level(click.types.FloatParamType):
         return super().convert(value, param, ctx)
 
 
-seed = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    help="Seed for all random draws.",
-)
-seed_and_quiet = together(
-    seed, click.option("--quiet", is_flag=True, help="Print errors and warnings only.")
-)
-
-
 def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
     levels = sorted(values) or [0.9]
     if len(set(levels)) < len(levels):
@@ -298,3 +141,147 @@ def _checked(levels: Coverage) -> tuple[float, ...]:
         return check_levels(levels)
     except CalliperError as error:
         raise CalliperError(f"--{error}") from error
+
+
+def _delimiter(text: str | None) -> str | None:
+    sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
+    # A character of numbers cannot separate them.
+    if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
+        raise CalliperError(
+            f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
+        )
+    return sign
+
+
+#: A line that any text file could have.
+_LINE = "column," * 20 + "1.5,-\r\n"
+
+
+def _encoding(name: str) -> str:
+    known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
+    try:
+        encoder = codecs.getincrementalencoder(name)()
+        pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
+        whole = b"".join(pieces).decode(name)
+    except (LookupError, TypeError, ValueError) as error:
+        raise CalliperError(f"--encoding {name!r}: {known}.") from error
+    # Those of network names, punycode and idna, cannot continue where they stopped.
+    if whole != 2 * _LINE:
+        raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRequest:
+    """The options of every command that reads tables."""
+
+    target: Column = option("The true values.")
+    delimiter: str | None = option(
+        "Column separator in .csv files.  [default: a comma; with --decimal , a semicolon]",
+        metavar="SIGN",
+        check=_delimiter,
+    )
+    decimal: Literal[".", ","] = option("Decimal separator in .csv and .tsv files.", ".")
+    encoding: Name = option(
+        "Encoding of text files without a byte order mark.",
+        "utf-8",
+        check=_encoding,
+    )
+
+    def check(self) -> None:
+        """Refuse options that contradict one another, before any work is done."""
+
+    def refuse_both(self, one: str, other: str) -> None:
+        """Refuse two options that exclude each other."""
+        if getattr(self, one) is not None and getattr(self, other) is not None:
+            raise CalliperError(f"{flag(one)} and {flag(other)} cannot be combined: give one.")
+
+    @property
+    def form(self) -> Form:
+        """The form of text files; with decimal commas, the default delimiter is a semicolon."""
+        delimiter = self.delimiter or {".": ",", ",": ";"}[self.decimal]
+        if delimiter == self.decimal:
+            raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
+        return Form(delimiter, self.decimal, self.encoding)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(TableRequest):
+    """The options that ``calibrate``, ``compare``, ``interval`` and ``tune`` share."""
+
+    calibration: File = option(
+        "Rows that the model was not trained on, with target, prediction and features.", after=""
+    )
+    prediction: Column = option("The model's predictions.", after="target")
+    features: str | None = option(
+        "Columns that may show where errors are large; if omitted, only the prediction.",
+        metavar="A,B,...",
+    )
+    features_prefix: str | None = option("Or: all columns with this prefix.", metavar="TEXT")
+    kernel: Name | None = option(
+        f"What counts as near: {', '.join(named_kernels())}.  [default: set by the method]",
+        type=click.Choice([*named_kernels()]),
+    )
+    score: Name = option(
+        f"How errors are measured: {', '.join(named_scores())}. With signed, each side of the "
+        "interval has its own width; lower and upper give one-sided bounds.",
+        "absolute",
+        type=click.Choice([*named_scores()]),
+    )
+    training: File | None = option(
+        "Rows that the model was trained on, with the same columns. They are checked against "
+        "the calibration rows and used to standardise features and fill missing values; some "
+        "methods and kernels learn from them."
+    )
+    gaps: Literal["fill", "refuse"] = option(
+        "Missing feature values: fill them with the median of --training, or report an error. "
+        "Without --training, they are always an error.",
+        "fill",
+        after="encoding",
+    )
+    seed: int = option(**SEED, default=0)
+    quiet: bool = option("Print errors and warnings only.", False)
+
+    def check(self) -> None:
+        """Refuse names of columns that contradict one another."""
+        if self.target == self.prediction:
+            raise CalliperError(
+                f"--target and --prediction are both {self.target!r}: name two columns."
+            )
+        self.refuse_both("features", "features_prefix")
+
+    def columns(self, calibration: Table) -> Columns:
+        """The columns; features are named by a list or a prefix, or are the prediction alone."""
+        prefix, features = self.features_prefix, [str(self.prediction)]
+        if self.features is not None:
+            features = split_names(self.features)
+        elif prefix is not None:
+            features = [name for name in calibration.columns if name.startswith(prefix)]
+            if not features:
+                raise CalliperError(
+                    f"{calibration.name}: no column starts with {prefix!r}; "
+                    f"{there_are(calibration)}."
+                )
+        if self.target in features:
+            raise CalliperError(
+                f"the features include the target {self.target!r}, which new rows do not have: "
+                f"leave it out."
+            )
+        alone = self.features is None and prefix is None
+        return Columns(self.target, self.prediction, tuple(features), prefix, alone)
+
+    @property
+    def score_function(self) -> Score:
+        """The score that measures errors."""
+        return named_scores()[self.score]
+
+    @property
+    def form(self) -> Form:
+        """The form of text files, and what happens to empty cells."""
+        return replace(super().form, gaps=self.gaps == "fill")
+
+
+def note_if_alone(alone: bool) -> None:
+    """Say so if no features were named."""
+    if alone:
+        note("note: no --features, so nearness was judged by the prediction alone")

@@ -1,4 +1,4 @@
-"""All that leaves the program: whole files or none, and what is said to the person who waits.
+"""Output: complete files or none, and messages.
 
 A file appears when it is complete, or not at all. Notes, warnings and progress go to standard
 error, where they cannot get into the data; tables and texts to standard output, at its width.
@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -25,16 +25,15 @@ from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as PrintedTable
 
-#: Letters that a table may take; a pipe has no width of its own.
+#: Characters in a line of a table; a pipe has no width of its own.
 WIDTH = 100
 _FIGURES = (".png", ".pdf", ".svg")
 
-#: What a shell reports of a program whose reader went away (128 + SIGPIPE).
+#: The exit code of a program whose reader is gone (128 + SIGPIPE).
 _PIPE_CLOSED = 141
 
-#: Advice of the library in terms of Python, and the same in terms of options.
+#: Advice of the library for Python, and the same for the command line.
 _OPTIONS = {
     r"Pass X_train to calibrate \(.*?\), or embed=\.": "Give --training FILE, whose rows "
     "standardise them.",
@@ -56,25 +55,29 @@ _OPTIONS = {
     r"\bX_train( and y_train|, y_train)?\b": "--training FILE",
 }
 
-#: Told how much of the work is done, between 0 and 1, or ``None`` if that is not known.
+#: Called with the share of the work that is done, or ``None`` if that is not known.
 Progress = Callable[[float | None], None]
 
 
 def check_output(output: str, inputs: Sequence[str] = ()) -> None:
-    """Refuse an output that cannot be written, or is one of the inputs under whatever name."""
+    """Refuse an output that cannot be written, or is one of the inputs."""
     if output == "-":
         if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.name == os.devnull:
             raise CalliperError("cannot write to standard output: it is closed; name a file.")
         return
-    for path in inputs:
-        if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-            raise CalliperError(f"--output {output} is also an input: choose another file.")
+    if any(is_same(path, output) for path in inputs):
+        raise CalliperError(f"--output {output} is also an input: choose another file.")
     _check_writable(output)
+
+
+def is_same(path: str, other: str) -> bool:
+    """Whether both name one file that exists."""
+    return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
 @contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
-    """Standard output for ``-``, else a file that takes its name when all is written."""
+    """Standard output for ``-``, otherwise a file that appears when it is complete."""
     if path == "-":
         with _standard_output() as handle:
             yield handle
@@ -86,7 +89,7 @@ def open_output(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Say of a failure to write what it was that could not be written."""
+    """Turn a failure to write into an error that names the file."""
     try:
         yield
     except BrokenPipeError:
@@ -97,7 +100,7 @@ def writing(path: str) -> Iterator[None]:
 
 
 def need(*packages: str) -> None:
-    """Refuse to start work that could not be shown at its end for lack of a package."""
+    """Refuse to start work whose result needs a missing package."""
     for package in packages:
         if find_spec(package) is None:
             raise ModuleNotFoundError(name=package)
@@ -118,9 +121,16 @@ def write_text(path: str, text: str) -> None:
 
 
 def save_figure(figure: Any, handle: BinaryIO, path: str) -> None:
-    """Write a Matplotlib figure in the format that the name of its file stands for."""
+    """Write a Matplotlib figure in the format of its file name."""
     with writing(path):
         figure.savefig(handle, format=Path(path).suffix[1:].lower())
+
+
+def write_figure(figure: Any, path: str) -> None:
+    """A file of a Matplotlib figure, and a note that it is there."""
+    with open_output(path) as handle:
+        save_figure(figure, handle, path)
+    note(f"figure written to {path}")
 
 
 def _check_writable(path: str) -> None:
@@ -144,29 +154,24 @@ def _standard_output() -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         with writing("-"):
             sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # The reader has seen enough (``| head``): nothing to say.
-        _forget_standard_output()
-        raise SystemExit(_PIPE_CLOSED) from None
-    except BaseException:
-        _forget_standard_output()
+    except BaseException as error:
+        # Discard the buffer, so that it cannot fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            # The reader has stopped reading (``| head``), which is no error.
+            raise SystemExit(_PIPE_CLOSED) from None
         raise
 
 
-def _forget_standard_output() -> None:
-    """Discard what is left in the buffer, so that it cannot fail once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def in_options(text: str) -> str:
-    """A message of the library as one line that names options in place of arguments."""
+    """A message of the library in one line, with options instead of arguments."""
     for python, option in _OPTIONS.items():
         text = re.sub(python, option, text)
     return one_line(text)
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space, line ends among them, as one space."""
+    """The text with all white space, also line ends, as single spaces."""
     return " ".join(text.split())
 
 
@@ -177,7 +182,7 @@ def note(message: str) -> None:
 
 @contextmanager
 def recorded_warnings() -> Iterator[list[str]]:
-    """A list with each distinct user warning once, if the block ended without an error."""
+    """A list that gets each distinct user warning, unless the block raises an error."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -189,9 +194,9 @@ def recorded_warnings() -> Iterator[list[str]]:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Show each different warning once, as one line, when the work is done.
+    """Print each distinct warning once, as one line, when the work is done.
 
-    Not before: if the work fails, its error is the one thing to read.
+    If the work fails, its error is the only message.
     """
     with recorded_warnings() as texts:
         yield
@@ -201,7 +206,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 @contextmanager
 def progress(title: str, *, hidden: bool = False) -> Iterator[Progress]:
-    """A bar on standard error while the work lasts, if someone is there to see it."""
+    """A progress bar on standard error, if that is a terminal."""
     if hidden or not sys.stderr.isatty():
         yield lambda fraction: None
         return
@@ -225,23 +230,34 @@ def console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=WIDTH)
 
 
-def titled_table(title: str, **style: Any) -> PrintedTable:
-    """An empty table in the style of all tables; ``style`` is what rich's own takes."""
+def print_table(
+    title: str,
+    columns: Mapping[str, Any],
+    rows: Sequence[Sequence[str]],
+    *,
+    line_after: int | None = None,
+    bold: int | None = None,
+    **style: Any,
+) -> None:
+    """Print a table; columns and ``style`` are what rich takes for them.
+
+    A line is drawn after row ``line_after``, and row ``bold`` is printed in bold.
+    """
     from rich import box
     from rich.table import Table
 
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        **style,
-    )
+    look: Any = {"title_justify": "left", "title_style": "bold", "show_edge": False}
+    table = Table(title=title, box=box.SIMPLE_HEAD, **look, **style)
+    for name, how in columns.items():
+        table.add_column(name, **how)
+    for place, row in enumerate(rows):
+        heavy = "bold" if place == bold else None
+        table.add_row(*row, end_section=place == line_after, style=heavy)
+    console().print(table)
 
 
 def wrapped(text: str, *, subsequent_indent: str = "") -> str:
-    """The text in lines that the terminal has room for; a pipe is taken to have a hundred."""
+    """The text in lines that fit the terminal, or :data:`WIDTH` for a pipe."""
     columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
     width = min(WIDTH - 2, columns)
     return click.wrap_text(text, width=width, subsequent_indent=subsequent_indent)

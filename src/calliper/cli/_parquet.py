@@ -1,9 +1,8 @@
-"""Parquet, streamed batch by batch with columns and types as they are."""
+"""Parquet, streamed batch by batch; columns keep their types."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -12,13 +11,13 @@ import pyarrow.parquet as pq
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._csv import Form, csv_texts, other_cell, other_column
+from calliper.cli._csv import Form, csv_texts
 from calliper.exceptions import CalliperError
 
 #: Values and bytes in a batch, which bound memory where rows have many columns or long texts.
 BATCH_VALUES, BATCH_BYTES = 1 << 22, 1 << 24
 
-#: Bytes that are read ahead of a column, in place of all that a group of rows has of it.
+#: Bytes of a column that are read ahead, instead of a whole row group.
 BUFFER_BYTES = 1 << 20
 
 
@@ -28,12 +27,12 @@ _NUMERIC = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 class ParquetTable:
     """A Parquet file."""
 
-    newline = "\n"
+    newline, mark = "\n", b""
 
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         self.name, self.form, self._rows_read = name, form, 0
         with self._readable():
-            # Reading ahead would keep all that was read until the end of the file.
+            # With pre_buffer, everything that was read would stay in memory.
             self._file = pq.ParquetFile(handle, buffer_size=BUFFER_BYTES, pre_buffer=False)
             self.columns: list[str] = self._file.schema_arrow.names
         self.n_rows: int | None = int(self._file.metadata.num_rows)
@@ -53,7 +52,7 @@ class ParquetTable:
         return csv_texts([self.columns], delimiter)[0]
 
     def schema(self, numeric: Sequence[str]) -> Any:
-        """Names and types of the columns, with whatever the file says about them."""
+        """Names, types and metadata of the columns."""
         return self._file.schema_arrow
 
     def kinds(self) -> dict[str, str]:
@@ -61,7 +60,7 @@ class ParquetTable:
         return {field.name: str(field.type) for field in self._file.schema_arrow}
 
     def fraction_read(self) -> float | None:
-        """How much of the file is behind us."""
+        """The share of the file that has been read."""
         return self._rows_read / max(1, self.n_rows or 0)
 
     def _batch_size(self) -> int:
@@ -81,14 +80,6 @@ class ParquetTable:
             ) from error
 
 
-def _as_floats(column: Any) -> FloatArray | None:
-    """The numbers of a column, NaN where there is none; None if it holds something else."""
-    if not any(is_kind(column.type) for is_kind in _NUMERIC):
-        return None
-    # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-
-
 @dataclass(frozen=True)
 class ParquetChunk:
     """Rows of a Parquet file."""
@@ -98,23 +89,17 @@ class ParquetChunk:
     batch: Any
     first: int  # rows before these
 
-    @cached_property
-    def numbers(self) -> FloatArray:
-        """The needed columns: NaN for a gap, infinite for what is not a number."""
-        columns = map(self.floats, self.needed)
-        nothing = np.full(len(self.batch), np.inf)
-        return np.stack([nothing if each is None else each for each in columns], axis=1)
+    def __len__(self) -> int:
+        return len(self.batch)
 
-    def what_is_wrong(self, row: int, column: int, is_feature: bool) -> str:
-        """Where a cell without a finite number is, and what to do about it."""
-        name, form = self.needed[column], self.table.form
-        cells = self.batch.column(name)
-        if self.floats(name) is None:
-            return f"column {name!r}: holds {cells.type}, not numbers; {other_column(is_feature)}."
-        cell = cells[row].as_py()
-        wrong = "the value is missing" if cell is None else f"{cell} is not a finite number"
-        remedy = other_cell(self.numbers[row, column], is_feature, form)
-        return f"row {self.first + row + 1}, column {name!r}: {wrong}; {remedy}."
+    def where(self, row: int) -> str:
+        """The place of a row."""
+        return f"row {self.first + row + 1}"
+
+    def why(self, row: int, name: str) -> str:
+        """Why a cell is not a finite number."""
+        cell = self.batch.column(name)[row].as_py()
+        return "the value is missing" if cell is None else f"{cell} is not a finite number"
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as a line of CSV; what is missing is empty."""
@@ -123,7 +108,11 @@ class ParquetChunk:
 
     def floats(self, name: str) -> FloatArray | None:
         """One column as numbers, non-finite where missing; None if it has no numbers."""
-        return _as_floats(self.batch.column(name))
+        column = self.batch.column(name)
+        if not any(is_kind(column.type) for is_kind in _NUMERIC):
+            return None
+        # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
     def arrow(self, schema: Any) -> Any:
         """The rows as they are."""
@@ -137,7 +126,7 @@ class ParquetChunk:
             texts = ["" if v is None else f"{v}" for v in values.to_pylist()]
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise self._no_text(name, f"{column.type}") from error
-        if pa.types.is_temporal(column.type):  # of a day that no calendar has, Arrow says so
+        if pa.types.is_temporal(column.type):  # Arrow prints this for dates that do not exist
             for text in (text for text in texts if text.startswith("<value out of range")):
                 raise self._no_text(name, f"a {column.type} {text[1:-1]}")
         if comma and any(is_kind(column.type) for is_kind in _NUMERIC):
@@ -145,7 +134,7 @@ class ParquetChunk:
         return texts
 
     def _no_text(self, name: str, what: str) -> CalliperError:
-        """The refusal of a column for CSV."""
+        """The error for a column that CSV cannot hold."""
         return CalliperError(
             f"{self.table.name}, column {name!r}: {what} has no text form; write .parquet."
         )
@@ -171,5 +160,5 @@ class ParquetWriter:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Write no footer, which would fail where the file is closed already."""
+        """Write no footer, which would fail if the file is closed already."""
         self._writer.is_open = False

@@ -1,4 +1,4 @@
-"""Tables in files: formats, columns by the part they play, and rows with known targets."""
+"""Tables in files: formats, roles of columns, and reading of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from calliper.exceptions import CalliperError
 if TYPE_CHECKING:
     from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
 
-_FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 _WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 
 
@@ -32,8 +32,8 @@ Writer: TypeAlias = "CsvWriter | ParquetWriter"
 
 
 def format_of(path: str) -> str:
-    """The extension, if it is one that can be read and written; ``-`` is CSV."""
-    for extension in _FORMATS:
+    """The extension, which must be a known one; ``-`` is CSV."""
+    for extension in FORMATS:
         if path == "-" or path.lower().endswith(extension):
             return extension
     if path.lower().endswith(_WORKBOOKS):
@@ -41,12 +41,7 @@ def format_of(path: str) -> str:
             f"{path}: workbooks are neither read nor written; save it as CSV in the program that "
             "made it, or name a .csv file, which spreadsheet programs open."
         )
-    raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
-
-
-def is_table(path: str) -> bool:
-    """Whether the extension is one that can be read."""
-    return path.lower().endswith(_FORMATS)
+    raise CalliperError(f"{path}: the name must end in {', '.join(FORMATS)}; rename it.")
 
 
 @contextmanager
@@ -54,7 +49,12 @@ def open_table(path: str, form: Form) -> Iterator[Table]:
     """The table in a file; ``-`` is CSV on standard input."""
     extension = format_of(path)
     with open_bytes(path) as handle:
-        table = _table(handle, path, extension, form)
+        if extension == ".parquet":
+            from calliper.cli._parquet import ParquetTable
+
+            table: Table = ParquetTable(handle, path, form)
+        else:
+            table = CsvTable(handle, path, _form_of(extension, form))
         count = Counter(table.columns)
         if len(count) < len(table.columns):
             repeated = max(table.columns, key=lambda name: count[name] > 1)
@@ -64,10 +64,9 @@ def open_table(path: str, form: Form) -> Iterator[Table]:
 
 @dataclass(eq=False)
 class Filling:
-    """What stands in for feature cells without a number: medians of training rows, as in Python.
+    """What replaces feature cells without a number: medians of training rows, as in Python.
 
-    Without medians such cells are refused where they are read; ``n_features`` columns, the last,
-    are features.
+    Without medians such cells are refused; the last ``n_features`` columns are features.
     """
 
     n_features: int = 0
@@ -76,13 +75,13 @@ class Filling:
 
     @classmethod
     def learn(cls, features: FloatArray) -> Filling:
-        """The medians of what there is in each column, 0 where there is nothing."""
+        """The median of the known values of each column; 0 if there are none."""
         known = [column[~np.isnan(column)] for column in features.T]
         medians = [np.median(values) if len(values) else 0.0 for values in known]
         return cls(len(medians), np.array(medians))
 
     def say(self) -> None:
-        """How many cells were filled, if any."""
+        """Print how many cells were filled, if any."""
         if self.n_filled:
             what = "1 feature cell" if self.n_filled == 1 else f"{self.n_filled:,} feature cells"
             note(
@@ -91,18 +90,19 @@ class Filling:
             )
 
     def numbers(self, chunk: Chunk) -> FloatArray:
-        """The needed columns of a chunk, with no gaps among the features, which are the last."""
-        values = chunk.numbers.copy()
+        """The needed columns of a chunk, with gaps among the features filled."""
+        columns = [chunk.floats(name) for name in chunk.needed]
+        nothing = np.full(len(chunk), np.inf)
+        values = np.stack([nothing if each is None else each for each in columns], axis=1)
         first = values.shape[1] - self.n_features
         allowed = np.isnan(values)
         allowed[:, : first if len(self.medians) else None] = False
         for row, column in np.argwhere(~np.isfinite(values) & ~allowed)[:1].tolist():
-            what = chunk.what_is_wrong(row, column, column >= first)
-            raise CalliperError(f"{chunk.table.name}, {what}")
+            _refuse_cell(chunk, row, chunk.needed[column], is_feature=column >= first)
         return self.fill(values)
 
     def fill(self, rows: FloatArray) -> FloatArray:
-        """The rows with no gaps among the features, which are their last columns."""
+        """The rows with gaps among the features filled, in place."""
         features = rows[:, rows.shape[1] - len(self.medians) :]
         gaps = np.isnan(features)
         self.n_filled += int(gaps.sum())
@@ -110,12 +110,35 @@ class Filling:
         return rows
 
 
+def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoReturn:
+    """Say where a cell without a finite number is, and what to do about it."""
+    values, where, remedy = chunk.floats(name), f"column {name!r}", "repair or remove the row"
+    other_column = "name a column of numbers, or convert this one"
+    if is_feature:
+        other_column = "leave the column out of --features, or encode it as numbers"
+    if values is None:
+        wrong, remedy = f"holds {chunk.table.kinds()[name]}, not numbers", other_column
+    else:
+        where, wrong = f"{chunk.where(row)}, {where}", chunk.why(row, name)
+        others = np.isinf(np.delete(values, row))
+        if is_feature and np.isnan(values[row]):
+            how = "" if chunk.table.form.gaps else " without --gaps refuse"
+            remedy = (
+                f"give --training FILE{how}, whose medians fill the gaps, leave the column out of "
+                f"--features, or {remedy}"
+            )
+        elif wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
+            wrong += f", nor are {others.sum()} of {len(others)} other cells"
+            remedy = other_column
+    raise CalliperError(f"{chunk.table.name}, {where}: {wrong}; {remedy}.")
+
+
 def read_rows(
     table: Table, needed: Sequence[str], filling: Filling, names: Sequence[str | None] = ()
 ) -> tuple[FloatArray, list[list[str | None] | None]]:
     """The needed columns of the whole table, (n, number of columns), and columns of labels.
 
-    There is at least one row. Where a column of labels has no name there are none.
+    There is at least one row. If the name of a column of labels is None, so are the labels.
     """
     labels: list[list[str | None] | None] = [None if name is None else [] for name in names]
     numbers = []
@@ -129,8 +152,21 @@ def read_rows(
     return np.concatenate(numbers), labels
 
 
+def read_file(
+    path: str,
+    form: Form,
+    needed: Sequence[str],
+    filling: Filling,
+    names: Sequence[str | None] = (),
+) -> tuple[FloatArray, list[list[str | None] | None]]:
+    """What :func:`read_rows` reads of a file, which must have all these columns."""
+    with open_table(path, form) as table:
+        require_columns(table, [*needed, *filter(None, names)])
+        return read_rows(table, needed, filling, names)
+
+
 def known_labels(chunk: Chunk, label: str) -> list[str | None]:
-    """A column as text stripped of blanks; None where nothing remains."""
+    """A column as text without outer blanks; None if nothing remains."""
     return [text.strip() or None for text in chunk.labels(label)]
 
 
@@ -149,7 +185,7 @@ def open_writer(
     numeric: Sequence[str],
     added: Sequence[str],
 ) -> Iterator[Writer]:
-    """What writes the rows of ``table`` with ``added`` columns, in the format of ``path``."""
+    """A writer of the rows of ``table`` with ``added`` columns, in the format of ``path``."""
     with writing(path):
         extension = format_of(path)
         if extension == ".parquet":
@@ -167,9 +203,9 @@ def open_writer(
         raise
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Columns:
-    """Columns by the part they play, which new rows must have as calibration rows had them.
+    """Columns by their roles, which calibration rows and new rows must have.
 
     Attributes
     ----------
@@ -233,7 +269,7 @@ def split_names(text: str) -> list[str]:
 
 
 def require_columns(table: Table, needed: Sequence[str]) -> None:
-    """Every needed column is in the table."""
+    """Refuse a table that lacks a needed column."""
     present = set(table.columns)
     missing = [name for name in needed if name not in present]
     if missing:
@@ -250,25 +286,16 @@ def read_training(
     filling = Filling(len(columns.features))
     if path is None:
         return None, filling
-    with open_table(path, form) as table:
-        require_columns(table, columns.known)
-        as_they_are = replace(filling, medians=np.full(filling.n_features, np.nan))
-        rows, _ = read_rows(table, columns.known, as_they_are if form.gaps else filling)
-    if form.gaps:
-        filling = Filling.learn(rows[:, 2:])
+    if not form.gaps:
+        return read_file(path, form, columns.known, filling)[0], filling
+    as_they_are = replace(filling, medians=np.full(filling.n_features, np.nan))
+    rows, _ = read_file(path, form, columns.known, as_they_are)
+    filling = Filling.learn(rows[:, 2:])
     return filling.fill(rows), filling
 
 
-def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:
-    if extension == ".parquet":
-        from calliper.cli._parquet import ParquetTable
-
-        return ParquetTable(handle, path, form)
-    return CsvTable(handle, path, _form_of(extension, form))
-
-
 def _form_of(extension: str, form: Form) -> Form:
-    """The form with what the name of a text file says: tabs, and whether it is compressed."""
+    """The form with what the extension says: tabs, compression."""
     delimiter = "\t" if extension.startswith(".tsv") else form.delimiter
     return replace(form, delimiter=delimiter, zipped=extension.endswith(".gz"))
 

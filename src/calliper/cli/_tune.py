@@ -1,9 +1,10 @@
-"""``calliper tune``: how local each calibration point is, chosen on the others, and kept."""
+"""``calliper tune``: choose how local each calibration point is on the others, and save it."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite, isnan
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -13,11 +14,11 @@ from calliper.cli import _output as out
 from calliper.cli._calibrate import check_kept
 from calliper.cli._calibration import (
     CalibrationRequest,
-    FileCalibration,
     KnownRows,
-    fit_rows,
+    calibrate_rows,
     read_rows,
 )
+from calliper.cli._options import File, option
 from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedKNN, TunedRBF, named_kernels
@@ -28,20 +29,56 @@ from calliper.space import fit_embedding
 _PAIR_BYTES, _MANY_BYTES = {"mse": 30, "deviance": 30, "mi": 70}, 2e9
 
 
+def _length_scales(text: str | None) -> tuple[float, ...] | None:
+    """Positive numbers separated by commas, in ascending order."""
+    if text is None:
+        return None
+    try:
+        scales = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        scales = []
+    # The bounds of the kernel: squares beyond them overflow or underflow.
+    if not scales or not all(1e-150 < scale < 1e150 for scale in scales):
+        raise CalliperError(
+            f"--length-scales {text!r}: give positive numbers, as in --length-scales 0.1,0.2,0.5."
+        )
+    return tuple(scales)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TuneRequest(CalibrationRequest):
-    """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
+    """The options of ``calliper tune``; ``None`` where an option was not given."""
 
-    method: str = "jackknife"
-    output: str
-    figure: str | None
-    criterion: str
-    grid: str | None
-    scan: int | None
-    sample: int | None
-    expand: float | None
-    length_scales: tuple[float, ...] | None
-    components: int | None
+    method: options.Name = options.Name("jackknife")
+    learning_part: None = None
+    output: File = option("The calibration file: .calliper.", after="prediction")
+    figure: File | None = option("Draw the curve: .png, .pdf or .svg.")
+    criterion: str = option(
+        "See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]), after="score"
+    )
+    grid: Literal["auto", "guarded", "paper"] | None = option(
+        "guarded skips scales that average over fewer than about ten points; auto does so for "
+        "mi only.  [default: auto]"
+    )
+    scan: int | None = option(
+        "How many scales to try.  [default: 30]", type=click.IntRange(1, 1000)
+    )
+    sample: int | None = option(
+        "Number of pairs of training rows whose distances span the grid.  [default: 1000]",
+        type=click.IntRange(1, 10**6),
+    )
+    expand: float | None = option(
+        "Factor that widens the grid at both ends.  [default: 1]", type=click.FloatRange(1, 1e6)
+    )
+    length_scales: tuple[float, ...] | None = option(
+        "The grid itself; without --training, features are then used as they are.",
+        metavar="L,M,...",
+        check=_length_scales,
+    )
+    components: int | None = option(
+        "For mi: number of principal components.  [default: all features]",
+        type=click.IntRange(min=1),
+    )
 
     def check(self) -> None:
         options.Request.check(self)
@@ -50,7 +87,7 @@ class TuneRequest(CalibrationRequest):
                 f"--kernel {self.kernel} has nothing to tune: give tuned-rbf or tuned-knn."
             )
         self._check_grid()
-        if self.expand is not None and isnan(self.expand):  # which a range does not keep out
+        if self.expand is not None and isnan(self.expand):  # which click accepts in a range
             raise CalliperError("--expand must be a number; got nan.")
         if self.components is not None and self.criterion != "mi":
             raise CalliperError("--components is for --criterion mi only: omit it.")
@@ -67,14 +104,15 @@ class TuneRequest(CalibrationRequest):
                 "--training FILE is needed, since distances between its rows span the grid; or "
                 "give the grid itself, as in --length-scales 0.1,0.2,0.5."
             )
-        for name in self._given:
-            option = "--" + name.removeprefix("n_").replace("_", "-")
-            if name == "n_components":
+        for name in ("grid", "scan", "sample", "expand", "length_scales"):
+            if getattr(self, name) is None:
                 continue
             if not radial:
-                raise CalliperError(f"{option} is for --kernel tuned-rbf: omit it.")
+                raise CalliperError(f"{options.flag(name)} is for --kernel tuned-rbf: omit it.")
             if self.length_scales is not None and name != "length_scales":
-                raise CalliperError(f"--length-scales is the grid itself: omit {option}.")
+                raise CalliperError(
+                    f"--length-scales is the grid itself: omit {options.flag(name)}."
+                )
 
     @property
     def kind(self) -> Any:
@@ -83,79 +121,18 @@ class TuneRequest(CalibrationRequest):
 
     @property
     def _given(self) -> dict[str, Any]:
-        """What was said of the kernel, by the names of its parameters."""
-        options = {
-            "grid": self.grid,
-            "n_scan": self.scan,
-            "n_sample": self.sample,
-            "expand": self.expand,
-            "length_scales": self.length_scales,
-            "n_components": self.components,
-        }
-        return {name: value for name, value in options.items() if value is not None}
+        """The options of the kernel that were given, by its parameters."""
+        scans = {"grid": self.grid, "n_scan": self.scan, "n_sample": self.sample}
+        others = {"expand": self.expand, "length_scales": self.length_scales}
+        every = {**scans, **others, "n_components": self.components}
+        return {name: value for name, value in every.items() if value is not None}
 
     def tuned_kernel(self, report: Callable[[float], None] | None = None) -> Any:
-        """The kernel; what was not given has the library's default."""
+        """The kernel, with the defaults of the library."""
         return self.kind(self.criterion, progress=report, **self._given)
 
 
-def _length_scales(text: str | None) -> tuple[float, ...] | None:
-    """Positive numbers separated by commas, in ascending order."""
-    if text is None:
-        return None
-    try:
-        scales = sorted({float(part) for part in text.split(",")})
-    except ValueError:
-        scales = []
-    # The bounds of the kernel: squares of what lies outside are no numbers.
-    if not scales or not all(1e-150 < scale < 1e150 for scale in scales):
-        raise CalliperError(
-            f"--length-scales {text!r}: give positive numbers, as in --length-scales 0.1,0.2,0.5."
-        )
-    return tuple(scales)
-
-
-@click.command()
-@options.calibration_file()
-@options.training_file
-@options.known_columns()
-@click.option("--output", metavar="FILE", required=True, help="The calibration file: .calliper.")
-@click.option("--figure", metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")
-@options.nearness_and_score
-@click.option(
-    "--criterion", type=click.Choice([*CRITERIA_IN_WORDS]), default="mse", help="See above."
-)
-@click.option(
-    "--grid",
-    type=click.Choice(["auto", "guarded", "paper"]),
-    help="guarded skips scales that average over fewer than about ten points; auto does so for mi "
-    "only.  [default: auto]",
-)
-@click.option("--scan", type=click.IntRange(1, 1000), help="How many scales to try.  [default: 30]")
-@click.option(
-    "--sample",
-    type=click.IntRange(1, 10**6),
-    help="Number of pairs of training rows whose distances span the grid.  [default: 1000]",
-)
-@click.option(
-    "--expand",
-    type=click.FloatRange(1, 1e6),
-    help="Factor that widens the grid at both ends.  [default: 1]",
-)
-@click.option(
-    "--length-scales",
-    metavar="L,M,...",
-    callback=options.checked(_length_scales),
-    help="The grid itself; without --training, features are then used as they are.",
-)
-@click.option(
-    "--components",
-    type=click.IntRange(min=1),
-    help="For mi: number of principal components.  [default: all features]",
-)
-@options.file_form
-@options.seed_and_quiet
-@options.takes(TuneRequest)
+@options.command(TuneRequest, without=CalibrationRequest.__annotations__)
 def tune(request: TuneRequest) -> None:
     """Tune how local the intervals are at each calibration point, and calibrate.
 
@@ -175,35 +152,31 @@ def tune(request: TuneRequest) -> None:
       deviance  the same relative to its size, less affected by a few large errors
       mi        mutual information of rescaled errors and features, as in the paper; slower
     """  # noqa: D301
-    request.check()
-    _calibrate(request)
-
-
-def _calibrate(request: TuneRequest) -> None:
-    """Read, tune, calibrate, write, and show what was found."""
     with out.warnings_as_lines():
         with open_table(request.calibration, request.form) as table:
-            columns = request.columns(table)
-            rows = read_rows(request, table, columns)
+            rows = read_rows(request, table, request.columns(table))
         _warn_of_memory(request, len(rows.known))
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
-        # What was chosen need not be chosen again, where a kernel can be told.
+        # TunedRBF can be given what was chosen, and need not choose again.
         radial = issubclass(request.kind, TunedRBF)
         kernel = TunedRBF(chosen=curve.chosen) if radial else request.tuned_kernel()
-        calibrator = request.options.build(kernel)
-        calibration = fit_rows(
-            request, columns, rows, calibrator, sketched=True, tuned=curve.chosen
-        )
-        _write(request, calibration, curve)
+        calibration = calibrate_rows(request, rows, request.options.build(kernel), curve.chosen)
+        with ExitStack() as stack:  # both files, or neither
+            if request.figure is not None:
+                from calliper.lab.report import draw_tuning
+
+                handle = stack.enter_context(out.open_output(request.figure))
+                out.save_figure(draw_tuning(curve), handle, request.figure)
+            calibration.save(request.output, rows)
     if not request.quiet:
         _show(request, curve)
-        options.note_if_alone(columns.alone)
+        options.note_if_alone(rows.columns.alone)
         rows.filling.say()
 
 
 def _warn_of_memory(request: TuneRequest, n: int) -> None:
-    """Before the work, for a machine may have less."""
+    """Warn before the work, as a machine may have less."""
     about = _PAIR_BYTES[request.criterion] * n**2
     if about > _MANY_BYTES and issubclass(request.kind, TunedRBF):
         out.note(
@@ -228,18 +201,6 @@ def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None
     )
 
 
-def _write(request: TuneRequest, calibration: FileCalibration, curve: TuningCurve) -> None:
-    """Both files, or neither."""
-    if request.figure is None:
-        calibration.save(request.output)
-        return
-    from calliper.lab.report import draw_tuning
-
-    with out.open_output(request.figure) as handle:
-        out.save_figure(draw_tuning(curve), handle, request.figure)
-        calibration.save(request.output)
-
-
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
     _print_curve(curve)
     click.echo(f"\n{out.wrapped(curve.describe())}")
@@ -252,25 +213,26 @@ def _show(request: TuneRequest, curve: TuningCurve) -> None:
 
 def _print_curve(curve: TuningCurve) -> None:
     """A row for each candidate; the last, the kernel to compare with, set apart."""
-    table = out.titled_table(f"Tuned on {len(curve.chosen)} calibration points", padding=(0, 1))
-    for name in (curve.what, f"{curve.criterion}, mean", "± deviation", "points"):
-        table.add_column(name, justify="right", no_wrap=True)
-    last = len(curve.candidates) - 1
-    for i in range(last + 1):
-        bold = "bold" if i == curve.favourite else None
-        table.add_row(*_cells(curve, i), end_section=i == last, style=bold)
+    rows = [_cells(curve, i) for i in range(len(curve.candidates))]
     if curve.reference_name is not None:
         value = curve.reference_value
-        table.add_row(curve.reference_name, "too few points" if value is None else _number(value))
-    out.console().print(table)
+        rows.append([curve.reference_name, "too few points" if value is None else _number(value)])
+    names = (curve.what, f"{curve.criterion}, mean", "± deviation", "points")
+    out.print_table(
+        f"Tuned on {len(curve.chosen)} calibration points",
+        {name: {"justify": "right", "no_wrap": True} for name in names},
+        rows,
+        line_after=len(curve.candidates) - 1,
+        bold=curve.favourite,
+        padding=(0, 1),
+    )
 
 
 def _cells(curve: TuningCurve, i: int) -> list[str]:
-    mean, deviation, count = curve.mean[i], curve.deviation[i], curve.counts[i]
-    scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
-    value = curve.candidates[i]
+    value, deviation = curve.candidates[i], curve.deviation[i]
     name = f"{value:#.4g}" if curve.what == "length scale" else f"{value:g}"
-    return [name, _number(float(mean)), scatter, str(count or "")]
+    scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
+    return [name, _number(float(curve.mean[i])), scatter, str(curve.counts[i] or "")]
 
 
 def _number(value: float) -> str:

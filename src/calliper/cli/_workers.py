@@ -1,7 +1,7 @@
-"""Many files at once: in this process, in several on this machine, or by a scheduler's workers.
+"""Many files at once: in this process, in several processes, or on a Dask scheduler.
 
-A worker is sent the calibration once, and then the names of one file after another. If a process
-dies, another starts its file again; Dask does the same.
+A worker gets the calibration once, and then one file after another. If a process dies, another one
+starts its file again; Dask does the same.
 """
 
 import os
@@ -27,13 +27,13 @@ from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally, added_columns
 from calliper.exceptions import CalliperError
 
-#: Processes that may die at one file before it is given up.
+#: Processes that may die at one file before the run fails.
 MOST_DEATHS = 3
 
 #: Seconds to wait for a scheduler.
 PATIENCE = 10
 
-#: What tells libraries how many threads to use; the same arithmetic whatever it says.
+#: How many threads libraries use; results do not depend on it.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
 
 
@@ -48,7 +48,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Stamp:
-    """A file by its length, time of change (ns) and, of inputs, sum of its contents."""
+    """Size, modification time (ns) and, for inputs, checksum of a file."""
 
     size: int
     changed: int
@@ -64,7 +64,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Written:
-    """What became of a task: stamps of both files, what was counted, warnings."""
+    """The result of a task: stamps of both files, counts, warnings."""
 
     task: Task
     read: Stamp
@@ -96,7 +96,7 @@ def run_all(
     workers: int,
     scheduler: str | None,
 ) -> Iterator[Written]:
-    """What became of each task, in the order in which they are done."""
+    """The result of each task, in the order in which they finish."""
     total, parts = max(1, sum(task.size for task in tasks)), dict[str, float]()
 
     def tell(task: Task, part: float | None) -> None:
@@ -114,41 +114,27 @@ def run_all(
         yield written
 
 
-@contextmanager
-def blocked_ctrl_c() -> Iterator[None]:
-    """Processes that start meanwhile never get Ctrl-C; this one gets it afterwards."""
-    if sys.platform == "win32":  # where processes have no masks
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class Worker:
-    """A process of its own, and the file that it works on."""
+    """A process, and the file that it works on."""
 
     def __init__(self, answering: Answering) -> None:
-        # Not forked: threads that the calibration has started would be missing in the copy.
+        # Not forked: a copy would lack the threads that the calibration has started.
         context = get_context("spawn")
         self.pipe, far_end = context.Pipe()
         self.process = context.Process(target=serve, args=(far_end, answering), daemon=True)
-        with blocked_ctrl_c():
-            self.process.start()
+        self.process.start()
         far_end.close()  # so that the end of the process is the end of the pipe
         self.task: Task | None = None
 
     def give(self, task: Task | None) -> None:
-        """Send the next file; if the process has died, the missing answer tells."""
+        """Send the next file; if the process has died, its answer will be missing."""
         self.task = task
         if task is not None:
             with suppress(OSError):
                 self.pipe.send(task)
 
     def end(self) -> None:
-        """Let it end; it removes what it has half written."""
+        """End the process, which removes its incomplete file."""
         if self.task is not None:
             self.process.terminate()
         self.pipe.close()
@@ -156,7 +142,7 @@ class Worker:
 
 
 def serve(pipe: Any, answering: Answering) -> None:
-    """What a process does: one file after another, until the pipe is closed."""
+    """Run in a process: one file after another, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process decides
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with suppress(EOFError, OSError):
@@ -165,7 +151,7 @@ def serve(pipe: Any, answering: Answering) -> None:
 
 
 def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
-    """What became of the task: what was written, or why nothing was."""
+    """The result of the task, or the error."""
     try:
         with out.recorded_warnings() as said:
             written = work(answering, task, pipe.send)
@@ -181,12 +167,12 @@ def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
 def by_processes(
     answering: Answering, tasks: Sequence[Task], n: int, tell: Any
 ) -> Iterator[Written]:
-    """By n processes of this machine, which share its cores."""
+    """Run the tasks in n processes, which share the cores of this machine."""
     left, deaths = deque(tasks), Counter[str]()
     workers: list[Worker] = []
     try:
         while left or any(worker.task for worker in workers):
-            with _threads(max(1, cpu_count() // n)):
+            with _starting(max(1, cpu_count() // n)):
                 while left and len(workers) < n:
                     workers.append(Worker(answering))
                     workers[-1].give(left.popleft())
@@ -227,20 +213,27 @@ def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
 
 
 @contextmanager
-def _threads(n: int) -> Iterator[None]:
-    """Processes that start meanwhile use n threads each."""
-    before = dict(os.environ)
-    os.environ.update(dict.fromkeys(_THREADS, str(n)))
+def _starting(n_threads: int) -> Iterator[None]:
+    """Processes started in this block never get Ctrl-C, and use n threads each.
+
+    This process gets Ctrl-C afterwards. Windows has no signal masks.
+    """
+    environment, masked = dict(os.environ), sys.platform != "win32"
+    os.environ.update(dict.fromkeys(_THREADS, str(n_threads)))
+    if masked:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         for name in _THREADS:
             os.environ.pop(name)
-        os.environ.update(before)
+        os.environ.update(environment)
+        if masked:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> Iterator[Written]:
-    """By the workers of a Dask scheduler, who see the same files by the same names."""
+    """Run the tasks on the workers of a Dask scheduler, which must see the same files."""
     try:
         dask: Any = import_module("dask.distributed")
         connect = import_module("calliper.scale").connect

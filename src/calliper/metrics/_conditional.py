@@ -271,7 +271,9 @@ def worst_slab_coverage(
     if not features.shape[1]:
         return undefined("worst_slab_coverage", "every column of X is constant")
     part = max(1, round((1 - test_size) * len(rows)))
-    directions = _directions(at_least(n_directions, 1, "n_directions"), features.shape[1], rng)
+    n, d = at_least(n_directions, 1, "n_directions"), features.shape[1]
+    directions = rng.normal(size=(n, d)) if d > 1 else np.ones((1, 1))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     found = find_slab(features[:part], covered[:part], directions, ceil(slab * part))
     along = features[part:] @ found.direction
     inside = (found.low - _SAME_PROJECTION <= along) & (along <= found.high + _SAME_PROJECTION)
@@ -279,14 +281,6 @@ def worst_slab_coverage(
         reason = f"none of the {len(along)} test rows lies in the slab chosen by {part} others"
         return undefined("worst_slab_coverage", reason)
     return float(covered[part:][inside].mean())
-
-
-def _directions(n: int, d: int, rng: np.random.RandomState) -> FloatArray:
-    if d == 1:
-        return np.ones((1, 1))
-    normal = rng.normal(size=(n, d))
-    directions: FloatArray = normal / np.linalg.norm(normal, axis=1, keepdims=True)
-    return directions
 
 
 def find_slab(
