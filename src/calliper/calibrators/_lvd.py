@@ -41,8 +41,8 @@ from calliper._kept import Array, Field, Inline
 from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._calibrator import MOST_POINTS, Calibrator, columns_by
 from calliper.declarations import About, Uses
-from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, learn_metric
-from calliper.quantile import Shares, as_fraction, conformal_rank, weighted_quantiles_in_blocks
+from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, RadialQuantile, learn_metric
+from calliper.quantile import Shares, as_fraction, conformal_rank
 from calliper.rows import Rows
 
 #: Steps of the bisection that finds λ.
@@ -143,10 +143,12 @@ class LVD(Calibrator):
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         queries = self.metric_.transform(Z)
-        radius = np.empty((len(queries), len(levels)))
+        radius, own = np.empty((len(Z), len(levels))), np.zeros(len(Z))
         for factor, columns in columns_by(self._factor, levels).items():
+            length_scale = np.sqrt(0.5) / factor if factor else np.inf
+            exponents = RadialExponents(self.points_, length_scale, EUCLIDEAN)
             asked = [levels[column] for column in columns]
-            radius[:, columns] = self._quantiles(queries, factor, asked)
+            radius[:, columns] = RadialQuantile(exponents, self.scores_)(queries, asked, own)
         return radius
 
     def _proved(self, level: float) -> float:
@@ -154,17 +156,6 @@ class LVD(Calibrator):
 
     def _note(self, level: float, proved: float) -> str | None:
         return None if proved else NO_GUARANTEE
-
-    def _quantiles(self, queries: FloatArray, factor: float, levels: list[float]) -> FloatArray:
-        length_scale = np.sqrt(0.5) / factor if factor else np.inf
-        exponents = RadialExponents(self.points_, length_scale, EUCLIDEAN)
-
-        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, constant = exponents.to(queries[rows], out=out)
-            exponent -= constant[:, None]
-            return np.exp(exponent, out=exponent), np.ones(len(exponent))
-
-        return weighted_quantiles_in_blocks(self.scores_, weigh, len(queries), levels)
 
     def _factor(self, level: float) -> float:
         if level not in self.factors_:

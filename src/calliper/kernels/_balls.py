@@ -22,7 +22,7 @@ from calliper.quantile import power_of_two
 #: What makes pairs at the edge of doubtful ones.
 Check = Callable[[IntArray, IntArray, BoolArray], Pairs]
 
-#: From so many features on single precision would leave nearly all pairs in doubt.
+#: With this many features or more, single precision would leave nearly all pairs in doubt.
 TOO_WIDE = 1000
 
 

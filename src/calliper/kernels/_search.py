@@ -149,7 +149,7 @@ def selected(
     n_rows = len(factor)
     count = np.bincount(row, minlength=n_rows)
     start = np.cumsum(count) - count
-    by_count = np.argsort(count, kind="stable")  # rows of alike numbers of exceptions together
+    by_count = np.argsort(count, kind="stable")  # rows with similar numbers of exceptions together
     answer = np.empty((n_rows, len(asked)))
 
     def merge(block: slice) -> None:
