@@ -11,7 +11,7 @@ The paper finds A too large in many dimensions, so that most intervals are infin
 is its remedy: λA with the largest λ ≤ 1 for which at least 1−α of a training sample have an
 effective number of neighbours exp H(w) ≥ 2/α, H the entropy of their weights w to the others. λ
 depends on the level, so radii need not grow with the level. H falls as λ grows, so λ is found by
-bisection on log λ, each step on those points that the steps before left open.
+bisection on log λ.
 
 Letters: s → ``scores``, A → ``metric_``, d → ``n_directions``, λ → ``factors_``.
 
@@ -174,19 +174,16 @@ def widening_factor(points: FloatArray, coverage: float) -> float:
         return 0.0
     squared = cdist(points, points, "sqeuclidean")
     squared = squared[~np.eye(n, dtype=np.bool_)].reshape(n, n - 1)
-    unknown = ~_has_enough(squared, 1.0, needed)
-    n_surely = n - int(unknown.sum())
-    if n_surely >= n_required:
+    enough = _has_enough(squared, 1.0, needed)
+    if enough.sum() >= n_required:
         return 1.0
-    squared = squared[unknown]
-    low, high = 0.5 * np.log(FLAT / squared.max()), 0.0  # has enough, has not
+    low, high = 0.5 * np.log(FLAT / squared[~enough].max()), 0.0  # has enough, has not
     for _ in range(N_STEPS):
         middle = (low + high) / 2
-        enough = _has_enough(squared, np.exp(middle), needed)
-        if n_surely + int(enough.sum()) >= n_required:
-            low, squared = middle, squared[enough]
+        if _has_enough(squared, np.exp(middle), needed).sum() >= n_required:
+            low = middle
         else:
-            high, n_surely, squared = middle, n_surely + int(enough.sum()), squared[~enough]
+            high = middle
     return float(np.exp(low))
 
 

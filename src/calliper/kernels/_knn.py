@@ -24,7 +24,7 @@ for it take their sums and order statistics from there, and so does a new point 
 near as the last neighbour. The code here is for rows without a tie.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from importlib import import_module
@@ -245,60 +245,32 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     def without_each(self, Z: FloatArray) -> FloatArray:
         return np.asarray(self.means.to(Z) + self.offset)
 
-    def largest(self, Z: FloatArray) -> FloatArray:
-        """For each row, the largest of the scales without each point, (m,), O(K) a row."""
-
-        def of_few(points: Any, without: FloatArray, mean: FloatArray, _: Any) -> FloatArray:
-            return np.asarray(np.maximum(without.max(axis=1), mean) + self.offset)
-
-        return self._over(Z, None, of_few, super().largest)
-
     def order_statistics(
         self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
-        ordered = shares and shares.reordered(np.argsort(self.position))
+        if shares is not None:
+            return super().order_statistics(Z, asked, shares)
+        k, means, of_all = self.means.n_neighbors, self.means, super().order_statistics
 
-        def of_few(points: Any, without: FloatArray, mean: FloatArray, rows: Any) -> FloatArray:
+        def merged(points: IntArray, without: FloatArray, mean: FloatArray) -> FloatArray:
+            """From means without some points, (m, W) both, and without any other, (m,)."""
             value = times(without + self.offset, self.rescaled[points])
             known = self.ordered, mean + self.offset, self.position[points], value
-            own = ordered and ordered.of_rows(rows)
-            merge = merged_multiple if own is None else own.merged_multiple
-            return np.stack([merge(*known, each) for each in asked], axis=1)
+            return np.stack([merged_multiple(*known, rank) for rank in asked], axis=1)
 
-        many = super().order_statistics
-        return self._over(Z, shares, of_few, lambda rows, *own: many(rows, asked, *own))
+        def plain(near: IntArray) -> FloatArray:
+            blocks = map_row_blocks(
+                lambda rows: merged(*means.few_without(near[rows])), len(near), 4 * k
+            )
+            return np.concatenate(blocks)
 
-    def _over(
-        self,
-        Z: FloatArray,
-        shares: Shares | None,
-        of_few: Callable[..., FloatArray],
-        of_many: Callable[..., FloatArray],
-    ) -> FloatArray:
-        """What ``of_few`` makes of means without a few points, and of which rows they are.
-
-        Where points share the last place, a few candidates are often enough; ``of_many`` serves
-        the other rows, and rows with weights.
-        """
-        k, means = self.means.n_neighbors, self.means
-
-        def plain(near: IntArray, rows: slice) -> FloatArray:
-            def select(part: slice) -> FloatArray:
-                which = slice(rows.start + part.start, rows.start + part.stop)
-                return of_few(*means.few_without(near[part]), which)
-
-            return np.concatenate(map_row_blocks(select, len(near), 4 * k))
-
-        def tied(rows: FloatArray, which: IntArray) -> FloatArray:
-            if shares is not None:
-                return of_many(rows, shares.of_rows(which))
+        def tied(rows: FloatArray) -> FloatArray:
             different, inverse = unique_rows(rows)
             few, *without = means.shared.few_without(different, k)
-            some = of_few(*without, None)
-            found = np.empty((len(different), *some.shape[1:]))
-            found[few] = some
+            found = np.empty((len(different), len(asked)))
+            found[few] = merged(*without)
             if not few.all():
-                found[~few] = of_many(different[~few])
+                found[~few] = of_all(different[~few], asked)
             return found[inverse]
 
         return means.over(Z, k + 1, plain, tied)
@@ -455,13 +427,11 @@ class BagKNN(Bag):
 
     def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
         """What is asked of thresholds, with their signs if there are any, (m, L)."""
-        if not len(self.crowded):
+        if not len(self.crowded) or shares is not None:
             return self._by_chunks(Z, asked, shares)
         # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-        rows = Z if shares is None else np.column_stack([Z, shares.new])
-        different, inverse = unique_rows(rows)
-        own = shares and Shares(shares.calibration, different[:, -1])
-        return self._by_chunks(different[:, : Z.shape[1]], asked, own)[inverse]
+        different, inverse = unique_rows(Z)
+        return self._by_chunks(different, asked, None)[inverse]
 
     def _by_chunks(self, Z: FloatArray, asked: Asked, shares: Shares | None) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""

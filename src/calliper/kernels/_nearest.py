@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Any
 
 import numpy as np
 
@@ -27,20 +26,16 @@ class Nearest:
         self,
         Z: FloatArray,
         n: int,
-        plain: Callable[[IntArray, slice], FloatArray],
-        tied: Callable[[FloatArray, IntArray], FloatArray],
+        plain: Callable[[IntArray], FloatArray],
+        tied: Callable[[FloatArray], FloatArray],
     ) -> FloatArray:
-        """``plain`` of the n nearest of new rows, and ``tied`` of rows whose last place is tied.
-
-        Both are given the numbers of these rows.
-        """
+        """``plain`` of the n nearest of new rows, and ``tied`` of rows whose last place is tied."""
         parts = []
         for rows in row_slices(len(Z), max(1, min(CHUNK_ROWS, MOST_PAIRS // n))):
             near, is_tied = self.search.nearest(Z[rows], n)
-            parts.append(plain(near, rows))
+            parts.append(plain(near))
             if is_tied.any():
-                which = rows.start + np.flatnonzero(is_tied)
-                parts[-1][is_tied] = tied(Z[which], which)
+                parts[-1][is_tied] = tied(Z[rows][is_tied])
         return np.concatenate(parts)
 
 
@@ -53,8 +48,8 @@ class NearestMean(Nearest):
         return self.over(
             Z,
             k,
-            lambda near, _: self.magnitudes[near].mean(axis=1),
-            lambda rows, _: self.shared.means(rows, k),
+            lambda near: self.magnitudes[near].mean(axis=1),
+            lambda rows: self.shared.means(rows, k),
         )
 
 
@@ -67,8 +62,8 @@ class NearestQuantile(Nearest):
         return self.over(
             Z,
             k,
-            lambda near, _: row_order_statistics(self.magnitudes[near], ranks),
-            lambda rows, _: self.shared.quantiles(rows, k, ranks),
+            lambda near: row_order_statistics(self.magnitudes[near], ranks),
+            lambda rows: self.shared.quantiles(rows, k, ranks),
         )
 
 
@@ -78,10 +73,10 @@ class NearestMeans(Nearest):
     def to(self, Z: FloatArray) -> FloatArray:
         """Means at new rows without each point, (m, N)."""
 
-        def of_tied(rows: FloatArray, _: Any) -> FloatArray:
+        def of_tied(rows: FloatArray) -> FloatArray:
             return self.shared.means_without(self.search.scaled(rows), self.n_neighbors)
 
-        return self.over(Z, self.n_neighbors + 1, lambda near, _: self._without(near), of_tied)
+        return self.over(Z, self.n_neighbors + 1, self._without, of_tied)
 
     def among(self) -> FloatArray:
         """Means at the points without themselves and each other one, (N, N)."""
