@@ -263,14 +263,13 @@ class BagWeighted(Bag):
         root += np.square(half)
         np.sqrt(root, out=root)
         root += half
-        if half.min(initial=np.inf) > 0:
-            return np.asarray(np.divide(constant, root, out=root))
-        vanishing = root == 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            np.divide(constant, root, out=root)
-        zero = (constant[vanishing] == 0) & (entering[vanishing] > 0)
-        root[vanishing] = np.where(zero, 0.0, np.inf)
-        return np.asarray(root)
+        vanishing = None if half.min(initial=np.inf) > 0 else root == 0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            threshold: FloatArray = np.divide(constant, root, out=root)
+        if vanishing is not None:
+            zero = (constant[vanishing] == 0) & (entering[vanishing] > 0)
+            threshold[vanishing] = np.where(zero, 0.0, np.inf)
+        return threshold
 
     def _rising(
         self,
