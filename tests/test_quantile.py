@@ -26,7 +26,6 @@ from calliper.quantile import (
     pad_exceptions,
     power_of_two,
     required_calibration_size,
-    safe_window,
     with_signs,
 )
 from oracles import rescaled as oracles
@@ -155,30 +154,6 @@ def test_ends_contain_all_errors_and_keep_the_order_of_radii(y, digits):
     assert upper[radii == 0] == lower[radii == 0] == y
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_window_holds_the_order_statistic(seed):
-    """Values within the spread of a multiple, exceptions anywhere; without either, one column."""
-    rng = np.random.default_rng(seed)
-    n, spread = 30, float(rng.choice([0.0, 0.1, 0.4]))
-    ordered, n_exceptions = np.sort(rng.exponential(size=n)), int(rng.integers(0, 3))
-    inside = []
-    for rank in range(1, n + 1):
-        window = safe_window(ordered, rank, n_exceptions, spread)
-        values = 3 * ordered * rng.uniform(1 - spread, 1, n)
-        values[rng.permutation(n)[:n_exceptions]] = rng.choice([0.0, np.inf], n_exceptions)
-        nth = np.sort(values)[rank - 1]
-        regular = np.isfinite(values) & (values > 0)
-        assert (values[: window.start][regular[: window.start]] <= nth).all()
-        assert (values[window.stop :][regular[window.stop :]] >= nth).all()
-        inside.append(window.stop - window.start)
-        first, last = max(rank - 1 - n_exceptions, 0), min(rank + n_exceptions, n)
-        assert window.start <= first and last <= window.stop
-        if spread == 0:
-            assert window == slice(first, last)
-    assert spread or max(inside) <= 2 * n_exceptions + 1
-    assert np.mean(inside) < n or spread > 0.3
-
-
 def test_small_sizes_are_lifted_as_far_as_the_largest_allow():
     """A power of two that leaves the largest at 2 to ROOM, where some would lose digits."""
     edge = 2.0**VANISHING
@@ -207,9 +182,3 @@ def test_no_exceptions_need_no_room():
     none = np.empty(0, dtype=int)
     position, value = pad_exceptions(none, none, np.empty(0), 3, 9)
     assert position.shape == value.shape == (3, 0)
-
-
-def test_a_window_holds_all_that_tie_at_nought_and_at_infinity():
-    ordered = np.array([0.0, 0.0, 0.0, 1.0, 2.0, np.inf, np.inf])
-    for rank, window in [(1, (0, 3)), (3, (0, 3)), (4, (3, 4)), (6, (5, 7)), (7, (5, 7))]:
-        assert safe_window(ordered, rank, 0, 0.0) == slice(*window)

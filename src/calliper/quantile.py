@@ -135,24 +135,6 @@ def merged_multiple(
     return merged_order_statistic(window, low, position, value, rank)
 
 
-def safe_window(ordered: FloatArray, rank: int, n_exceptions: int, spread: float) -> slice:
-    """Columns that can hold the rank-th smallest.
-
-    Regular values lie within 1−spread and 1/(1−spread) of a common multiple of ``ordered``.
-
-    At least rank−E of the smallest values are regular, so one of them stands at or behind column
-    rank−1−E and bounds the answer from below; likewise from above. Two factors of the spread
-    separate a regular column that is surely below from that bound.
-    """
-    ratio = (1 - spread) ** 2 * (1 - 1e-9)
-    first, last = rank - 1 - n_exceptions, rank - 1 + n_exceptions
-    low = np.searchsorted(ordered, ordered[max(first, 0)] * ratio)
-    high = len(ordered)
-    if last < len(ordered):
-        high = np.searchsorted(ordered, ordered[last] / ratio, side="right")
-    return slice(int(low), int(high))
-
-
 def pad_exceptions(
     row: IntArray, position: IntArray, value: FloatArray, n_rows: int, n_columns: int
 ) -> tuple[IntArray, FloatArray]:

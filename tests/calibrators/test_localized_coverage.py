@@ -60,7 +60,7 @@ def test_local_weights_alone_do_not_keep_the_level():
 
     class Base(RLCP):
         def predict_radius(self, Z, coverage):
-            points, ordered = self.exponents_.points, self.scores_
+            points, ordered = self._local.exponents.points, self._local.ascending
             weights = np.exp(-np.square(Z - points.T) / 2 / self.length_scale_**2)
             return weighted_quantiles(ordered, weights, np.ones(len(Z)), coverage)
 

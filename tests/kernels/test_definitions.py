@@ -5,6 +5,7 @@ import re
 import warnings
 from functools import partial
 from itertools import product
+from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -20,10 +21,11 @@ from calliper.kernels import (
 )
 from calliper.kernels._arithmetic import times
 from calliper.kernels._kernel import Bag, LeaveTwoOut
-from calliper.kernels._nearest import NearestFamily
+from calliper.kernels._nearest import NearestMeans
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._proximity import SharedLeaves
-from calliper.kernels._radial import RadialFamily, mean_of_others
+from calliper.kernels._radial import RadialMeans
+from calliper.kernels._radial import sums_of_others as radial_sums
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import RadialExponents, sums_of_others
 from calliper.quantile import Shares, row_thresholds, with_signs
@@ -286,9 +288,11 @@ def test_crowds_and_few_candidates_say_the_same():
     for k in (1, 2, 5):
         for rank in range(1, k + 1):
             expected = few.clamps(points, k, rank)
-            np.testing.assert_array_equal(crowd.clamps(points, k, rank), expected)
+            found = few._reached(Z[points], k, methodcaller("clamps", rank), points)
+            np.testing.assert_array_equal(found, expected)
             expected = few.quantiles(new, k, [rank])[:, 0]
-            np.testing.assert_array_equal(crowd.quantiles(new, k, [rank])[0], expected)
+            found = few._reached(new, k, methodcaller("quantiles", [rank]))[0]
+            np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(crowd.sums(new, k).total / k, few.means(new, k))
     for one, other in zip(
         few.sums_of_others(points, [1, 2, 5]), crowd.sums_of_others(points, [1, 2, 5]), strict=True
@@ -296,22 +300,15 @@ def test_crowds_and_few_candidates_say_the_same():
         np.testing.assert_array_equal(one.columns, other.columns)
 
 
-@pytest.mark.parametrize("family", [NearestFamily, RadialFamily])
-def test_means_without_some_points_are_those_without_each(family):
-    """Of a group of points that share a K or a length scale, the means without each of them."""
-    Z, scores, new, _ = large("half")
+@pytest.mark.parametrize("plain", [KNN(4), RBF(0.02)])
+def test_means_without_two_points_are_those_of_all_but_one_without_each(plain):
+    Z, scores, *_ = large("half")
     Z, scores = Z[:90], scores[:90]
-    if family is NearestFamily:
-        kernels, candidate = NearestFamily(NeighborSearch(Z, "euclidean"), scores), 4.0
-        plain = KNN(4)
+    if isinstance(plain, KNN):
+        means = NearestMeans(NeighborSearch(Z, "euclidean"), scores, 4)
     else:
-        kernels, candidate = RadialFamily(Z, scores, "euclidean"), 0.02
-        plain = RBF(0.02)
-    every = plain.leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None).without_each(new)
-    for members in (np.arange(90), np.array([5, 3, 80]), np.array([0])):
-        found = kernels.means_without(candidate, members)(new)
-        np.testing.assert_allclose(found, every[:, members], rtol=1e-9)
-    two, row = kernels.without_two(candidate), np.arange(90)
+        means = RadialMeans(RadialExponents(Z, 0.02, "euclidean"), scores)
+    two, row = means.among(), np.arange(90)
     for i in range(0, 90, 7):
         others = np.delete(row, i)
         left = plain.leave_two_out(Rows(Z[others], magnitudes=scores[others]), offset=0.0, rng=None)
@@ -333,7 +330,7 @@ def test_a_tuned_kernel_with_no_choice_is_the_plain_one(tuned):
     one.prepare(scores)
     np.testing.assert_allclose(one.without_one, other.without_one, rtol=1e-12)
     np.testing.assert_allclose(one.without_each(new), other.without_each(new), rtol=1e-9)
-    loss = np.square(scores - one.family.without_two(one.candidates[0]).T - 0.5)
+    loss = np.square(scores - one.family(one.candidates[0]).among().T - 0.5)
     np.fill_diagonal(loss, 0.0)
     np.testing.assert_allclose(one.criteria[0], loss.sum(axis=1) / 59, rtol=1e-9)
 
@@ -341,12 +338,12 @@ def test_a_tuned_kernel_with_no_choice_is_the_plain_one(tuned):
 def test_many_points_are_summed_in_several_blocks():
     draw = np.random.default_rng(0)
     Z, scores = draw.normal(size=(700, 2)), draw.exponential(size=700)
-    mean, weight, largest = mean_of_others(RadialExponents(Z, 0.5, "euclidean"), scores)
+    total, weight, largest = radial_sums(RadialExponents(Z, 0.5, "euclidean"), scores)
     squared = ((Z[:, None] - Z) ** 2).sum(axis=2)
     np.fill_diagonal(squared, np.inf)
     np.testing.assert_allclose(largest, -squared.min(axis=1) / 0.5, rtol=1e-9)
     loud = np.exp(-squared / 0.5)
-    np.testing.assert_allclose(mean, loud @ scores / loud.sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(total / weight, loud @ scores / loud.sum(axis=1), rtol=1e-9)
     np.testing.assert_allclose(weight, loud.sum(axis=1) / np.exp(largest), rtol=1e-9)
 
 
@@ -377,7 +374,7 @@ def test_sums_by_place_are_those_of_all_pairs():
     rng = np.random.default_rng(0)
     Z = np.vstack([rng.normal(size=(80, 2)), [[50.0, 50.0], [90.0, 0.0], [90.0, 0.1]]])
     sizes = rng.exponential(size=83) * np.where(np.arange(83) % 9, 1.0, 1e8)
-    weights = RBF(0.7, smoothing=1.0, step=0.5)._radial(Z).smoothed
+    weights = RBF(0.7, smoothing=1.0, step=0.5).weights(Z)
     among = weights.among(slice(0, 83))
     total, weight = sums_of_others(weights, sizes)
     assert len(np.unique(weights.points, axis=0)) < 70

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calliper.kernels._nearest import (
-    NearestFamily,
     NearestMean,
+    NearestMeans,
     NearestQuantile,
     sums_of_others,
 )
@@ -61,13 +61,11 @@ def test_means_and_quantiles_of_rows_with_and_without_ties(points, magnitudes, k
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_means_without_each_member_and_without_two_points(points, magnitudes, k):
-    family = NearestFamily(NeighborSearch(points, "euclidean"), magnitudes)
-    members = np.array([3, 0, 20, 11])
-    found = family.means_without(k, members)(ROWS)
-    for row, values in zip(ROWS, found, strict=True):
-        expected = [mean(points, magnitudes, row, k, [m]) for m in members]
+    means = NearestMeans(NeighborSearch(points, "euclidean"), magnitudes, k)
+    for row, values in zip(ROWS, means.to(ROWS), strict=True):
+        expected = [mean(points, magnitudes, row, k, [m]) for m in range(24)]
         np.testing.assert_allclose(values, expected)
-    found = family.without_two(k)
+    found = means.among()
     pairs = [(i, m) for i in range(0, 24, 2) for m in range(24) if m != i]
     expected = [mean(points, magnitudes, points[i], k, [i, m]) for i, m in pairs]
     np.testing.assert_allclose([found[i, m] for i, m in pairs], expected)

@@ -67,7 +67,7 @@ def test_other_metrics_are_meant_whatever_the_number_of_features(d):
 def test_what_is_just_faint_is_summed_anew(monkeypatch):
     """Were a sum exactly as small as what counts as faint, its mean would be the same."""
     Z, scores = np.array([[0.0], [1.0], [1.0], [30.0]]), np.array([5.0, 2.0, 4.0, 7.0])
-    without = _radial.RadialFamily(Z, scores, "euclidean").means_without(1.0, np.arange(4))
+    without = _radial.RadialMeans(_radial.RadialExponents(Z, 1.0, "euclidean"), scores).to
     expected = without(Z[:1])
     monkeypatch.setattr(_radial, "FAINT", 2 * float(np.exp([-0.5])[0]))
     np.testing.assert_allclose(without(Z[:1]), expected, rtol=1e-12)
@@ -79,10 +79,7 @@ def test_without_the_only_one_near_those_that_are_next_speak():
     Z, scores = np.array([[0.0], [90.0], [90.0], [200.0]]), np.array([5.0, 2.0, 4.0, 7.0])
     two = RBF(1.0).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
     np.testing.assert_allclose(two.without_each(Z[:1])[0], [3.0, 5.0, 5.0, 5.0], rtol=1e-12)
-    family = _radial.RadialFamily(Z, scores, "euclidean")
-    found = family.means_without(1.0, np.arange(4))(Z[:1])[0]
-    np.testing.assert_allclose(found, [3.0, 5.0, 5.0, 5.0], rtol=1e-12)
-    without_two = family.without_two(1.0)
+    without_two = two.means.among()
     np.testing.assert_allclose(without_two[0], [3.0, 4.0, 2.0, 3.0], rtol=1e-12)
     two.prepare(scores)
     expected = np.sort(two.without_each(Z[:1])[0] * two.rescaled)

@@ -8,7 +8,6 @@ from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._learnt import learn_metric
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._search import _alike
 from calliper.rows import Rows
 from calliper.scale._cells import PlacedCells
 
@@ -205,7 +204,6 @@ def test_a_metric_does_not_see_what_all_labels_have_in_common():
 
 def test_rows_that_fill_their_blocks():
     row = np.arange(4096)
-    assert [(part.start, part.stop) for part in _alike(np.ones_like(row))] == [(0, 4096)]
     ordered, value = np.arange(1.0, 6.0), np.full(4096, 9.0)
     search = NeighborSearch(np.zeros((1, 1)), "euclidean")
     found = search.select(ordered, np.ones(4096), row, row % 5, value, [5], None)

@@ -7,12 +7,17 @@ from calliper import JackknifeRescaled
 from calliper.information import rank_ksg
 from calliper.kernels import NeighborSearch, TunedKNN, TunedRBF
 from calliper.kernels._criterion import RescaledInformation, Tuning, choose, pointwise_loss
-from calliper.kernels._nearest import NearestFamily
-from calliper.kernels._radial import RadialFamily
+from calliper.kernels._nearest import NearestMeans
+from calliper.kernels._radial import RadialMeans
+from calliper.kernels._weighted import RadialExponents
 from oracles import rescaled as oracles
 from oracles import tuning as tuning_oracles
 
 GRID = np.geomspace(0.05, 3, 7)
+
+
+def radial(Z, magnitudes, length_scale):
+    return RadialMeans(RadialExponents(Z, length_scale, "euclidean"), magnitudes)
 
 
 def draw(seed, n=14, d=2, tail=0.7):
@@ -23,7 +28,7 @@ def draw(seed, n=14, d=2, tail=0.7):
 @pytest.mark.parametrize("log10", range(-6, 7))
 def test_leave_two_out_means_for_any_length_scale(log10):
     Z, magnitudes, _ = draw(log10 + 10)
-    found = RadialFamily(Z, magnitudes, "euclidean").without_two(10.0**log10)
+    found = radial(Z, magnitudes, 10.0**log10).among()
     expected = [
         [tuning_oracles.leave_two_out_scale(Z, magnitudes, i, m, 10.0**log10) for m in range(14)]
         for i in range(14)
@@ -36,7 +41,7 @@ def test_leave_two_out_means_where_one_score_outweighs_all():
     Z, magnitudes, _ = draw(0)
     magnitudes[5] = 1e18
     for scale in (0.3, 3.0):
-        found = RadialFamily(Z, magnitudes, "euclidean").without_two(scale)
+        found = radial(Z, magnitudes, scale).among()
         for i in (0, 7):
             expected = tuning_oracles.leave_two_out_scale(Z, magnitudes, i, 5, scale)
             assert found[i, 5] == pytest.approx(expected, rel=1e-9)
@@ -47,8 +52,7 @@ def test_leave_two_out_means_where_one_score_outweighs_all():
 def test_leave_two_out_neighbours(k, discrete):
     Z, magnitudes, _ = draw(k)
     Z = np.round(Z) if discrete else Z
-    family = NearestFamily(NeighborSearch(Z, "euclidean"), magnitudes)
-    found = family.without_two(k)
+    found = NearestMeans(NeighborSearch(Z, "euclidean"), magnitudes, k).among()
     for i in range(14):
         for m in range(14):
             expected = tuning_oracles.leave_two_out_knn(Z, magnitudes, i, m, k)
@@ -129,9 +133,8 @@ def test_fold_criteria_leave_the_fold_out():
     scale = JackknifeRescaled(kernel, random_state=0).fit(Z, magnitudes).scale_
     for fold in range(4):
         kept = np.flatnonzero(scale.fold != fold)
-        part = RadialFamily(Z[kept], magnitudes[kept], "euclidean")
         for index, length_scale in enumerate(GRID):
-            means = np.diagonal(part.without_two(length_scale))
+            means = np.diagonal(radial(Z[kept], magnitudes[kept], length_scale).among())
             expected = np.mean((magnitudes[kept] - means) ** 2)
             assert scale.criteria[index, fold] == pytest.approx(expected, rel=1e-9)
 
@@ -191,8 +194,7 @@ def test_ties_go_to_the_smoothest():
 def test_without_the_only_one_near_the_next_speaks():
     """However small its weight: the mean is that of the nearest of the others."""
     Z, magnitudes = np.array([[0.0], [1.0], [3.0]]), np.array([5.0, 7.0, 11.0])
-    family = RadialFamily(Z, magnitudes, "euclidean")
-    found = family.means_without(0.01, np.array([0, 2]))(np.array([[0.1], [2.9], [1.0]]))
+    found = radial(Z, magnitudes, 0.01).to(np.array([[0.1], [2.9], [1.0]]))[:, [0, 2]]
     np.testing.assert_allclose(found, [[7.0, 5.0], [11.0, 7.0], [7.0, 7.0]])
 
 
@@ -214,11 +216,18 @@ def test_the_information_of_all_but_one_is_that_of_the_others(ties):
     expected = []
     for left_out in range(n):
         kept = np.delete(np.arange(n), left_out)
-        expected.append(tuning.value(scores[kept], scale[kept, left_out], kept))
-    found = tuning.values(scores, scale)
+        part = RescaledInformation(np.ones((n - 1, 1)), 3, np.random.RandomState(0))
+        place = np.empty(n, dtype=int)
+        place[kept] = np.arange(n - 1)
+        part.x_orders = [place[x[x != left_out]] for x in information.x_orders]
+        part.shuffled = place[information.shuffled[information.shuffled != left_out]]
+        nobody = np.zeros((1, n - 1), dtype=bool)
+        alone = Tuning(np.ones(1), "mi", part, lambda done: None)
+        expected += [*alone.values(scores[kept, None], scale[kept][:, [left_out]], nobody)]
+    found = tuning.values(scores[:, None], scale, np.eye(n, dtype=bool))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    every, ranks = np.arange(n), np.random.RandomState(1).permutation(n)
-    one = information.of_part(ranks * 1.0, every)
+    ranks, nobody = np.random.RandomState(1).permutation(n), np.zeros((1, n), dtype=bool)
+    one = information.of_columns(ranks[:, None] * 1.0, nobody)[0]
     for x_order in information.x_orders:
         one -= rank_ksg(ranks[x_order][None], 3)[0]
     assert abs(one) < 1e-12

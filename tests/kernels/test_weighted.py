@@ -18,7 +18,7 @@ from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, 
 from calliper.calibrators import MADSplit
 from calliper.kernels import ForestProximity
 from calliper.kernels._proximity import SharedLeaves
-from calliper.kernels._weighted import LeaveTwoOutWeighted
+from calliper.kernels._weighted import LeaveTwoOutMeans, WeightedMeans
 from calliper.rows import Rows
 from cases.problems import small_problem
 from oracles import rescaled as oracles
@@ -124,7 +124,8 @@ def test_a_giant_among_the_errors_does_not_drown_the_rest_when_it_is_left_out():
 def test_the_largest_mean_without_a_point():
     rng = np.random.default_rng(0)
     leaves, new, sizes = rng.integers(0, 5, (20, 3)), rng.integers(0, 5, (9, 3)), rng.random(20)
-    scale = LeaveTwoOutWeighted(SharedLeaves(ForestProximity(), leaves * 1.0), sizes, 0.5)
+    weights = SharedLeaves(ForestProximity(), leaves * 1.0)
+    scale = LeaveTwoOutMeans(WeightedMeans(weights, sizes), 0.5)
     expected = []
     for z in new:
         bag, values = np.vstack([leaves, z]), fractions(sizes)

@@ -85,7 +85,7 @@ def methods() -> "dict[str, type[Calibrator]]":
     """Every method that has a name on the command line, by that name, the most useful first."""
     from calliper import calibrators
 
-    for name in calibrators.__all__:  # those that nobody asked for are not loaded yet
+    for name in calibrators.__all__:  # those not used so far are not loaded yet
         getattr(calibrators, name)
     return dict(sorted(_METHODS.items(), key=lambda item: (item[1].about.order, item[0])))
 
@@ -277,8 +277,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             "length": self._length_scale,
             "levels": np.array(sorted(self.levels_asked_)),
             "names": list(vars(self).get("feature_names_in_", ())),
-            **{name: getattr(self, name) for name in self.learns},
+            **{name: getattr(self, name, self._found().get(plain(name))) for name in self.learns},
         }
+
+    def _found(self) -> Mapping[str, Any]:
+        """What is expensive to find, by the names of ``learns`` without their underscore."""
+        return {}
+
+    @property
+    def _found_before(self) -> Mapping[str, Any]:
+        """What a file has of what ``_found`` returned."""
+        return {plain(name): kept for name, kept in self._known.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Fit to the rows of a file, with what was learnt before."""
@@ -688,7 +697,7 @@ class ForeignCalibrator(Calibrator):
     Parameters
     ----------
     calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``; training and
-        left-out rows are told to a ``fit`` that takes ``training=`` and ``left_out=``
+        left-out rows are passed to a ``fit`` that takes ``training=`` and ``left_out=``
     """
 
     takes_any_score = True
@@ -747,6 +756,11 @@ def as_calibrator(calibrator: Any) -> Calibrator:
 def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
     """The kernel given, or the default, as training rows determine it."""
     return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
+
+
+def plain(name: str) -> str:
+    """The name of what was learnt, without the underscore."""
+    return name.rstrip("_")
 
 
 def columns_by(setting: Callable[[float], float], levels: list[float]) -> dict[float, list[int]]:

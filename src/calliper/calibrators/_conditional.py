@@ -35,13 +35,12 @@ better vertex, and a vertex without a falling edge is a minimum. An edge falls w
 away.
 
 A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹, so that small scores
-of one group are never differences of the large ones of another. W follows the vertex by one
-elimination per edge and is computed anew before rounding adds up. Ties would let descent stand
-still, so each score counts as moved by its own multiple of an infinitesimal amount, s + εu:
+of one group are never differences of the large ones of another. Ties would let descent stand still,
+so each score counts as moved by its own multiple of an infinitesimal amount, s + εu:
 residuals are pairs, compared by their second part where the first is zero up to rounding.
 
-Cost: O(N p² + p³) to fit and for each level and distinct new row of the basis, and for these about
-p edges of O(N (p + log N)).
+Cost: O(N p²) to fit; for each level and distinct new row of the basis about p edges of
+O(N (p² + log N)).
 
 References: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees", JRSS
 B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Roberts (1973), "An improved
@@ -81,9 +80,6 @@ NO_WEIGHT = 1e-12
 
 #: How far a multiplier may leave its range by rounding.
 SLACK = 1e-10
-
-#: Eliminations after which the weights are computed anew.
-FRESH = 50
 
 #: Edges after which descent is taken to be lost in rounding; a few for each column are usual.
 MOST_EDGES = 1000
@@ -127,7 +123,7 @@ class ConditionalCalibration(Calibrator):
         cli="conditional",
         width="a linear function of the features; infinite far outside the data",
         when="if coverage must hold along each feature too (in Python, in each group)",
-        cost="O(N d²) to fit, then about d times O(N (d + log N)) a new row and level",
+        cost="O(N d²) to fit, then about d times O(N (d² + log N)) a new row and level",
         order=5,
     )
     takes_inputs = True
@@ -330,7 +326,9 @@ def any_vertex(design: FloatArray) -> IntArray:
 
 def weights_on(vertex: FloatArray, rows: FloatArray) -> FloatArray:
     """Each row (m, p) as a combination of those of the vertex (p, p): (m, p)."""
-    return _without_fuzz(np.asarray(np.linalg.solve(vertex.T, rows.T).T, dtype=np.float64))
+    weights = np.asarray(np.linalg.solve(vertex.T, rows.T).T, dtype=np.float64)
+    weights[np.abs(weights) <= NO_WEIGHT] = 0.0
+    return weights
 
 
 def lowest_vertex(
@@ -348,12 +346,11 @@ def lowest_vertex(
     pull : (p,)
     start : (p,) independent rows
     """
-    n, vertex, age = len(scores), start.copy(), FRESH
+    n, vertex = len(scores), start.copy()
     rows = np.vstack([design, pull])
     nudges = np.random.default_rng(0).uniform(size=n)  # u, the same at every call
     for _ in range(MOST_EDGES + 20 * len(vertex)):
-        if age == FRESH:
-            weights, age = weights_on(design[vertex], rows), 0
+        weights = weights_on(design[vertex], rows)
         W = weights[:-1]
         sizes = np.abs(W)
         residual = scores - W @ scores[vertex]
@@ -369,16 +366,12 @@ def lowest_vertex(
         excess[excess <= SLACK + 1e-16 * length] = 0.0
         leaving = int(np.argmax(excess / length))
         if excess[leaving] == 0:
-            if age == 0:
-                return vertex
-            age = FRESH  # look again without the roundings of the way here
-            continue
+            return vertex
         edge = W[:, leaving] if on_vertex[leaving] < 0 else -W[:, leaving]
         entering = _lowest_on_edge(residual, nudge, edge, -excess[leaving])
         if entering is None:
             return None
         vertex[leaving] = entering
-        weights, age = _exchange(weights, leaving, weights[entering]), age + 1
     raise TooManyEdgesError
 
 
@@ -394,16 +387,3 @@ def _lowest_on_edge(
     slopes = slope + np.cumsum(np.abs(edge[ahead]))
     stop = int(np.searchsorted(slopes, 0.0))
     return int(ahead[stop]) if stop < len(ahead) else None
-
-
-def _exchange(weights: FloatArray, leaving: int, entering: FloatArray) -> FloatArray:
-    """The weights after one row of the vertex has given way to another, known by its weights."""
-    share = weights[:, leaving] / entering[leaving]
-    changed = weights - np.outer(share, entering)
-    changed[:, leaving] = share
-    return _without_fuzz(changed)
-
-
-def _without_fuzz(weights: FloatArray) -> FloatArray:
-    weights[np.abs(weights) <= NO_WEIGHT] = 0.0
-    return weights

@@ -78,7 +78,7 @@ LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
 
-#: Side of the cells that points of a radial kernel are moved to, in length scales: up to so many
+#: Side of the cells that points of a radial kernel are moved to, in length scales: up to this many
 #: calibration points, and beyond.
 FEW_POINTS, STEP, COARSE_STEP = 2_000, 0.5, 1.5
 
@@ -217,11 +217,8 @@ class FullRescaled(Calibrator):
         n, given, d = len(rows.scores), self.shrinkage, rows.Z.shape[1]
         return locality_rule(n, self._length_scale, given, statistic=self.statistic, dimensions=d)
 
-    def for_file(self) -> dict[str, Any]:
-        """As every method; and the neighbours, which are expensive to find."""
-        found = self._local.for_file() if self._local is not None else {}
-        self.near_, self.wide_ = (found.get(name) for name in ("near", "wide"))
-        return super().for_file()
+    def _found(self) -> Mapping[str, Any]:
+        return {} if self._local is None else self._local.for_file()
 
     def restore(self, state: dict[str, Any]) -> None:
         """As every method; more cells than points would take memory that no file accounts for."""
@@ -279,7 +276,7 @@ class FullRescaled(Calibrator):
         return Z if self.kernel_.moved is None else self.kernel_.moved(Z)
 
     def _stays(self, rows: Rows, before: Self) -> bool:
-        """Whether rule and search say of these rows what they said of the first of them."""
+        """Whether rule and search would choose for these rows what they chose for the first."""
         if len(rows) == len(before._rows) and self._length_scale == before._length_scale:
             return True
         n_errors = 0 if self._left_out is None else len(self._left_out)
@@ -307,8 +304,7 @@ class FullRescaled(Calibrator):
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            known = {name.rstrip("_"): kept for name, kept in self._known.items()}
-            local = self.kernel_.bag(members, **how, known=known)
+            local = self.kernel_.bag(members, **how, known=self._found_before)
         else:
             local = before.extended(members)
         shrunk = local is not None and self.shrinkage_
@@ -388,7 +384,7 @@ def locality_rule(
 
     Parameters
     ----------
-    length_scale : distance at which n points still speak for one another, if known
+    length_scale : distance at which n points still inform one another, if known
     shrinkage : kept if given
     statistic : kept if given; a quantile takes the K nearest
     dimensions : of the space; in few of them, the K nearest are the rule

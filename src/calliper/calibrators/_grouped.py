@@ -135,7 +135,9 @@ class Grouped(Calibrator):
         self.calibrators_ = dict(zip(labels, parts, strict=True))
         n = np.bincount(code, minlength=len(parts)).tolist()
         if [part.n_calibration_ for part in parts] != n or len(self.calibrators_) != len(parts):
-            raise CalliperError("groups do not have the rows that are said to be theirs.")
+            raise CalliperError(
+                "the calibrators of the groups do not have as many rows as the groups."
+            )
         self.n_calibration_, first = len(code), parts[0]
         joined = first._rows
         for part in parts[1:]:

@@ -81,7 +81,7 @@ class LeaveTwoOutMethod(Calibrator):
         if len(rows.scores) > 1:
             everything = np.hstack([rows.scores, rows.magnitudes, offset])
             self._lift = shift = quantile.lift(everything)
-            known = {name.rstrip("_"): kept for name, kept in self._known.items()}
+            known = self._found_before
             sizes = Rows(rows.Z, magnitudes=quantile.lifted(rows.magnitudes, shift))
             how: dict[str, Any] = {"offset": float(np.ldexp(offset, shift)), "rng": rng}
             self.scale_ = self.kernel_.leave_two_out(sizes, **how, Z_train=train.Z, known=known)
@@ -112,13 +112,8 @@ class LeaveTwoOutMethod(Calibrator):
         """Of one point the radius is its score."""
         return self.scale_ is None
 
-    def for_file(self) -> dict[str, Any]:
-        """As every method; and the scales without one point, drawn or expensive to find."""
-        found = {} if self.scale_ is None else self.scale_.for_file()
-        for name in self.learns:
-            if name != "kernel_":
-                setattr(self, name, found.get(name.rstrip("_")))
-        return super().for_file()
+    def _found(self) -> Mapping[str, Any]:
+        return {} if self.scale_ is None else self.scale_.for_file()
 
 
 class JackknifeRescaled(LeaveTwoOutMethod):

@@ -52,7 +52,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
-from calliper._blocks import Scratch, map_row_blocks
+from calliper._blocks import map_row_blocks
 from calliper._kept import Array, Field
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_option
@@ -155,24 +155,22 @@ class LCP(Calibrator):
             self._localizer(self._fixed)
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        radius, n = np.empty((len(Z), len(levels))), self.n_calibration_
+        radius, ordered = np.empty((len(Z), len(levels))), self.ordered_
         for bandwidth, columns in columns_by(self._bandwidth, levels).items():
-            ranks = [conformal_rank(levels[column], n) for column in columns]
-            radius[:, columns] = self._found(Z, bandwidth, ranks)
+            ranks = [conformal_rank(levels[column], len(ordered)) for column in columns]
+            localizer = self._localizer(bandwidth)
+
+            def search(rows: slice, localizer: Any = localizer, ranks: Any = ranks) -> FloatArray:
+                weight, share, with_new = localizer.compare(Z[rows])
+                return largest_kept(ordered, weight, share, with_new, ranks)
+
+            blocks = map_row_blocks(search, len(Z), 4 * len(ordered))
+            radius[:, columns] = np.concatenate(blocks)
         return radius
 
     def _check_parameters(self) -> None:
         if self.localizer is not None:
             check_option(self.localizer, LOCALIZERS, "localizer")
-
-    def _found(self, Z: FloatArray, bandwidth: float, ranks: list[int]) -> FloatArray:
-        localizer, ordered, scratch = self._localizer(bandwidth), self.ordered_, Scratch()
-
-        def one_block(rows: slice) -> FloatArray:
-            weight, share, with_new = localizer.compare(Z[rows], scratch)
-            return largest_kept(ordered, weight, share, with_new, ranks, scratch)
-
-        return np.concatenate(map_row_blocks(one_block, len(Z), 4 * len(ordered)))
 
     def _localizer(self, bandwidth: float) -> Any:
         if bandwidth not in self._at_bandwidth:
@@ -220,7 +218,6 @@ def largest_kept(
     share: FloatArray,
     share_with_new: FloatArray,
     ranks: list[int],
-    scratch: Scratch,
 ) -> FloatArray:
     """The threshold of each row for each rank Q, (m, L); O(N log N) a row and rank.
 
@@ -231,15 +228,11 @@ def largest_kept(
     share_with_new : (m, N) T_i while it is
     """
     m, n = weight.shape
-    own = scratch.array("own share", (m, n + 1))
-    own[:, 0] = 0.0
+    own = np.zeros((m, n + 1))
     np.cumsum(weight, axis=1, out=own[:, 1:])
     own /= own[:, -1:] + 1.0
     own -= TOLERANCE
-    columns, rows = np.arange(n, dtype=np.int32), np.arange(m)
-    counted = scratch.array("counted", (m, n), np.bool_)
-    behind = scratch.array("behind", (m, n), np.bool_)
-    below = scratch.array("below", (m, n), np.bool_)
+    columns, rows = np.arange(n), np.arange(m)
     threshold = np.empty((m, len(ranks)))
     last = len(ordered.starts) - 1
     for level, rank in enumerate(ranks):
@@ -248,9 +241,7 @@ def largest_kept(
             middle = (low + high + 1) // 2
             first = ordered.starts[middle]
             reached = own[rows, first][:, None]
-            np.less(share, reached, out=counted)
-            counted &= np.less(columns, first[:, None].astype(np.int32), out=below)
-            counted |= np.less(share_with_new, reached, out=behind)
+            counted = (share < reached) & (columns < first[:, None]) | (share_with_new < reached)
             kept = count_true(counted) < rank
             low, high = np.where(kept, middle, low), np.where(kept, high, middle - 1)
         threshold[:, level] = ordered.candidates[low]
@@ -258,14 +249,10 @@ def largest_kept(
 
 
 def radial_weights(distances: FloatArray, name: str, bandwidth: float) -> FloatArray:
-    """Weights in place of distances; those too small for a number are zero."""
+    """Weights by distances; those too small for a number are zero."""
     with np.errstate(over="ignore"):
-        distances /= bandwidth
-        if name == "gaussian":
-            np.square(distances, out=distances)
-            distances *= 0.5
-    np.negative(distances, out=distances)
-    return np.exp(distances, out=distances)
+        distances = distances / bandwidth
+        return np.exp(-0.5 * np.square(distances) if name == "gaussian" else -distances)
 
 
 def nearest_weights(distances: FloatArray, k: int) -> FloatArray:
@@ -291,19 +278,14 @@ class RadialLocalizer:
         n = len(points)
         self.below, self.total = np.concatenate(map_row_blocks(sums, n, n), axis=1)
 
-    def compare(self, x: FloatArray, scratch: Scratch) -> SharesOfBag:
+    def compare(self, x: FloatArray) -> SharesOfBag:
         """What the search takes, for a block of new rows."""
-        shape = len(x), len(self.points)
-        weight = self._weights(x, scratch.array("weight", shape))
-        total = np.add(weight, self.total, out=scratch.array("total", shape))
-        share = np.divide(self.below, total, out=scratch.array("share", shape))
-        with_new = np.add(weight, self.below, out=scratch.array("with new", shape))
-        with_new /= total
-        return weight, share, with_new
+        weight = self._weights(x)
+        total = weight + self.total
+        return weight, self.below / total, (self.below + weight) / total
 
-    def _weights(self, x: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        distances = np.asarray(cdist(x, self.points, out=out), dtype=np.float64)
-        return radial_weights(distances, self.name, self.bandwidth)
+    def _weights(self, x: FloatArray) -> FloatArray:
+        return radial_weights(cdist(x, self.points), self.name, self.bandwidth)
 
 
 class NeighborLocalizer:
@@ -325,7 +307,7 @@ class NeighborLocalizer:
             map_row_blocks(sums, n, n), axis=1
         )
 
-    def compare(self, x: FloatArray, scratch: Scratch) -> SharesOfBag:
+    def compare(self, x: FloatArray) -> SharesOfBag:
         """What the search takes, for a block of new rows."""
         distances = all_distances(x, self.points, EUCLIDEAN)
         inside, at_edge = distances < self.edge, distances == self.edge
@@ -395,7 +377,7 @@ def _grid(name: str, distances: FloatArray) -> list[float]:
 def _bag(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
     """H_ij over the sample, (n, n), each point's weight of itself one."""
     if name != "neighbors":
-        return radial_weights(distances.copy(), name, bandwidth)
+        return radial_weights(distances, name, bandwidth)
     others = distances.copy()
     np.fill_diagonal(others, np.inf)
     H = nearest_weights(others, int(bandwidth))
@@ -405,7 +387,7 @@ def _bag(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
 
 def _left_out(ordered: OrderedScores, H: FloatArray, rank: int) -> FloatArray:
     """The radius of each point from all the others, (n,)."""
-    n, scratch = len(ordered), Scratch()
+    n = len(ordered)
     columns = np.arange(n)
     total = H.sum(axis=1)
     prefix = np.cumsum(H, axis=1)[columns, ordered.n_below - 1]
@@ -420,6 +402,6 @@ def _left_out(ordered: OrderedScores, H: FloatArray, rank: int) -> FloatArray:
         # A point left out is no member that could be counted, and has no weight.
         weight[place, here] = 0.0
         share[place, here] = with_new[place, here] = np.inf
-        return largest_kept(ordered, weight, share, with_new, [rank], scratch)[:, 0]
+        return largest_kept(ordered, weight, share, with_new, [rank])[:, 0]
 
     return np.concatenate(map_row_blocks(one_block, n, 4 * n))

@@ -35,13 +35,13 @@ Letters: m → ``shrinkage``, κ → ``slope``, a, b → ``low``, ``high``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
-from calliper._kept import Field, Keeps, Number, Part, Text
+from calliper._kept import Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
 from calliper.kernels import STATISTICS, Bag, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
@@ -60,7 +60,7 @@ LEAST_ERRORS, MOST_MEMBERS, MOST_IN_ALL = 60, 1500, 8000
 
 @dataclass(frozen=True)
 class Locality(Keeps):
-    """Who counts as a neighbour, how much of the scale is global, and who said so.
+    """Which points count as neighbours, how much of the scale is global, and how that was chosen.
 
     Attributes
     ----------
@@ -73,21 +73,12 @@ class Locality(Keeps):
     statistic : what of the neighbours' scores is the scale
     """
 
-    kernel: Kernel
-    shrinkage: float
-    chosen_by: str
-    n_errors: int = 0
-    against_split: float = float("nan")
-    statistic: str = "mean"
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "kernel": Part("kernels"),
-        "shrinkage": Number(least=0, most=1),
-        "chosen_by": Text(("user", "rule", "left-out errors")),
-        "n_errors": Number(int, 0),
-        "against_split": Number(finite=False),
-        "statistic": Text(tuple(STATISTICS)),
-    }
+    kernel: Annotated[Kernel, Part("kernels")]
+    shrinkage: Annotated[float, Number(least=0, most=1)]
+    chosen_by: Annotated[str, Text(("user", "rule", "left-out errors"))]
+    n_errors: Annotated[int, Number(int, 0)] = 0
+    against_split: Annotated[float, Number(finite=False)] = float("nan")
+    statistic: Annotated[str, Text(tuple(STATISTICS))] = "mean"
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Locality:
@@ -209,7 +200,7 @@ def _scales(
 
 def _interval_scores(errors: FloatArray, scale: FloatArray, level: float) -> FloatArray:
     """(candidates, n) half the interval score of each member with the others as calibration set."""
-    ratio = np.stack([rescale(errors, row) for row in scale])
+    ratio = rescale(errors, scale)
     ordered = np.sort(ratio, axis=1)
     rank = conformal_rank(level, ratio.shape[1] - 1)
     quantile, following = ordered[:, [rank - 1]], ordered[:, [rank]]
@@ -247,48 +238,44 @@ class ShrunkBag:
     ) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
 
-        def outside(bag: Bag, rows: IntArray) -> FloatArray:
-            return bag.order_statistics(Z[rows], levels, shares and shares.of_rows(rows))
-
-        def between(rows: IntArray, column: int) -> FloatArray:
+        def ask(bag: Bag, rows: IntArray, column: int | None = None) -> FloatArray:
             own = shares and shares.of_rows(rows)
-            return self.bag.rising_order_statistic(Z[rows], levels[column], self.slope, own)
+            if column is None:
+                return bag.order_statistics(Z[rows], levels, own)
+            return bag.rising_order_statistic(Z[rows], levels[column], self.slope, own)
 
-        return self._settle(len(Z), outside, between)
+        return self._settle(len(Z), ask)
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int]
     ) -> FloatArray:
         """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
 
-        def outside(bag: Bag, rows: IntArray) -> FloatArray:
-            return bag.signed_order_statistics(Z[rows], signs, ranks)
+        def ask(bag: Bag, rows: IntArray, column: int | None = None) -> FloatArray:
+            if column is None:
+                return bag.signed_order_statistics(Z[rows], signs, ranks)
+            asked, slope = [ranks[column]], self.slope
+            return bag.signed_order_statistics(Z[rows], signs, asked, slope=slope)[:, 0]
 
-        def between(rows: IntArray, column: int) -> FloatArray:
-            asked = [ranks[column]]
-            return self.bag.signed_order_statistics(Z[rows], signs, asked, slope=self.slope)[:, 0]
+        return self._settle(len(Z), ask)
 
-        return self._settle(len(Z), outside, between)
+    def _settle(self, m: int, ask: Callable[..., FloatArray]) -> FloatArray:
+        """R_b, R_a, or what lies between them, (m, L): each column by its size, of either sign.
 
-    def _settle(
-        self,
-        m: int,
-        outside: Callable[[Bag, IntArray], FloatArray],
-        between: Callable[[IntArray, int], FloatArray],
-    ) -> FloatArray:
-        """R_b, R_a, or what lies between them, (m, L): each column by its size, of either sign."""
-        radius = outside(self.at_high, np.arange(m))
+        ``ask`` gives the thresholds of some rows for a bag; of one column with the slope.
+        """
+        radius = ask(self.at_high, np.arange(m))
         small = np.abs(radius) < self.high
         rows = np.flatnonzero(small.any(axis=1))
         if not len(rows):
             return radius
-        below = outside(self.at_low, rows)
+        below = ask(self.at_low, rows)
         radius[rows] = np.where(small[rows], below, radius[rows])
         # Where a = 0 nothing is added at t = 0 and something beyond: R_a = 0 settles nothing.
         unsettled = small[rows] & ((np.abs(below) > self.low) | (self.low == 0))
         for column in np.flatnonzero(unsettled.any(axis=0)):
             inside = rows[unsettled[:, column]]
-            found = between(inside, int(column))
+            found = ask(self.bag, inside, int(column))
             radius[inside, column] = np.sign(found) * np.clip(np.abs(found), self.low, self.high)
         return radius
 

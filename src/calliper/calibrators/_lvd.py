@@ -11,7 +11,7 @@ The paper finds A too large in many dimensions, so that most intervals are infin
 is its remedy: λA with the largest λ ≤ 1 for which at least 1−α of a training sample have an
 effective number of neighbours exp H(w) ≥ 2/α, H the entropy of their weights w to the others. λ
 depends on the level, so radii need not grow with the level. H falls as λ grows, so λ is found by
-bisection on log λ, each step on those points that the steps before left open.
+bisection on log λ.
 
 Letters: s → ``scores``, A → ``metric_``, d → ``n_directions``, λ → ``factors_``.
 
@@ -41,8 +41,8 @@ from calliper._kept import Array, Field, Inline
 from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._calibrator import MOST_POINTS, Calibrator, columns_by
 from calliper.declarations import About, Uses
-from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, learn_metric
-from calliper.quantile import Shares, as_fraction, conformal_rank, weighted_quantiles_in_blocks
+from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, RadialQuantile, learn_metric
+from calliper.quantile import Shares, as_fraction, conformal_rank
 from calliper.rows import Rows
 
 #: Steps of the bisection that finds λ.
@@ -143,10 +143,12 @@ class LVD(Calibrator):
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         queries = self.metric_.transform(Z)
-        radius = np.empty((len(queries), len(levels)))
+        radius, own = np.empty((len(Z), len(levels))), np.zeros(len(Z))
         for factor, columns in columns_by(self._factor, levels).items():
+            length_scale = np.sqrt(0.5) / factor if factor else np.inf
+            exponents = RadialExponents(self.points_, length_scale, EUCLIDEAN)
             asked = [levels[column] for column in columns]
-            radius[:, columns] = self._quantiles(queries, factor, asked)
+            radius[:, columns] = RadialQuantile(exponents, self.scores_)(queries, asked, own)
         return radius
 
     def _proved(self, level: float) -> float:
@@ -154,17 +156,6 @@ class LVD(Calibrator):
 
     def _note(self, level: float, proved: float) -> str | None:
         return None if proved else NO_GUARANTEE
-
-    def _quantiles(self, queries: FloatArray, factor: float, levels: list[float]) -> FloatArray:
-        length_scale = np.sqrt(0.5) / factor if factor else np.inf
-        exponents = RadialExponents(self.points_, length_scale, EUCLIDEAN)
-
-        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, constant = exponents.to(queries[rows], out=out)
-            exponent -= constant[:, None]
-            return np.exp(exponent, out=exponent), np.ones(len(exponent))
-
-        return weighted_quantiles_in_blocks(self.scores_, weigh, len(queries), levels)
 
     def _factor(self, level: float) -> float:
         if level not in self.factors_:
@@ -183,19 +174,16 @@ def widening_factor(points: FloatArray, coverage: float) -> float:
         return 0.0
     squared = cdist(points, points, "sqeuclidean")
     squared = squared[~np.eye(n, dtype=np.bool_)].reshape(n, n - 1)
-    unknown = ~_has_enough(squared, 1.0, needed)
-    n_surely = n - int(unknown.sum())
-    if n_surely >= n_required:
+    enough = _has_enough(squared, 1.0, needed)
+    if enough.sum() >= n_required:
         return 1.0
-    squared = squared[unknown]
-    low, high = 0.5 * np.log(FLAT / squared.max()), 0.0  # has enough, has not
+    low, high = 0.5 * np.log(FLAT / squared[~enough].max()), 0.0  # has enough, has not
     for _ in range(N_STEPS):
         middle = (low + high) / 2
-        enough = _has_enough(squared, np.exp(middle), needed)
-        if n_surely + int(enough.sum()) >= n_required:
-            low, squared = middle, squared[enough]
+        if _has_enough(squared, np.exp(middle), needed).sum() >= n_required:
+            low = middle
         else:
-            high, n_surely, squared = middle, n_surely + int(enough.sum()), squared[~enough]
+            high = middle
     return float(np.exp(low))
 
 

@@ -164,7 +164,7 @@ class RCP(Calibrator):
         """σ_i at each level, (N, L)."""
         scale = self._scale(self._rows.Z, levels)
         warn_if_zero_scales(scale.min(axis=1))
-        return rescale(np.repeat(self._rows.scores[:, None], len(levels), axis=1), scale)
+        return rescale(self._rows.scores[:, None], scale)
 
     def _scale(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         """τ̂ at each row and level, at least 0, plus the offset: (m, L)."""

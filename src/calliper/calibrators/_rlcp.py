@@ -41,11 +41,11 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
     RadialExponents,
+    RadialQuantile,
     check_length_scale,
     median_distance,
-    to_weights,
 )
-from calliper.quantile import Shares, weighted_quantiles_in_blocks
+from calliper.quantile import Shares
 from calliper.rows import Rows
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
@@ -126,8 +126,8 @@ class RLCP(Calibrator):
         length_scale = self._once("length_scale_", lambda: self._length(len(rows), rng))
         self.length_scale_ = check_length_scale(length_scale)
         order = np.argsort(rows.scores)
-        self.scores_ = rows.scores[order]
-        self.exponents_ = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
+        exponents = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
+        self._local = RadialQuantile(exponents, rows.scores[order])
 
     def _length(self, n: int, rng: Any) -> float:
         """As given, or as training inputs say for n points."""
@@ -139,16 +139,8 @@ class RLCP(Calibrator):
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         noise = row_normals(Z, self.seed_)
-        centres = Z + self.length_scale_ * noise
         own = -0.5 * np.square(noise).sum(axis=1)
-
-        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, constant = self.exponents_.to(centres[rows], out=out)
-            of_new = own[rows] + constant
-            largest = np.maximum(exponent.max(axis=1), of_new)
-            return to_weights(exponent, largest), np.exp(of_new - largest)
-
-        return weighted_quantiles_in_blocks(self.scores_, weigh, len(Z), levels)
+        return self._local(Z + self.length_scale_ * noise, levels, own)
 
     def _proved(self, level: float) -> float:
         return level

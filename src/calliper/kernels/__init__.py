@@ -12,6 +12,7 @@ from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, as_kernel, named_kernels
 from calliper.kernels._knn import KNN, Asked, BagKNN, Neighborhood
 from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._radial import RadialQuantile
 from calliper.kernels._rbf import RBF, check_length_scale, median_distance
 from calliper.kernels._search import (
     EUCLIDEAN,
@@ -28,7 +29,7 @@ from calliper.kernels._search import (
 )
 from calliper.kernels._shared import Candidates, SharedSums, Shells, shared_means, sum_of_each
 from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, clamped_crossing
-from calliper.kernels._weighted import EXPONENT_ERROR, RadialExponents, to_weights
+from calliper.kernels._weighted import EXPONENT_ERROR, RadialExponents
 
 if TYPE_CHECKING:
     from calliper.kernels._criterion import CRITERIA

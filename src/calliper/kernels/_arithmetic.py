@@ -1,9 +1,9 @@
 """Ratios, products, roots and exact sums of scales and scores, with rules at zero and infinity.
 
 A non-negative number is written in digits to the base 2²⁴, on one grid for all numbers. Digits of
-many numbers are summed exactly, whoever sums which of them first; carried over, they are the one
-way to write the sum, and what it is rounded to depends on nothing else. Where points that share a
-place are dealt to several machines, each sums the digits of its own.
+many numbers are summed exactly, in any order; after carrying, there is only one way to write the
+sum, so its rounding depends on nothing else. Where points that share a place are on several
+machines, each machine sums the digits of its own.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,6 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.quantile import exponent
 
-#: Where one point carries more than this part of a sum, the rest is summed without it.
-DOMINANT = 0.999
-
 #: Bits of a digit: sums of 2²⁹ digits are exact.
 BITS = 24
 
@@ -25,13 +22,13 @@ LOWEST = -44
 
 
 def rescale(scores: FloatArray, scale: FloatArray) -> FloatArray:
-    """S / ŝ; +∞ wherever ŝ = 0, even for s = 0.
+    """S / ŝ, in the shape of ŝ; +∞ wherever ŝ = 0, even for s = 0.
 
     The rule follows from comparing scores by cross-multiplication, s_i ŝ_j > s_j ŝ_i: a point of
     zero scale loses no comparison, and only an infinite rescaled score never loses one. Likewise a
     ratio too small to have all its digits is raised to the next number, and never to zero.
     """
-    rescaled = np.full_like(scores, np.inf)
+    rescaled = np.full(scale.shape, np.inf)
     with np.errstate(over="ignore", under="ignore"):  # an infinite ratio is valid
         np.divide(scores, scale, out=rescaled, where=scale > 0)
     lossy = (scores > 0) & (rescaled < np.finfo(np.float64).tiny)

@@ -9,21 +9,16 @@ rounding error of the edge, are checked by direct differences.
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from calliper._blocks import Scratch, map_row_blocks, n_cores
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._search import FARTHEST, Pairs
-from calliper.quantile import power_of_two
+from calliper.kernels._search import Pairs
 
 #: What makes pairs at the edge of doubtful ones.
 Check = Callable[[IntArray, IntArray, BoolArray], Pairs]
-
-#: From so many features on single precision would leave nearly all pairs in doubt.
-TOO_WIDE = 1000
 
 
 class BallScan:
@@ -34,31 +29,17 @@ class BallScan:
     ‖z‖² ≤ 2‖x‖² + 2·reach for every pair that is inside.
     """
 
-    def __init__(
-        self, points: FloatArray, reach: FloatArray, centre: FloatArray, *, double: bool = False
-    ) -> None:
-        self.points, self.reach, self.centre = points, reach, centre
+    def __init__(self, points: FloatArray, reach: FloatArray, centre: FloatArray) -> None:
+        self.reach, self.centre = reach, centre
         z, d = points - centre, points.shape[1]
-        self.largest = FARTHEST * power_of_two(z)
-        # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
-        self.dtype: Any = np.float32 if 16 <= d < TOO_WIDE and not double else np.float64
-        self.unit = power_of_two(z) if self.dtype is np.float32 else 1.0
-        z /= self.unit
-        self.scaled_reach = reach / self.unit**2
         self.z_norm = np.square(z).sum(axis=1)
-        self.tolerance = 8 * (d + 4) * float(np.finfo(self.dtype).eps)
+        self.tolerance = 8 * (d + 4) * np.finfo(float).eps
         # Below the smallest number errors are no longer relative.
-        self.tiny = (d + 4) * float(np.finfo(self.dtype).tiny)
-        self.right = np.empty((d + 1, len(z)), dtype=self.dtype)
-        np.multiply(z.T, -2, out=self.right[:-1], casting="same_kind")
-        self.right[-1] = self.z_norm - self.scaled_reach * (1 + 4 * self.tolerance)
+        self.tiny = (d + 4) * np.finfo(float).tiny
+        self.right = np.vstack([-2 * z.T, self.z_norm - reach * (1 + 4 * self.tolerance)])
 
     def containing(self, queries: FloatArray, check: Check) -> Pairs:
         """Pairs that ``check`` keeps; block by block, since in high dimension most are doubtful."""
-        largest, smallest = queries.max(axis=0) - self.centre, queries.min(axis=0) - self.centre
-        if max(largest.max(), -smallest.min()) > self.largest and self.dtype is np.float32:
-            double = BallScan(self.points, self.reach, self.centre, double=True)
-            return double.containing(queries, check)
         scratch = Scratch()
 
         def scan(rows: slice) -> Pairs:
@@ -68,18 +49,16 @@ class BallScan:
         return joined(map_row_blocks(scan, len(queries), len(self.z_norm)))
 
     def _of_block(self, queries: FloatArray, scratch: Scratch) -> Pairs:
-        x = (queries - self.centre) / self.unit
+        x = queries - self.centre
         x_norm = np.square(x).sum(axis=1)
-        left = np.hstack([x, np.ones((len(x), 1))]).astype(self.dtype, copy=False)
-        out = scratch.array("excess", (len(left), len(self.z_norm)), self.dtype)
-        excess = np.matmul(left, self.right, out=out)
+        left = np.hstack([x, np.ones((len(x), 1))])
+        excess = scratch.array("excess", (len(left), len(self.z_norm)))
+        np.matmul(left, self.right, out=excess)
         slack = self.tolerance * 4 * x_norm + self.tiny
-        # Rounded up, so that no pair is lost in the conversion.
-        edge = np.nextafter((slack - x_norm).astype(self.dtype), self.dtype(np.inf))
-        hit = np.flatnonzero(excess < edge[:, None])
+        hit = np.flatnonzero(excess < np.nextafter(slack - x_norm, np.inf)[:, None])
         query, point = np.divmod(hit, len(self.z_norm))
         margin = excess.reshape(-1)[hit] + x_norm[query]
-        error = slack[query] + self.tolerance * (self.z_norm[point] + self.scaled_reach[point])
+        error = slack[query] + self.tolerance * (self.z_norm[point] + self.reach[point])
         return query, point, margin >= -4 * error
 
 

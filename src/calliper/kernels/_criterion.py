@@ -26,19 +26,19 @@ a new point, whose sums are added up from those of the single folds.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray, IntArray
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import LeaveTwoOut, Rng
+from calliper.kernels._kernel import LeaveTwoOut, MeansWithout, Rng
 
 CRITERIA = ("mse", "deviance", "mi")
 
-#: Means at new rows, without each of a group of calibration points: (m, size of the group).
-MeansWithout = Callable[[FloatArray], FloatArray]
+#: The means of kernels that differ in one number, by that number.
+Family = Callable[[float], MeansWithout]
 
 
 def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> FloatArray:
@@ -65,36 +65,21 @@ class RescaledInformation:
         self.x_orders = np.argsort(random_ranks(components.T, rng), axis=-1)
         self.shuffled, self.n_neighbors = rng.permutation(n), n_neighbors
 
-    def of_columns(self, rescaled: FloatArray, left_out: IntArray) -> FloatArray:
-        """One value a column of ``rescaled`` (N, M), its entry ``left_out[column]`` ignored."""
-        n, n_columns = rescaled.shape
-        values = rescaled.T[:, self.shuffled]  # equal scores then come in random order
-        position = np.empty(n, dtype=np.intp)
-        position[self.shuffled] = np.arange(n)
-        columns = np.arange(n_columns)
-        values[columns, position[left_out]] = np.nan  # sorts behind infinity
-        order = np.argsort(values, axis=1, kind="stable")
+    def of_columns(self, rescaled: FloatArray, left_out: BoolArray) -> FloatArray:
+        """One value for each column of ``rescaled`` (N, M), without what is left out of it (M, N).
+
+        Of all columns the same number is left out.
+        """
+        n_columns, n = left_out.shape
+        values = np.where(left_out, np.nan, rescaled.T)  # sorts behind infinity
+        # Equal scores come in random order.
+        order = np.argsort(values[:, self.shuffled], axis=1, kind="stable")
         ranks = np.empty((n_columns, n), dtype=np.intp)
         np.put_along_axis(ranks, self.shuffled[order], np.arange(n)[None, :], axis=1)
         total = np.zeros(n_columns)
         for x_order in self.x_orders:
-            kept = x_order[None, :] != left_out[:, None]
-            in_order = ranks[:, x_order][kept].reshape(n_columns, n - 1)
+            in_order = ranks[:, x_order][~left_out[:, x_order]].reshape(n_columns, -1)
             total += rank_ksg(in_order, self.n_neighbors)
-        return total
-
-    def of_part(self, rescaled: FloatArray, kept: IntArray) -> float:
-        """The value for the points ``kept`` alone; ``rescaled`` (n,) belongs to them."""
-        n, chosen = len(kept), np.full(len(self.shuffled), -1, dtype=np.intp)
-        chosen[kept] = np.arange(n)
-        shuffled = chosen[self.shuffled]
-        shuffled = shuffled[shuffled >= 0]
-        ranks = np.empty(n, dtype=np.intp)
-        ranks[shuffled[np.argsort(rescaled[shuffled], kind="stable")]] = np.arange(n)
-        total = 0.0
-        for x_order in self.x_orders:
-            in_order = chosen[x_order]
-            total += float(rank_ksg(ranks[in_order[in_order >= 0]][None], self.n_neighbors)[0])
         return total
 
 
@@ -108,23 +93,6 @@ def choose(criteria: FloatArray) -> IntArray:
     return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
 
 
-class KernelFamily(Protocol):
-    """Kernels that differ in one number, and what is left out: single points, or folds."""
-
-    @property
-    def fold(self) -> IntArray | None:
-        """(N,) the fold of every calibration point, 0 … F−1; None if each is left out alone."""
-
-    def without_two(self, candidate: float) -> FloatArray:
-        """(N, N) means at point i (row) without i and m (column); the diagonal without i only.
-
-        With folds, (N, F) means without i and without each fold.
-        """
-
-    def means_without(self, candidate: float, members: IntArray) -> MeansWithout:
-        """For new rows, the means without each of the ``members``, which are points or folds."""
-
-
 @dataclass(frozen=True)
 class Tuning:
     """How to choose: the candidates in ascending smoothness, and what makes one the best."""
@@ -134,30 +102,42 @@ class Tuning:
     information: RescaledInformation | None
     progress: Callable[[float], None]
 
-    def values(
-        self, magnitudes: FloatArray, without_two: FloatArray, fold: IntArray | None = None
+    def criteria(
+        self,
+        magnitudes: FloatArray,
+        left_out: BoolArray,
+        scales: Callable[[float], FloatArray],
     ) -> FloatArray:
-        """The criterion of all others for every point left out, (N,), or every fold, (F,)."""
-        if fold is not None:
-            values = []
-            for number, means in enumerate(without_two.T):
-                kept = np.flatnonzero(fold != number)
-                values.append(self.value(magnitudes[kept], means[kept], kept))
-            return np.array(values)
-        n = len(magnitudes)
-        if self.information is not None:
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                ratio = np.where(without_two > 0, magnitudes[:, None] / without_two, np.inf)
-            return self.information.of_columns(ratio, np.arange(n))
-        loss = pointwise_loss(self.criterion, magnitudes[:, None], without_two)
-        np.fill_diagonal(loss, 0.0)
-        return np.asarray(loss.sum(axis=0) / (n - 1))
+        """The criterion of each candidate, (G, M), without the points left out, (M, N).
 
-    def value(self, magnitudes: FloatArray, scale: FloatArray, kept: IntArray) -> float:
-        """The criterion of the points ``kept`` alone, to which both arrays belong."""
-        if self.information is not None:
-            return self.information.of_part(rescale(magnitudes, scale), kept)
-        return float(pointwise_loss(self.criterion, magnitudes, scale).mean())
+        ``scales`` gives (N, M) scales for a candidate.
+        """
+        found = np.empty((len(self.candidates), len(left_out)))
+        for done, candidate in enumerate(self.candidates):
+            found[done] = self.values(magnitudes[:, None], scales(candidate), left_out)
+            self.progress((done + 1) / len(self.candidates))
+        return found
+
+    def values(self, magnitudes: FloatArray, scale: FloatArray, left_out: BoolArray) -> FloatArray:
+        """The criterion for each column of scales (N, M), and of magnitudes (N, 1): (M,)."""
+        n_out = left_out.sum(axis=1)
+        if self.information is None:
+            loss = pointwise_loss(self.criterion, magnitudes, scale)
+            loss[left_out.T] = 0.0
+            return np.asarray(loss.sum(axis=0) / (len(loss) - n_out))
+        ratio, found = rescale(magnitudes, scale), np.empty(len(left_out))
+        for number in np.unique(n_out):
+            columns = n_out == number
+            found[columns] = self.information.of_columns(ratio[:, columns], left_out[columns])
+        return found
+
+    def best_for_all(self, family: Family, magnitudes: FloatArray) -> float:
+        """One candidate for a whole data set, by leave-one-out."""
+        none = np.zeros((1, len(magnitudes)), dtype=bool)
+        criteria = self.criteria(
+            magnitudes, none, lambda candidate: np.diagonal(family(candidate).among())[:, None]
+        )
+        return float(self.candidates[choose(criteria)[0]])
 
 
 class LeaveTwoOutTuned(LeaveTwoOut):
@@ -173,43 +153,41 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
     def __init__(
         self,
-        family: KernelFamily,
+        family: Family,
         magnitudes: FloatArray,
         *,
         offset: float,
+        fold: IntArray | None = None,
         tuning: Tuning | None = None,
         chosen: FloatArray | None = None,
         without_one: FloatArray | None = None,
     ) -> None:
-        self.family, self.magnitudes, self.offset = family, magnitudes, offset
-        self.fold, points = family.fold, np.arange(len(magnitudes))
-        self.n_folds = None if self.fold is None else int(self.fold.max()) + 1
-        self._out = points if self.fold is None else self.fold
-        if tuning is not None:
-            self.candidates = tuning.candidates
-            self.criteria, means = self._scan(tuning)
-            index = choose(self.criteria)[self._out]
-            self.chosen = self.candidates[index]
-        else:
-            assert chosen is not None
-            self.chosen = chosen
-            self.candidates, index = np.unique(chosen, return_inverse=True)
-            if without_one is not None:
-                self.without_one = without_one
-                return
-            means = np.stack([np.diagonal(family.without_two(c)) for c in self.candidates])
-        self.without_one = means[index, points] + offset
+        self.family, self.offset, self.fold = family, offset, fold
+        points = np.arange(len(magnitudes))
+        self.n_folds = None if fold is None else int(fold.max()) + 1
+        self._out = points if fold is None else fold
+        if chosen is None:
+            assert tuning is not None
+            self.candidates, means = tuning.candidates, {}
 
-    def _scan(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
-        """Criteria, (G, N) or (G, F), and means without one point or its fold, (G, N)."""
-        criteria, means = [], []
-        for done, candidate in enumerate(tuning.candidates, start=1):
-            without_two = self.family.without_two(candidate)
-            means.append(without_two[np.arange(len(self._out)), self._out])
-            without_two += self.offset
-            criteria.append(tuning.values(self.magnitudes, without_two, self.fold))
-            tuning.progress(done / len(tuning.candidates))
-        return np.stack(criteria), np.stack(means)
+            def scales(candidate: float) -> FloatArray:
+                without_two = family(candidate).among()
+                means[candidate] = without_two[points, self._out]
+                without_two += offset
+                return without_two
+
+            left_out = np.equal.outer(np.arange(self.n_folds or len(points)), self._out)
+            self.criteria = tuning.criteria(magnitudes, left_out, scales)
+            chosen = self.candidates[choose(self.criteria)[self._out]]
+        else:
+            self.candidates = np.unique(chosen)
+            if without_one is None:
+                means = {c: np.diagonal(family(c).among()) for c in self.candidates}
+        self.chosen: FloatArray = chosen
+        if without_one is None:
+            every = np.stack([means[candidate] for candidate in self.candidates])
+            without_one = every[np.searchsorted(self.candidates, chosen), points] + offset
+        self.without_one = without_one
 
     def for_file(self) -> dict[str, Any]:
         """What was drawn and chosen, and the scales that it leads to."""
@@ -225,27 +203,14 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
     @cached_property
     def _groups(self) -> list[tuple[IntArray, MeansWithout]]:
-        """Points or folds of one candidate each, and means at new rows without each of them."""
-        groups = []
-        for candidate in np.unique(self.of_each).tolist():
-            members = np.flatnonzero(self.of_each == candidate)
-            groups.append((members, self.family.means_without(candidate, members)))
-        return groups
+        """Points or folds of one candidate each, and the means that belong to it."""
+        different = np.unique(self.of_each).tolist()
+        return [(np.flatnonzero(self.of_each == each), self.family(each)) for each in different]
 
     def without_each(self, Z: FloatArray) -> FloatArray:
         """(m, N) scales at new rows, each without one point or its fold, by the candidate of it."""
         means = np.empty((len(Z), len(self.of_each)))
-        for members, means_without in self._groups:
-            means[:, members] = means_without(Z)
+        for members, of_candidate in self._groups:
+            means[:, members] = of_candidate.to(Z)[:, members]
         means += self.offset
         return means if self.fold is None else means[:, self.fold]
-
-
-def best_for_all(family: KernelFamily, magnitudes: FloatArray, tuning: Tuning) -> float:
-    """One candidate for a whole data set, by leave-one-out."""
-    values, everyone = [], np.arange(len(magnitudes))
-    for done, candidate in enumerate(tuning.candidates, start=1):
-        means = np.diagonal(family.without_two(candidate))
-        values.append(tuning.value(magnitudes, means, everyone))
-        tuning.progress(done / len(tuning.candidates))
-    return float(tuning.candidates[choose(np.array(values)[:, None])[0]])

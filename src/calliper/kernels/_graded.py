@@ -113,8 +113,8 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 class GradedMean(MeanStatistic):
     """The mean of two means.
 
-    Where pairs are said to be at the edge, 1 is said for the edge of the wider neighbourhood
-    alone, and 2 is added inside the narrower one, 4 at its edge.
+    The number that tells where a pair is: 1 at the edge of the wider neighbourhood, else 0; plus 2
+    inside the narrower one, or 4 at its edge.
     """
 
     near: MeanStatistic

@@ -1,6 +1,6 @@
 """What a kernel provides: the contract between kernels and the methods that use them.
 
-A method asks for one of a few things and never for the type of the kernel: scales without two
+A method uses one of a few things and never checks the type of the kernel: scales without two
 points (Jackknife+), thresholds over a bag (full conformal), a mean or a quantile of other data. A
 kernel overrides what it can do; the rest is refused by name. To add one, write a file with a
 subclass of :class:`Kernel` and name it in ``kernels/__init__.py``. If its weights do not depend on
@@ -28,7 +28,7 @@ Rng = np.random.RandomState
 #: Rows, or numbers for each, where they are known.
 Known = FloatArray | None
 
-#: What was found before and is dear, by name.
+#: What was found before at great expense, by name.
 Found = Mapping[str, Any]
 NOTHING: Found = MappingProxyType({})
 
@@ -47,7 +47,7 @@ def named_kernels() -> "dict[str, type[Kernel]]":
     """Every kernel that has a name on the command line, by that name."""
     from calliper import kernels
 
-    for name in kernels.__all__:  # those that nobody asked for are not loaded yet
+    for name in kernels.__all__:  # those not used so far are not loaded yet
         getattr(kernels, name)
     return dict(sorted(_NAMED.items()))
 
@@ -57,6 +57,16 @@ class LocalMean(Protocol):
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean at each row, (m,)."""
+
+
+class MeansWithout(Protocol):
+    """Local means without each of N calibration points, or each of F folds of them."""
+
+    def to(self, Z: FloatArray) -> FloatArray:
+        """At new rows, (m, N) or (m, F)."""
+
+    def among(self) -> FloatArray:
+        """At point i (row) without i, too: (N, N) or (N, F); the diagonal without i only."""
 
 
 class Bag(ABC):
@@ -96,12 +106,11 @@ class Bag(ABC):
         """A bag of these points, of which the first are the present ones; None if no gain."""
         return None
 
+    @abstractmethod
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
-        columns = [self.rising_order_statistic(Z, level, 0.0, shares) for level in levels]
-        return np.stack(columns, axis=1)
 
     def rising_order_statistic(
         self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
@@ -231,7 +240,7 @@ class Kernel:
         offset : constant added to every scale
         rng : draws what a tuned kernel needs drawn
         Z_train : (n, d) training inputs, if there are any
-        known : what such scales of these rows said in ``for_file``
+        known : what ``for_file`` returned for scales of the same rows
         """
         raise TypeError(
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
@@ -245,7 +254,7 @@ class Kernel:
         rows : calibration points, moved, magnitudes that scales are made of, scores to be divided
         statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
         offset : constant added to every scale
-        known : what such a bag of these rows said in ``for_file``
+        known : what ``for_file`` returned for a bag of the same rows
         """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
 

@@ -21,20 +21,19 @@ quantile are in ``_statistic.py``.
 
 Points at the same distance share the last place (``_shared.py``): rows with more than one candidate
 for it take their sums and order statistics from there, and so does a new point that is exactly as
-near as the last neighbour. The code here is for rows without such a tie.
+near as the last neighbour. The code here is for rows without a tie.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
+from calliper._blocks import CHUNK_ROWS, map_row_blocks
 from calliper._handlers import CELLS
 from calliper._kept import Array, Keeps
 from calliper._types import FloatArray, IntArray
@@ -51,12 +50,7 @@ from calliper.kernels._kernel import (
     Rng,
     ScalesAtLevel,
 )
-from calliper.kernels._nearest import (
-    NearestMean,
-    NearestMeansWithout,
-    NearestQuantile,
-    sums_of_others,
-)
+from calliper.kernels._nearest import MOST_PAIRS, NearestMean, NearestMeans, NearestQuantile
 from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, Search, check_metric, unique_rows
 from calliper.kernels._shared import SharedNeighbors
@@ -74,9 +68,6 @@ from calliper.rows import Rows
 
 #: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
 Asked = tuple[list[float], list[int], FloatArray | None]
-
-#: Pairs of a new row and a calibration point that are held in memory at a time.
-MOST_PAIRS = 1 << 22
 
 #: Where a larger part of the points have other neighbours than before, all are searched again.
 MOST_CHANGED = 0.25
@@ -142,7 +133,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return replace(self, n_neighbors=k, cells=placed)
 
     def _cells(self) -> Any:
-        """The cells, wherever they are defined; None if there are none."""
+        """The cells, or None."""
         return None if self.cells is None else import_module(CELLS).as_cells(self.cells)
 
     def _search(self, Z: FloatArray, purpose: str) -> Search:
@@ -233,16 +224,14 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         offset: float,
         without_one: FloatArray | None = None,
     ) -> None:
-        self.search, self.magnitudes = search, magnitudes
-        self.n_neighbors, self.offset = n_neighbors, offset
-        self.shared = SharedNeighbors(search, magnitudes)
+        self.means, self.offset = NearestMeans(search, magnitudes, n_neighbors), offset
         if without_one is not None:
             self.without_one = same_length(without_one, magnitudes)
             return
         others, tied = search.nearest_others(n_neighbors)
         self.without_one = magnitudes[others].mean(axis=1) + offset
         if tied.any():
-            (sums,) = self.shared.sums_of_others(np.flatnonzero(tied), [n_neighbors])
+            (sums,) = self.means.shared.sums_of_others(np.flatnonzero(tied), [n_neighbors])
             self.without_one[tied] = sums.total / n_neighbors + offset
 
     def for_file(self) -> dict[str, Any]:
@@ -255,104 +244,37 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return self.rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        everyone = np.arange(len(self.magnitudes))
-        means = NearestMeansWithout(self.search, self.magnitudes, self.n_neighbors, everyone)
-        return means(Z) + self.offset
-
-    def largest(self, Z: FloatArray) -> FloatArray:
-        """Leave out the smallest of the K nearest for the next nearest, if larger: (m,), O(K)."""
-        found = np.empty(len(Z))
-        for rows in row_slices(len(Z), CHUNK_ROWS):
-            near, tied = self.search.nearest(Z[rows], self.n_neighbors + 1)
-            inner, following = self.magnitudes[near[:, :-1]], self.magnitudes[near[:, -1]]
-            gain = np.maximum(following - inner.min(axis=1), 0.0)
-            found[rows] = (inner.sum(axis=1) + gain) / self.n_neighbors + self.offset
-            if tied.any():
-                found[rows][tied] = of_different(self._largest_of_tied, Z[rows][tied])
-        return found
+        return np.asarray(self.means.to(Z) + self.offset)
 
     def order_statistics(
         self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
-        ordered = shares and shares.reordered(np.argsort(self.position))
-        radius = np.empty((len(Z), len(asked)))
-        for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
-            near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
-            part, by_weight = radius[chunk], ordered and ordered.of_rows(chunk)
-
-            def select(
-                rows: slice,
-                near: IntArray = near,
-                part: FloatArray = part,
-                by_weight: Shares | None = by_weight,
-            ) -> None:
-                part[rows] = self._select(near[rows], asked, by_weight and by_weight.of_rows(rows))
-
-            map_row_blocks(select, len(near), 4 * self.n_neighbors)
-            if tied.any():
-                own = shares and shares.of_rows(chunk).of_rows(tied)
-                part[tied] = of_different(partial(self._of_tied, asked=asked), Z[chunk][tied], own)
-        return radius
-
-    def _select(
-        self, near: IntArray, asked: Sequence[Any], shares: Shares | None = None
-    ) -> FloatArray:
-        """The order statistics of rows with neighbours ``near`` (m, K+1) and no tie, (m, L)."""
-        inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
-        member = self.magnitudes[inner]
-        without_two = sums_of_others(member, replacement) / self.n_neighbors
-        return self._merge(inner, member.mean(axis=1), without_two, asked, shares)
-
-    def _merge(
-        self,
-        points: IntArray,
-        mean: FloatArray,
-        without: FloatArray,
-        asked: Sequence[Any],
-        shares: Shares | None = None,
-    ) -> FloatArray:
-        """At ranks or levels, (m, L), given means ``without`` some points, (m, W), and others."""
-        value, position = times(without + self.offset, self.rescaled[points]), self.position[points]
-        mean = mean + self.offset
-        merge = merged_multiple if shares is None else shares.merged_multiple
-        columns = [merge(self.ordered, mean, position, value, each) for each in asked]
-        return np.stack(columns, axis=1)
-
-    def _of_tied(
-        self, Z: FloatArray, shares: Shares | None = None, *, asked: Sequence[Any]
-    ) -> FloatArray:
-        """The order statistics of rows with a tie, (m, L)."""
         if shares is not None:
             return super().order_statistics(Z, asked, shares)
-        few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
-        radius = np.empty((len(Z), len(asked)))
-        radius[few] = self._merge(points, mean, without, asked)
-        if not few.all():
-            radius[~few] = super().order_statistics(Z[~few], asked)
-        return radius
+        k, means, of_all = self.means.n_neighbors, self.means, super().order_statistics
 
-    def _largest_of_tied(self, Z: FloatArray) -> FloatArray:
-        """The largest of the scales without each point, of rows with a tie, (m,)."""
-        few, _, without, mean = self.shared.few_without(Z, self.n_neighbors)
-        found = np.empty(len(Z))
-        found[few] = np.maximum(without.max(axis=1), mean) + self.offset
-        if not few.all():
-            found[~few] = super().largest(Z[~few])
-        return found
+        def merged(points: IntArray, without: FloatArray, mean: FloatArray) -> FloatArray:
+            """From means without some points, (m, W) both, and without any other, (m,)."""
+            value = times(without + self.offset, self.rescaled[points])
+            known = self.ordered, mean + self.offset, self.position[points], value
+            return np.stack([merged_multiple(*known, rank) for rank in asked], axis=1)
 
+        def plain(near: IntArray) -> FloatArray:
+            blocks = map_row_blocks(
+                lambda rows: merged(*means.few_without(near[rows])), len(near), 4 * k
+            )
+            return np.concatenate(blocks)
 
-def of_different(
-    function: Callable[..., FloatArray], rows: FloatArray, shares: Shares | None = None
-) -> FloatArray:
-    """``function(rows)``, whose rows do not depend on one another, asked once for equal rows.
+        def tied(rows: FloatArray) -> FloatArray:
+            different, inverse = unique_rows(rows)
+            few, *without = means.shared.few_without(different, k)
+            found = np.empty((len(different), len(asked)))
+            found[few] = merged(*without)
+            if not few.all():
+                found[~few] = of_all(different[~few], asked)
+            return found[inverse]
 
-    With shares it is ``function(rows, shares)``, and rows are equal if their weights are, too.
-    """
-    if shares is None:
-        different, inverse = unique_rows(rows)
-        return function(different)[inverse]
-    different, inverse = unique_rows(np.column_stack([rows, shares.new]))
-    return function(different[:, :-1], Shares(shares.calibration, different[:, -1]))[inverse]
+        return means.over(Z, k + 1, plain, tied)
 
 
 def same_length(values: Any, points: FloatArray) -> Any:
@@ -424,7 +346,7 @@ class BagKNN(Bag):
             self.n_neighbors,
         )
         if not np.isfinite(self.statistic.full_sum).all():
-            raise CalliperError("sums over the neighbours of a point are no numbers.")
+            raise CalliperError("sums over the neighbours of a point are not finite.")
 
     def for_file(self) -> dict[str, Any]:
         """Sums and last neighbours, for which all neighbours had to be found."""
@@ -506,13 +428,13 @@ class BagKNN(Bag):
 
     def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
         """What is asked of thresholds, with their signs if there are any, (m, L)."""
-        answer = partial(self._by_chunks, asked=asked)
+        if not len(self.crowded) or shares is not None:
+            return self._by_chunks(Z, asked, shares)
         # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-        return of_different(answer, Z, shares) if len(self.crowded) else answer(Z, shares)
+        different, inverse = unique_rows(Z)
+        return self._by_chunks(different, asked, None)[inverse]
 
-    def _by_chunks(
-        self, Z: FloatArray, shares: Shares | None = None, *, asked: Asked
-    ) -> FloatArray:
+    def _by_chunks(self, Z: FloatArray, asked: Asked, shares: Shares | None) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))

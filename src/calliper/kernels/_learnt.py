@@ -41,7 +41,7 @@ from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_size
 from calliper.kernels._knn import KNN
 from calliper.rows import Rows
 
-#: A feature whose standard deviation does not exceed this says nothing.
+#: A feature whose standard deviation does not exceed this is left out.
 LEAST_SPREAD = 1e-3
 
 #: Most rows that a loss is computed from.
@@ -50,7 +50,7 @@ MOST_ROWS = 2000
 #: Rows of errors that a kernel's metric is learnt on; more add cost and little precision.
 MOST_ERRORS = 1000
 
-#: Errors below this part of their mean are all alike: logarithms near zero would tell rounding.
+#: Errors below this part of their mean count as equal: logarithms near zero would show rounding.
 FLOOR = 0.1
 
 

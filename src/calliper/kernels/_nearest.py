@@ -1,6 +1,6 @@
 """Means and quantiles over the K nearest of fixed points, also without some of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 
 import numpy as np
@@ -11,97 +11,99 @@ from calliper.kernels._search import Search
 from calliper.kernels._shared import SharedNeighbors
 from calliper.quantile import as_fraction, row_order_statistics
 
+#: Pairs of a new row and a calibration point that are held in memory at a time.
+MOST_PAIRS = 1 << 22
 
-class NearestMean:
-    """Mean over the K nearest of the points searched."""
+
+class Nearest:
+    """The K nearest of the points searched, and their magnitudes."""
 
     def __init__(self, search: Search, magnitudes: FloatArray, n_neighbors: int) -> None:
         self.search, self.magnitudes, self.n_neighbors = search, magnitudes, n_neighbors
         self.shared = SharedNeighbors(search, magnitudes)
 
+    def over(
+        self,
+        Z: FloatArray,
+        n: int,
+        plain: Callable[[IntArray], FloatArray],
+        tied: Callable[[FloatArray], FloatArray],
+    ) -> FloatArray:
+        """``plain`` of the n nearest of new rows, and ``tied`` of rows whose last place is tied."""
+        parts = []
+        for rows in row_slices(len(Z), max(1, min(CHUNK_ROWS, MOST_PAIRS // n))):
+            near, is_tied = self.search.nearest(Z[rows], n)
+            parts.append(plain(near))
+            if is_tied.any():
+                parts[-1][is_tied] = tied(Z[rows][is_tied])
+        return np.concatenate(parts)
+
+
+class NearestMean(Nearest):
+    """Mean over the K nearest."""
+
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
-        means = np.empty(len(Z))
-        for rows in row_slices(len(Z), CHUNK_ROWS):
-            near, tied = self.search.nearest(Z[rows], self.n_neighbors)
-            means[rows] = self.magnitudes[near].mean(axis=1)
-            if tied.any():
-                means[rows][tied] = self.shared.means(Z[rows][tied], self.n_neighbors)
-        return means
+        k = self.n_neighbors
+        return self.over(
+            Z,
+            k,
+            lambda near: self.magnitudes[near].mean(axis=1),
+            lambda rows: self.shared.means(rows, k),
+        )
 
 
-class NearestQuantile:
-    """The ⌈level·K⌉-th smallest score of the K nearest of the points searched."""
-
-    def __init__(self, search: Search, scores: FloatArray, n_neighbors: int) -> None:
-        self.search, self.scores, self.n_neighbors = search, scores, n_neighbors
-        self.shared = SharedNeighbors(search, scores)
+class NearestQuantile(Nearest):
+    """The ⌈level·K⌉-th smallest magnitude of the K nearest."""
 
     def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        ranks = [ceil(as_fraction(level) * self.n_neighbors) for level in levels]
-        found = np.empty((len(Z), len(ranks)))
-        for rows in row_slices(len(Z), CHUNK_ROWS):
-            near, tied = self.search.nearest(Z[rows], self.n_neighbors)
-            found[rows] = row_order_statistics(self.scores[near], ranks)
-            if tied.any():
-                found[rows][tied] = self.shared.quantiles(Z[rows][tied], self.n_neighbors, ranks)
-        return found
+        k = self.n_neighbors
+        ranks = [ceil(as_fraction(level) * k) for level in levels]
+        return self.over(
+            Z,
+            k,
+            lambda near: row_order_statistics(self.magnitudes[near], ranks),
+            lambda rows: self.shared.quantiles(rows, k, ranks),
+        )
 
 
-class NearestFamily:
-    """Nearest-neighbour kernels on fixed points; the candidate is K, at most N − 2."""
+class NearestMeans(Nearest):
+    """Means over the K nearest, K < N, without each point."""
 
-    fold = None
+    def to(self, Z: FloatArray) -> FloatArray:
+        """Means at new rows without each point, (m, N)."""
 
-    def __init__(self, search: Search, magnitudes: FloatArray) -> None:
-        self.search, self.magnitudes = search, magnitudes
+        def of_tied(rows: FloatArray) -> FloatArray:
+            return self.shared.means_without(self.search.scaled(rows), self.n_neighbors)
 
-    def without_two(self, candidate: float) -> FloatArray:
-        """(N, N) means at point i without i and m: only its K nearest make a difference."""
-        near, tied = self.search.nearest_others(int(candidate) + 1)
-        means = self.means_without(candidate, np.arange(len(self.magnitudes)))
-        found, crowded = means.over(near), np.flatnonzero(tied)
+        return self.over(Z, self.n_neighbors + 1, self._without, of_tied)
+
+    def among(self) -> FloatArray:
+        """Means at the points without themselves and each other one, (N, N)."""
+        near, tied = self.search.nearest_others(self.n_neighbors + 1)
+        found, crowded = self._without(near), np.flatnonzero(tied)
 
         def settle(rows: slice) -> None:
             points = crowded[rows]
-            found[points] = means.shared.means_without(
-                self.search.points[points], int(candidate), points
-            )
+            own = self.search.points[points]
+            found[points] = self.shared.means_without(own, self.n_neighbors, points)
 
         map_row_blocks(settle, len(crowded), 4 * len(found))
         return found
 
-    def means_without(self, candidate: float, members: IntArray) -> "NearestMeansWithout":
-        """For new rows, the means without each of the ``members``."""
-        return NearestMeansWithout(self.search, self.magnitudes, int(candidate), members)
-
-
-class NearestMeansWithout:
-    """Means at new rows over the K nearest, without each of the members."""
-
-    def __init__(self, search: Search, magnitudes: FloatArray, k: int, members: IntArray) -> None:
-        self.search, self.magnitudes, self.k, self.members = search, magnitudes, k, members
-        self.shared = SharedNeighbors(search, magnitudes)
-        self.column = np.full(len(magnitudes), -1, dtype=np.intp)
-        self.column[members] = np.arange(len(members))
-
-    def __call__(self, Z: FloatArray) -> FloatArray:
-        near, tied = self.search.nearest(Z, self.k + 1)
-        means = self.over(near)
-        if tied.any():
-            rows = self.search.scaled(Z[tied])
-            means[tied] = self.shared.means_without(rows, self.k)[:, self.members]
+    def _without(self, near: IntArray) -> FloatArray:
+        """(m, N) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
+        inner, replaced, mean = self.few_without(near)
+        means = np.repeat(mean[:, None], len(self.magnitudes), axis=1)
+        np.put_along_axis(means, inner, replaced, axis=1)
         return means
 
-    def over(self, near: IntArray) -> FloatArray:
-        """(m, members) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
-        member = self.magnitudes[near[:, :-1]]
-        means = np.repeat(member.mean(axis=1)[:, None], len(self.members), axis=1)
-        replaced = sums_of_others(member, self.magnitudes[near[:, -1:]]) / self.k
-        column = self.column[near[:, :-1]]
-        row, entry = np.nonzero(column >= 0)
-        means[row, column[row, entry]] = replaced[row, entry]
-        return means
+    def few_without(self, near: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """The K nearest, means without each of them, (m, K) both, and without any other, (m,)."""
+        inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
+        member = self.magnitudes[inner]
+        replaced = sums_of_others(member, replacement) / self.n_neighbors
+        return inner, replaced, member.mean(axis=1)
 
 
 def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:

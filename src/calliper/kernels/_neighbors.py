@@ -40,12 +40,12 @@ LEAF_POINTS = 32
 #: Sets of balls that are kept ready: a kernel may have two neighbourhoods a point.
 READY = 2
 
-#: Points added later are compared one by one until there are √N of them, or so many.
+#: Points added later are compared one by one until there are √N of them, or this many.
 FEW_ADDED = 64
 
 
 def search_of(rows: Any, metric: Metric, named: str | None = None) -> Search:
-    """The rows, ready to be searched: by who holds them, else who is named, else NumPy."""
+    """A search of the rows by the engine that holds them, else the one named, else NumPy."""
     engine = engine_of(rows, named)
     made: Search = (NeighborSearch if engine is None else engine.search)(rows, metric)
     return made
@@ -64,7 +64,7 @@ class NeighborSearch(Search):
         self.metric, self.unit = metric, _unit(points, metric)
         self.points = points = self.scaled(points)
         self.centre = points.mean(axis=0)
-        #: Points beyond so many were added later, and the engine does not know them.
+        #: Points beyond this many were added later and are not in the index.
         self.n_indexed, self.engine = len(points), _engine(points, metric)
         self._index()
 
@@ -87,7 +87,7 @@ class NeighborSearch(Search):
         if self.unit != 1 or _unit(points, self.metric) != 1:
             return None
         few = len(points) - self.n_indexed <= max(FEW_ADDED, self.n_indexed**0.5)
-        if not few or _engine(points, self.metric) != self.engine:
+        if not few or not self.engine or _engine(points, self.metric) != self.engine:
             return NeighborSearch(points, self.metric)
         other = NeighborSearch.__new__(NeighborSearch)  # copy() would build the engine again
         known = {name: value for name, value in vars(self).items() if name != "places"}
@@ -97,9 +97,9 @@ class NeighborSearch(Search):
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
         """The n nearest, and where the last place is tied."""
         queries = self.scaled(queries)
-        found, distance, sure = self._propose(queries, n + 1)
+        found, distance = self._propose(queries, n + 1)
         tied = np.zeros(len(queries), dtype=bool)
-        unsettled = np.flatnonzero(~(sure & self._settled(queries, distance, n)))
+        unsettled = np.flatnonzero(~self._settled(queries, distance, n))
         found = np.ascontiguousarray(found[:, :n])
         if len(unsettled):
             location, inverse = unique_rows(queries[unsettled])
@@ -118,12 +118,12 @@ class NeighborSearch(Search):
         indices = self.index.indices if self.n_indexed == len(own) else None
         order = own if indices is None else indices
         rows = self.points if indices is None else self.points[order]
-        near, distance, sure = self._propose(rows, n + 2)
+        near, distance = self._propose(rows, n + 2)
         keep = _all_but(order, near)
         near, distance = near[keep].reshape(len(own), -1), distance[keep].reshape(len(own), -1)
         found = np.empty((len(own), n), dtype=np.intp)
         found[order] = near[:, :n]
-        unsettled = order[~(sure & self._settled(rows, distance, n))]
+        unsettled = order[~self._settled(rows, distance, n)]
         if len(unsettled):
             location, inverse = unique_rows(self.points[unsettled])
             twin = np.empty(len(location), dtype=np.intp)
@@ -162,7 +162,7 @@ class NeighborSearch(Search):
         return self._balls_ready(reach).containing(queries, check)
 
     def _balls_ready(self, reach: FloatArray) -> BallScan:
-        """Balls of that reach, which is the very array given: made ready once, and kept."""
+        """Balls of that reach, compared by identity: prepared once, and kept."""
         for ready in self._ready:
             if ready.reach is reach:
                 return ready
@@ -178,7 +178,7 @@ class NeighborSearch(Search):
         if self.index.indices is None:
             none = np.zeros((len(rows), n), dtype=np.intp)
             return none, np.zeros(none.shape), np.zeros(len(rows), dtype=bool)
-        near, proposed, _ = self._propose(rows, k)
+        near, proposed = self._propose(rows, k)
         distance = np.stack([paired_distances(rows, self.points[each]) for each in near.T], axis=1)
         if left_out is not None:
             distance[near == left_out[:, None]] = np.inf
@@ -200,11 +200,11 @@ class NeighborSearch(Search):
         )
         return np.concatenate(blocks)
 
-    def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Up to k candidates a row, (squared) distances right up to rounding, and sure rows."""
-        squared, found, sure = self.index.query(queries, min(k, self.n_indexed))
+    def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
+        """Up to k candidates a row, and squared distances that are right up to rounding."""
+        squared, found = self.index.query(queries, min(k, self.n_indexed))
         if self.n_indexed == len(self.points):
-            return found, squared, sure
+            return found, squared
 
         def merge(rows: slice) -> tuple[IntArray, FloatArray]:
             added = all_distances(queries[rows], self.points[self.n_indexed :], self.metric)
@@ -215,7 +215,7 @@ class NeighborSearch(Search):
 
         width = found.shape[1] + len(self.points) - self.n_indexed
         near, distance = zip(*map_row_blocks(merge, len(queries), 4 * width), strict=True)
-        return np.concatenate(near), np.concatenate(distance), sure
+        return np.concatenate(near), np.concatenate(distance)
 
     def _settled(self, queries: FloatArray, distance: FloatArray, n: int) -> BoolArray:
         """Rows whose n-th neighbour stands apart from the one before and the one after."""
@@ -307,7 +307,7 @@ class SortedLine:
         self.indices = np.argsort(values)
         self.padded = np.concatenate([[-np.inf], values[self.indices], [np.inf]])
 
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray, BoolArray]:
+    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """The k nearest, ascending; k ≤ number of values."""
         x = queries[:, 0]
         right = np.searchsorted(self.padded[1:-1], x) + 1
@@ -322,7 +322,7 @@ class SortedLine:
             np.copyto(position[step], left, where=go_left)
             left -= go_left
             right += ~go_left
-        return np.square(distance.T), self.indices[position.T - 1], np.ones(len(x), dtype=bool)
+        return np.square(distance.T), self.indices[position.T - 1]
 
 
 class Tree:
@@ -334,11 +334,11 @@ class Tree:
         self.tree = cKDTree(points, leafsize=LEAF_POINTS)
         self.indices = self.tree.indices
 
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray, BoolArray]:
+    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """The k nearest, ascending."""
         distance, found = self.tree.query(queries, k, workers=n_cores())
         found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
-        return np.square(distance.reshape(found.shape)), found, np.ones(len(queries), dtype=bool)
+        return np.square(distance.reshape(found.shape)), found
 
 
 class Brute:
@@ -349,30 +349,29 @@ class Brute:
     def __init__(self, points: FloatArray, centre: FloatArray) -> None:
         self.centre, self.search = centre, NearestNeighbors(algorithm="brute").fit(points - centre)
 
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray, BoolArray]:
+    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """The k nearest, ascending."""
         distance, found = self.search.kneighbors(queries - self.centre, k)
-        sure = np.ones(len(queries), dtype=bool)
-        return np.square(distance), np.asarray(found, dtype=np.intp), sure
+        return np.square(distance), np.asarray(found, dtype=np.intp)
 
 
 class Unknown:
-    """Nothing is known of other metrics beforehand: no row is sure, and every one is settled."""
+    """Nothing is known of other metrics beforehand: all are as near, and every row is settled."""
 
     by_norms, indices = False, None
 
     def __init__(self, points: FloatArray, centre: FloatArray) -> None:
         return
 
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray, BoolArray]:
+    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
         """The first k."""
         found = np.broadcast_to(np.arange(k), (len(queries), k)).copy()
-        return np.zeros(found.shape), found, np.zeros(len(queries), dtype=bool)
+        return np.zeros(found.shape), found
 
 
 #: What proposes neighbours: ``query`` gives squared distances right up to rounding and indices,
-#: both (m, k), and rows that are sure; ``indices`` are the points such that neighbours follow one
-#: another, if that is known; ``by_norms`` says that distances are sums of norms and products.
+#: both (m, k); ``indices`` are the points such that neighbours follow one another, if that is
+#: known; ``by_norms`` says that distances are sums of norms and products.
 INDEXES: dict[str, Any] = {"line": SortedLine, "tree": Tree, "brute": Brute, "": Unknown}
 
 

@@ -12,8 +12,8 @@ a place those below t are those with scores below
 
     s_p(t) = t (k t + A_i + κ s_i) / (ŝ (B_i + k) + κ t).
 
-So nobody computes all N thresholds of a place to find the Q-th smallest. Halving finds two values
-of t between which it lies, counting points through a table of how many scores of each place lie
+So the Q-th smallest is found without computing all N thresholds of a place. Two values of t between
+which it lies are found by counting points, through a table of how many scores of each place lie
 below each of a thousand edges; the thresholds of the few points between are computed, and one is
 selected. O(number of places) for each place with a new row, whatever N.
 
@@ -30,6 +30,7 @@ from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, row_slices
 from calliper._types import FloatArray, IntArray
 from calliper.kernels._weighted import (
     BagWeighted,
+    Balance,
     RadialExponents,
     SmoothedRadial,
     to_grid,
@@ -45,7 +46,7 @@ EDGES, MOST_COUNTS = 1 << 10, 1 << 22
 LOWER_BITS = 44
 #: The highest edge, which no threshold reaches.
 TOP = (1023 + 1000) << 8
-#: So many edges are far: a guess is not moved by more, and halving brings them nearer.
+#: A guess is moved by at most this many edges at a time.
 FAR = 32
 #: Relative rounding of s_p(t), generously.
 SLIP = 1e-9
@@ -76,8 +77,6 @@ class BagInPlaces(BagWeighted):
         self.place_weight = others[1] + self.own * (self.size - 1)
         self.total = others[0][self.place] + self.own * rest
         self.weight = self.place_weight[self.place]
-        self.lonely = np.empty(0, dtype=np.intp)  # the floor of the weights is everywhere
-        self.sum_of_rest, self.mean_of_all = np.empty(0), float(magnitudes.mean())
         self.counts: NDArray[np.int32] | None = None
         if n > max(MANY, TO_A_PLACE * len(first)):
             self._count()
@@ -126,9 +125,10 @@ class BagInPlaces(BagWeighted):
         self.row_starts = np.arange(len(self.size)) * counts.shape[1]
         self.ratios = np.sort(self.scores / self.calibration_scale(0.5).clip(1e-300))
 
-    def _balance(self, Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def _balance(self, Z: FloatArray, scratch: Scratch) -> Balance:
         weight, scale = self._at(Z)
-        return weight[:, self.place], self.total[None], self.weight[None], scale
+        none, nothing = np.empty(0, dtype=np.intp), np.empty(0)
+        return weight[:, self.place], scale, (none, none, nothing, nothing)
 
     def _at(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Weights of new rows at all places, (m, places), and scales of the rows, (m,)."""
@@ -171,7 +171,7 @@ class BagInPlaces(BagWeighted):
         found, scratch = np.empty(needed.shape), Scratch()
 
         def select(block: slice) -> None:
-            values = self._thresholds(Z[block], scratch)
+            values = self._thresholds(Z[block], 0.0, scratch)
             for row, own in zip(values, rows_by_place[block], strict=True):
                 order = np.argsort(row)
                 reached = np.cumsum(shares.calibration[order])
@@ -210,16 +210,12 @@ class _Search:
             missing = rank - self._below(self._parts(edge)).sum(axis=1)
             further = np.clip(missing / density, -FAR, FAR).astype(np.int64)
             edge = np.clip(edge + further, 3, TOP)
-        high, above = self._move(edge + 1, rank, up=True)
-        low, below = self._move(edge - 2, rank, up=False)
-        wide = np.flatnonzero(high - low > FAR)
-        if len(wide):
-            self._narrow(wide, low, high, rank)
-            above[wide], below[wide] = (self._parts(edge[wide], wide) for edge in (high, low))
+        above = self._move(edge + 1, rank, up=True)
+        below = self._move(edge - 2, rank, up=False)
         return self._between(below, above, rank)
 
-    def _move(self, edge: IntArray, rank: int, *, up: bool) -> tuple[IntArray, IntArray]:
-        """Edges below which there are surely enough, or surely too few, and where they are.
+    def _move(self, edge: IntArray, rank: int, *, up: bool) -> IntArray:
+        """Where edges are below which there are surely enough points, or surely too few.
 
         From the edges given in steps that grow, up or down.
         """
@@ -229,23 +225,9 @@ class _Search:
             enough = self._below(there if up else there + 2).sum(axis=1) >= rank
             left = left[(enough != up) & ((edge[left] > 0) | up)]
             if not len(left):
-                return edge, parts
+                return parts
             edge[left] = np.clip(edge[left] + (step if up else -step), 0, TOP)
             parts[left], step = self._parts(edge[left], left), 2 * step
-
-    def _narrow(self, rows: IntArray, low: IntArray, high: IntArray, rank: int) -> None:
-        """Bring edges of some rows near to each other by halving, in place."""
-        start = low[rows]
-        while len(left := rows[high[rows] - low[rows] > 1]):
-            middle = (low[left] + high[left]) // 2
-            enough = self._below(self._parts(middle, left)).sum(axis=1) >= rank
-            high[left[enough]], low[left[~enough]] = middle[enough], middle[~enough]
-        step, left = 1, rows
-        while len(left):
-            enough = self._below(self._parts(low[left], left) + 2).sum(axis=1) >= rank
-            left = left[enough & (low[left] > 0)]
-            low[left], step = np.maximum(low[left] - step, 0), 2 * step
-        low[rows] = np.maximum(low[rows], start)
 
     def _parts(self, edge: IntArray, rows: IntArray | slice = slice(None)) -> IntArray:
         """Between which edges the score s_p(t) of each place is, (m, places), for t at an edge.

@@ -58,7 +58,7 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
 
     @property
     def takes_inputs(self) -> bool:  # type: ignore[override]
-        """Whether features are raw inputs, and not places whose distances say who is near."""
+        """Whether features are raw inputs, and not points in a space with distances."""
         return self.forest is not None
 
     def __sklearn_clone__(self) -> Self:

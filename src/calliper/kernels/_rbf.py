@@ -12,36 +12,20 @@ from sklearn.base import BaseEstimator
 from calliper._types import FloatArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
-from calliper.kernels._kernel import (
-    NOTHING,
-    Bag,
-    Found,
-    Kernel,
-    Known,
-    LeaveTwoOut,
-    LocalMean,
-    LocalQuantile,
-    Rng,
-    ScalesAtLevel,
-    check_size,
-)
-from calliper.kernels._radial import BagRBF, LeaveTwoOutRBF, RadialQuantile
+from calliper.kernels._kernel import Known, LocalQuantile, Rng, ScalesAtLevel, check_size
+from calliper.kernels._radial import Radial
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._weighted import (
-    BagWeighted,
-    LeaveTwoOutWeighted,
     RadialExponents,
     SmoothedRadial,
-    WeightedMean,
-    refuse_quantile,
+    WeightedKernel,
     squared_distances,
     to_grid,
 )
-from calliper.rows import Rows
 
 
 @dataclass(eq=False, repr=False)
-class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
+class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = exp(−‖x − x'‖² / 2l²), plus an optional constant for all pairs.
 
     The paper does not print the normalisation of its length scale; this is the usual one. The
@@ -120,26 +104,21 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             raise CalliperError("the median distance between training inputs is 0; pass a number.")
         return median
 
-    def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
-    ) -> LeaveTwoOut:
-        """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        return self._radial(rows.Z).leave_two_out(rows.magnitudes, offset)
-
-    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
-        """Thresholds of full conformal."""
-        refuse_quantile(statistic)
-        return self._radial(rows.Z).bag(rows.magnitudes, rows.scores, offset)
-
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
-        """Nadaraya–Watson mean."""
-        return self._radial(Z).mean(magnitudes)
+    def weights(self, Z: Any) -> Any:
+        """The points with their weights, where they are computed."""
+        length, smoothing, step = float(self.length_scale), float(self.smoothing), float(self.step)
+        engine = engine_of(Z, self.engine)
+        if engine is not None:
+            return engine.radial(Z, self.metric, length, smoothing, step)
+        exponents = RadialExponents(Z, length, self.metric, step)
+        return SmoothedRadial(exponents, smoothing) if smoothing else Radial(exponents)
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile by radial weights."""
         if self.smoothing:
             return super().local_quantile(Z, scores)
-        return self._radial(Z).local_quantile(scores)
+        quantile: LocalQuantile = self.weights(Z).local_quantile(scores)
+        return quantile
 
     def widened(self, multiple: float, most: int) -> Self:
         """The same with its length scale multiplied, in three digits: more would mean nothing."""
@@ -162,60 +141,6 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             means.append(total / (weight.sum(axis=1) + kernel.smoothing))
         stacked = np.stack(means)
         return lambda level: stacked
-
-    def _radial(self, Z: Any) -> "PlainRadial":
-        """The points with their weights, where they are computed."""
-        length, smoothing, step = float(self.length_scale), float(self.smoothing), float(self.step)
-        engine = engine_of(Z, self.engine)
-        make = PlainRadial if engine is None else engine.radial
-        radial: PlainRadial = make(Z, self.metric, length, smoothing, step)
-        return radial
-
-
-class PlainRadial:
-    """Points with radial weights, and all that is made of these.
-
-    Parameters
-    ----------
-    points, metric : (N, d), and how distances are measured
-    length_scale, smoothing, step : as of :class:`RBF`
-    """
-
-    def __init__(
-        self, points: FloatArray, metric: Metric, length_scale: float, smoothing: float, step: float
-    ) -> None:
-        self.exponents, self.smoothing = (
-            RadialExponents(points, length_scale, metric, step),
-            smoothing,
-        )
-        self.smoothed = SmoothedRadial(self.exponents, smoothing) if smoothing else None
-
-    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
-        """Scales of the Jackknife+."""
-        if self.smoothed:
-            return LeaveTwoOutWeighted(self.smoothed, magnitudes, offset)
-        return LeaveTwoOutRBF(self.exponents, magnitudes, offset)
-
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
-        """Thresholds of full conformal."""
-        if self.smoothed and self.exponents.step:
-            from calliper.kernels._places import BagInPlaces  # where it is needed, and not before
-
-            return BagInPlaces(self.exponents, self.smoothing, magnitudes, scores, offset)
-        if self.smoothed:
-            return BagWeighted(self.smoothed, magnitudes, scores, offset)
-        return BagRBF(self.exponents, magnitudes, scores, offset)
-
-    def mean(self, magnitudes: FloatArray) -> WeightedMean:
-        """Nadaraya–Watson mean."""
-        return WeightedMean(
-            self.smoothed.to if self.smoothed else self.exponents.weights, magnitudes
-        )
-
-    def local_quantile(self, scores: FloatArray) -> LocalQuantile:
-        """Quantile by weights, without a floor."""
-        order = np.argsort(scores)
-        return RadialQuantile(self.exponents.some(order), scores[order])
 
 
 def check_length_scale(scale: Any) -> float:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from calliper._blocks import BLOCK_FLOATS, map_slices
+from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.quantile import Shares, merged_multiple, pad_exceptions
@@ -146,36 +146,18 @@ def selected(
     Exceptions are listed by ascending row, with their positions among the values and what they
     are; asked for are ranks, or levels by weight. As :func:`calliper.quantile.merged_multiple`.
     """
-    n_rows = len(factor)
-    count = np.bincount(row, minlength=n_rows)
-    start = np.cumsum(count) - count
-    by_count = np.argsort(count, kind="stable")  # rows of alike numbers of exceptions together
-    answer = np.empty((n_rows, len(asked)))
+    n = len(factor)
+    ends = np.searchsorted(row, np.arange(n + 1))
 
-    def merge(block: slice) -> None:
-        rows = by_count[block]
-        entries = np.arange(count[rows].sum())
-        local = np.repeat(np.arange(len(rows)), count[rows])
-        first = np.cumsum(count[rows]) - count[rows]
-        source = start[rows][local] + entries - first[local]
-        padded = pad_exceptions(local, position[source], value[source], len(rows), len(ordered))
+    def merge(rows: slice) -> FloatArray:
+        part = slice(ends[rows.start], ends[rows.stop])
+        listed = row[part] - rows.start, position[part], value[part]
+        padded = pad_exceptions(*listed, rows.stop - rows.start, len(ordered))
         merge_one = merged_multiple if shares is None else shares.of_rows(rows).merged_multiple
-        for column, each in enumerate(asked):
-            answer[rows, column] = merge_one(ordered, factor[rows], *padded, each)
+        return np.stack([merge_one(ordered, factor[rows], *padded, each) for each in asked], axis=1)
 
-    map_slices(merge, _alike(count[by_count]))
-    return answer
-
-
-def _alike(count: IntArray, most_rows: int = 4096) -> list[slice]:
-    """Slices of ascending counts whose padded windows fit a block."""
-    slices, start = [], 0
-    while start < len(count):
-        largest = int(count[min(start + most_rows, len(count)) - 1])
-        step = min(most_rows, max(1, BLOCK_FLOATS // (3 * largest + 1)))
-        slices.append(slice(start, min(start + step, len(count))))
-        start += step
-    return slices
+    most = int(np.diff(ends).max(initial=0))
+    return np.concatenate(map_row_blocks(merge, n, 3 * most + 1))
 
 
 class Places:

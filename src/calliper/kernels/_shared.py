@@ -44,7 +44,7 @@ Case = tuple[IntArray, IntArray, Sequence[IntArray]]
 
 @dataclass(frozen=True)
 class Shells:
-    """Who is nearer than the K-th neighbour of some rows, and who is just as far.
+    """Points nearer than the K-th neighbour of some rows, and points just as far.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class SharedNeighbors:
         candidates = self._candidates(near[few], distance[few])
         found[:, few] = candidates.reached(k, lambda shells: shells.quantiles(ranks))
         if not few.all():
-            found[:, ~few] = self._crowd.quantiles(rows[~few], k, ranks)
+            found[:, ~few] = self._reached(rows[~few], k, lambda shells: shells.quantiles(ranks))
         return np.asarray(found.T[inverse])
 
     def clamps(self, points: IntArray, k: int, rank: int) -> FloatArray:
@@ -164,12 +164,15 @@ class SharedNeighbors:
         a new point of score t comes nearer than the K-th, of rows 2 and 3 if it comes just as
         near, and of row 4 both if it does not.
         """
-        near, distance, few = self.search.shell(self.search.points[points], k, points)
+        rows = self.search.points[points]
+        near, distance, few = self.search.shell(rows, k, points)
         found = np.empty((5, len(points)))
         candidates = self._candidates(near[few], distance[few])
         found[:, few] = candidates.reached(k, lambda shells: shells.clamps(rank))
         if not few.all():
-            found[:, ~few] = self._crowd.clamps(points[~few], k, rank)
+            found[:, ~few] = self._reached(
+                rows[~few], k, lambda shells: shells.clamps(rank), points[~few]
+            )
         return found
 
     def few_without(self, Z: FloatArray, k: int) -> tuple[BoolArray, IntArray, FloatArray, Any]:
@@ -186,10 +189,28 @@ class SharedNeighbors:
 
         Rows are in the unit of the search.
         """
+        return self._all(rows, points).means_without(k)[0]
+
+    def _reached(
+        self,
+        rows: FloatArray,
+        k: int,
+        cases: Callable[[Shells], Iterator[Case]],
+        points: IntArray | None = None,
+    ) -> FloatArray:
+        """As :meth:`Candidates.reached` over all points; at ``points``, without themselves."""
+
+        def one_block(part: slice) -> FloatArray:
+            return self._all(rows[part], None if points is None else points[part]).reached(k, cases)
+
+        return np.concatenate(map_row_blocks(one_block, len(rows), len(self.magnitudes)), axis=1)
+
+    def _all(self, rows: FloatArray, points: IntArray | None) -> "Candidates":
+        """All points; at ``points``, themselves farther than all others."""
         distance = all_distances(rows, self.search.points, self.search.metric)
         if points is not None:
             distance[np.arange(len(rows)), points] = np.inf
-        return Candidates(distance, self.magnitudes[None]).means_without(k)[0]
+        return Candidates(distance, self.magnitudes[None])
 
     def _candidates(self, near: IntArray, distance: FloatArray) -> "Candidates":
         return Candidates(distance, self.magnitudes[near])
@@ -206,7 +227,13 @@ class SharedNeighbors:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Points of some rows, among them all as near as the K-th: distances and magnitudes, (m, W)."""
+    """Points of some rows, among them all as near as the K-th.
+
+    Attributes
+    ----------
+    distance : (m, W)
+    magnitudes : (m, W), or (1, W) if the points are the same for all rows
+    """
 
     distance: FloatArray
     magnitudes: FloatArray
@@ -262,13 +289,11 @@ def sum_of_each(values: FloatArray) -> FloatArray:
 
 
 class Crowd:
-    """Where copies are many: points by their places, all of which are compared."""
+    """Sums where copies are many: points by their places, all of which are compared."""
 
     def __init__(self, search: Search, magnitudes: FloatArray, grid: Grid) -> None:
-        self.places, self.metric, self.magnitudes = search.places, search.metric, magnitudes
-        self.grid, self.order = grid, np.argsort(magnitudes, kind="stable")
-        #: Magnitudes in ascending order, infinity for the place behind them, 0 for the last.
-        self.values = np.append(magnitudes[self.order], [np.inf, 0.0])
+        self.places, self.metric = search.places, search.metric
+        self.magnitudes, self.grid = magnitudes, grid
 
     def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[SharedSums]:
         """Sums around points, without themselves, for each K."""
@@ -297,18 +322,24 @@ class Crowd:
         Then seats, sizes, and whether a row's own place is near or tied, (4, m).
         """
 
-        def one_block(distance: FloatArray, own: IntArray | None) -> FloatArray:
+        def one_block(block: slice) -> FloatArray:
+            distance = all_distances(rows[block], self.places.rows, self.metric)
             row, mine, found = np.arange(len(distance)), np.zeros((2, len(distance))), []
+            held = np.repeat(self.places.size[None], len(distance), axis=0)
+            if own is not None:
+                held[row, own[block]] -= 1
             for k in ks:
-                shells = self._shells(distance, own, k)
+                shells = Shells.of_places(distance, held, k)
                 if own is not None:
-                    mine = np.stack([shells.near[row, own], shells.tied[row, own]]).astype(float)
-                    shells.near[row, own] = shells.tied[row, own] = False
+                    where = row, own[block]
+                    mine = np.stack([shells.near[where], shells.tied[where]]).astype(float)
+                    shells.near[where] = shells.tied[where] = False
                 sums = [(each @ self._digits).T for each in (shells.near, shells.tied)]
                 found.append(np.vstack([*sums, shells.seats, shells.size, mine]))
             return np.stack(found)
 
-        parts = self._over(one_block, rows, own)
+        blocks = map_row_blocks(one_block, len(rows), len(self.magnitudes))
+        parts = np.concatenate(blocks, axis=-1)
         of_digits = parts[:, :-4].reshape(len(ks), 2, self.grid.n, -1)
         return list(zip(np.moveaxis(of_digits, 2, 3), parts[:, -4:], strict=True))
 
@@ -317,70 +348,6 @@ class Crowd:
         """Digits of the sum over each place, (U, n)."""
         place = self.places.of_point
         return self.grid.sums(self.magnitudes, lambda digit: np.bincount(place, digit))
-
-    def quantiles(self, rows: FloatArray, k: int, ranks: Sequence[int]) -> FloatArray:
-        """The rank-th smallest of K, by weight, for each rank: (L, m)."""
-
-        def one_block(distance: FloatArray, own: IntArray | None) -> IntArray:
-            shells = self._shells(distance, own, k)
-            ((near, tied, needed),) = shells.quantiles(ranks)
-            return self._reached(shells, near, tied, needed)
-
-        return np.asarray(self.values[self._over(one_block, rows, None)])
-
-    def clamps(self, points: IntArray, k: int, rank: int) -> FloatArray:
-        """As :meth:`SharedNeighbors.clamps`."""
-        own, inverse = np.unique(self.places.of_point[points], return_inverse=True)
-
-        def one_block(distance: FloatArray, own: IntArray | None) -> IntArray:
-            shells, row, found = self._shells(distance, own, k), np.arange(len(distance)), []
-            for near, tied, needed in shells.clamps(rank):
-                mine = shells.near[row, own] * near + shells.tied[row, own] * tied
-                for each in needed:
-                    position = self._reached(shells, near, tied, [each, each + mine])
-                    found.append(np.where(each > 0, position, -1))
-            return np.stack(found)
-
-        # Without a point, weights before its place in the order are as they were, and those after
-        # it less by its own.
-        with_own, less_own = np.moveaxis(self._over(one_block, self.places.rows[own], own), 1, 0)
-        position = np.empty_like(self.order)
-        position[self.order] = np.arange(len(position))
-        with_own, less_own = with_own[:, inverse], less_own[:, inverse]
-        clamp: FloatArray = self.values[np.where(with_own < position[points], with_own, less_own)]
-        return clamp
-
-    def _shells(self, distance: FloatArray, own: IntArray | None, k: int) -> Shells:
-        """Shells of rows, one point less at a row's own place."""
-        held = np.broadcast_to(self.places.size, distance.shape)
-        if own is not None:
-            held = held.copy()
-            held[np.arange(len(own)), own] -= 1
-        return Shells.of_places(distance, held, k)
-
-    def _reached(
-        self, shells: Shells, near: IntArray, tied: IntArray, needed: Sequence[IntArray]
-    ) -> IntArray:
-        """Where the weights of points in ascending order reach what is needed, (L, m)."""
-        place = self.places.of_point[self.order]
-        weight = shells.near[:, place] * near[:, None] + shells.tied[:, place] * tied[:, None]
-        reached = np.cumsum(weight, axis=1, out=weight)
-        return np.stack([count_true(reached < each[:, None]) for each in needed])
-
-    def _over(
-        self,
-        work: Callable[[FloatArray, IntArray | None], Any],
-        rows: FloatArray,
-        own: IntArray | None,
-    ) -> Any:
-        """What ``work`` makes of distances to all places and of rows' own, (..., m), in blocks."""
-
-        def one_block(block: slice) -> Any:
-            of_block = None if own is None else own[block]
-            return work(all_distances(rows[block], self.places.rows, self.metric), of_block)
-
-        blocks = map_row_blocks(one_block, len(rows), len(self.magnitudes))
-        return np.concatenate(blocks, axis=-1)
 
 
 def sums_without(part: FloatArray) -> FloatArray:

@@ -56,7 +56,7 @@ class MeanStatistic:
     ----------
     inner, last : (N, K−1) and (N,) magnitudes of the neighbours, in order
     offset : constant added to every scale
-    shared, crowded : where some point is tied with the last, and who they are
+    shared, crowded : sums where points are tied with the last, and the points with a tie
     k : K, where ``inner`` (N, 1) are sums already
     """
 
@@ -143,7 +143,7 @@ class QuantileStatistic:
         self.share(shared, crowded)
 
     def share(self, shared: SharedNeighbors, crowded: IntArray) -> None:
-        """Remember who shares a last place."""
+        """Keep which points share a last place."""
         self.shared, self.crowded = shared, crowded
         self._clamps: dict[int, FloatArray] = {}
 

@@ -23,20 +23,19 @@ from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
 from calliper.kernels._criterion import (
     CRITERIA,
-    KernelFamily,
+    Family,
     LeaveTwoOutTuned,
     RescaledInformation,
     Tuning,
-    best_for_all,
 )
 from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
 from calliper.kernels._knn import KNN, same_length
-from calliper.kernels._nearest import NearestFamily
+from calliper.kernels._nearest import NearestMeans
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialFamily, RadialFolds
+from calliper.kernels._radial import RadialMeans
 from calliper.kernels._rbf import RBF, check_length_scale
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
-from calliper.kernels._weighted import squared_distances
+from calliper.kernels._weighted import RadialExponents, squared_distances
 from calliper.rows import Rows
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.
@@ -62,7 +61,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
     n_folds: int | None = None
 
     def __sklearn_clone__(self) -> Self:
-        # A copy of a progress bar would move where nobody looks.
+        # A copy of a progress bar would not be the one on the screen.
         parameters = self.get_params(deep=False)
         progress = parameters.pop("progress")
         copies = {name: clone(value, safe=False) for name, value in parameters.items()}
@@ -92,15 +91,20 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             if len(self.chosen) != n:
                 raise CalliperError(f"chosen has {len(self.chosen)} length scales for {n} points.")
         elif n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0):
-            how["chosen"] = self._smoothest_of_too_few(self._candidates(n), n)
+            smoothest = self._candidates(n)[-1]
+            warn(
+                f"{n} calibration points are too few to tune {type(self).__name__} on; its "
+                f"smoothest candidate, {smoothest:g}, is used for all of them.",
+                SmallCalibrationWarning,
+            )
+            how["chosen"] = np.full(n, smoothest)
         else:
-            how["tuning"] = self._tuning(self._candidates(n), Z, magnitudes, Z_train, rng)
+            how["tuning"] = self._tuning(Z, magnitudes, Z_train, rng)
             if self.n_folds is not None and self.n_folds < n:
                 fold = rng.permutation(np.arange(n) % self.n_folds)
-        family = self._family(Z, magnitudes)
-        if fold is not None:
-            family = RadialFolds(Z, magnitudes, self.metric, same_length(fold, Z))
-        return LeaveTwoOutTuned(family, magnitudes, offset=offset, **how)
+        fold = None if fold is None else same_length(fold, Z)
+        family = self._family(Z, magnitudes, fold)
+        return LeaveTwoOutTuned(family, magnitudes, offset=offset, fold=fold, **how)
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """The best candidate for training errors."""
@@ -121,10 +125,8 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
                 f"{len(Z_train)} training rows are too few to tune {name} on; pass a fixed kernel "
                 f"such as KNN(10)."
             )
-        candidates = self._candidates(len(Z_train))
-        family = self._family(Z_train, scores_train)
-        tuning = self._tuning(candidates, Z_train, scores_train, Z_train, rng)
-        return self._kernel(best_for_all(family, scores_train, tuning))
+        tuning = self._tuning(Z_train, scores_train, Z_train, rng)
+        return self._kernel(tuning.best_for_all(self._family(Z_train, scores_train), scores_train))
 
     def _check(self) -> None:
         """Refuse what both kinds of tuned kernels refuse."""
@@ -133,8 +135,8 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
         at_least(self.mi_neighbors, 1, "mi_neighbors")
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
-        """The kernels to choose from, on fixed points."""
+    def _family(self, Z: FloatArray, magnitudes: FloatArray, fold: Any = None) -> Family:
+        """The means of kernels to choose from, on fixed points."""
         raise NotImplementedError
 
     def _candidates(self, n: int) -> FloatArray:
@@ -145,15 +147,8 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         """One of them."""
         raise NotImplementedError
 
-    def _tuning(
-        self,
-        candidates: FloatArray,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        Z_train: Known,
-        rng: Rng,
-    ) -> Tuning:
-        information = None
+    def _tuning(self, Z: FloatArray, magnitudes: FloatArray, Z_train: Known, rng: Rng) -> Tuning:
+        candidates, information = self._candidates(len(Z)), None
         if self.criterion == "mi":
             if self.n_components is not None and Z_train is None:
                 raise CalliperError(
@@ -162,20 +157,11 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
                     "give each point a say in its own kernel."
                 )
             components = principal_components(Z, self.n_components, Z_train)
-            # Calibration points are told apart by what is drawn: a draw of their own.
+            # Ties are broken by a draw that depends on the calibration points.
             drawn = [rng.randint(2**31), seed_of(Z, magnitudes)]
             ties = np.random.RandomState(drawn)
             information = RescaledInformation(components, self.mi_neighbors, ties)
         return Tuning(candidates, self.criterion, information, reporter(self.progress, "tuning"))
-
-    def _smoothest_of_too_few(self, candidates: FloatArray, n: int) -> FloatArray:
-        """The smoothest candidate for all n points, with a warning, (n,)."""
-        warn(
-            f"{n} calibration points are too few to tune {type(self).__name__} on; its smoothest "
-            f"candidate, {candidates[-1]:g}, is used for all of them.",
-            SmallCalibrationWarning,
-        )
-        return np.full(n, candidates[-1])
 
 
 @dataclass(eq=False, repr=False)
@@ -261,7 +247,13 @@ class TunedRBF(_Tuned):
             if self.n_folds is not None:
                 raise ValueError("chosen scales belong to points, not to folds: leave n_folds out.")
             return replace(self, chosen=np.array(chosen))
-        self._check_grid()
+        at_least(self.n_scan, 1, "n_scan")
+        at_least(self.n_sample, 1, "n_sample")
+        check_size(self.expand, "expand", least=1)
+        if self.grid not in ("auto", "guarded", "paper"):
+            raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
+        if self.n_folds is not None:
+            at_least(self.n_folds, 2, "n_folds")
         if self.length_scales is not None:
             given = np.ravel(self.length_scales).tolist()
             unique = sorted({check_length_scale(scale) for scale in given})
@@ -274,17 +266,8 @@ class TunedRBF(_Tuned):
         grid = length_scale_grid(self, Z_train, rng or np.random.RandomState(0))
         return replace(self, length_scales=grid)
 
-    def _check_grid(self) -> None:
-        at_least(self.n_scan, 1, "n_scan")
-        at_least(self.n_sample, 1, "n_sample")
-        check_size(self.expand, "expand", least=1)
-        if self.grid not in ("auto", "guarded", "paper"):
-            raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
-        if self.n_folds is not None:
-            at_least(self.n_folds, 2, "n_folds")
-
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
-        return RadialFamily(Z, magnitudes, self.metric)
+    def _family(self, Z: FloatArray, magnitudes: FloatArray, fold: Any = None) -> Family:
+        return lambda scale: RadialMeans(RadialExponents(Z, scale, self.metric), magnitudes, fold)
 
     def _candidates(self, n: int) -> FloatArray:
         return np.asarray(self.length_scales, dtype=float)
@@ -336,8 +319,9 @@ class TunedKNN(_Tuned):
         )
         return replace(self, n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
-        return NearestFamily(NeighborSearch(Z, self.metric), magnitudes)
+    def _family(self, Z: FloatArray, magnitudes: FloatArray, fold: Any = None) -> Family:
+        search = NeighborSearch(Z, self.metric)
+        return lambda k: NearestMeans(search, magnitudes, int(k))
 
     def _candidates(self, n: int) -> FloatArray:
         """A K must leave one point to take the place of the one left out."""

@@ -23,7 +23,8 @@ changes; all rows of a cell have the same radius, so many rows cost no more than
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -31,8 +32,17 @@ from scipy.spatial.distance import cdist
 from calliper._blocks import Scratch, map_row_blocks, row_slices
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._arithmetic import DOMINANT, signed_root
-from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
+from calliper.kernels._arithmetic import signed_root
+from calliper.kernels._kernel import (
+    NOTHING,
+    Bag,
+    Found,
+    Kernel,
+    Known,
+    LeaveTwoOut,
+    LocalMean,
+    Rng,
+)
 from calliper.kernels._search import EUCLIDEAN, Metric, all_distances
 from calliper.quantile import Shares, row_thresholds
 from calliper.rows import Rows
@@ -40,13 +50,18 @@ from calliper.rows import Rows
 #: Largest error of an exponent that the fast expansion of squared distances may cause.
 EXPONENT_ERROR = 1e-11
 
-#: Up to so many features distances are summed feature by feature, which takes little beside the
-#: exponential.
+#: Up to this many features, distances are summed feature by feature, which takes little time
+#: compared with the exponential.
 DIRECT = 8
 
-#: Matrix products round a row otherwise in a product of another shape. So rows are multiplied
-#: always so many at a time, and columns of zeros fill up a multiple of so many.
+#: The rounding of a matrix product depends on its shape. So rows are always multiplied this many at
+#: a time, and columns of zeros fill up a multiple of this many.
 TOGETHER, COLUMNS = 32, 16
+
+
+#: The weights k_i of new rows, (m, N), and their scales, (m,); then the row and the column of pairs
+#: for which k_i is 1 and A_i and B_i are other than those of the point, and these.
+Balance = tuple[FloatArray, FloatArray, tuple[IntArray, IntArray, FloatArray, FloatArray]]
 
 
 class Weights(ABC):
@@ -70,6 +85,18 @@ class Weights(ABC):
         weight[own - rows.start, own] = 0.0
         return weight
 
+    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
+        """Scales of the Jackknife+."""
+        return LeaveTwoOutMeans(WeightedMeans(self, magnitudes), offset)
+
+    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+        """Thresholds of full conformal."""
+        return BagWeighted(self, magnitudes, scores, offset)
+
+    def mean(self, magnitudes: FloatArray) -> "WeightedMean":
+        """The weighted mean."""
+        return WeightedMean(self, magnitudes)
+
 
 class WeightedKernel(Kernel, ABC):
     """A kernel that is known by its weights."""
@@ -80,57 +107,95 @@ class WeightedKernel(Kernel, ABC):
 
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
-    ) -> "LeaveTwoOutWeighted":
+    ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        return LeaveTwoOutWeighted(self.weights(rows.Z), rows.magnitudes, offset)
+        return self.weights(rows.Z).leave_two_out(rows.magnitudes, offset)
 
-    def bag(
-        self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING
-    ) -> "BagWeighted":
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal."""
-        refuse_quantile(statistic)
-        return BagWeighted(self.weights(rows.Z), rows.magnitudes, rows.scores, offset)
+        if statistic == "quantile":
+            raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
+        return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMean":
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
         """The weighted mean."""
-        return WeightedMean(self.weights(Z).to, magnitudes)
+        return self.weights(Z).mean(magnitudes)
 
 
-def refuse_quantile(statistic: str) -> None:
-    """Say that a quantile needs neighbours that count equally."""
-    if statistic == "quantile":
-        raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
+class LeaveTwoOutMeans(LeaveTwoOut):
+    """Weighted means with one or two points left out.
 
+    Parameters
+    ----------
+    means : :class:`WeightedMeans`, or the like
+    offset : constant added to every scale
+    """
 
-class LeaveTwoOutWeighted(LeaveTwoOut):
-    """Weighted means with one or two points left out."""
-
-    def __init__(self, weights: Weights, magnitudes: FloatArray, offset: float) -> None:
-        self.weights, self.magnitudes, self.offset = weights, magnitudes, offset
-        n = len(magnitudes)
-        self.mean_of_rest = sums_without(magnitudes, np.arange(n)) / (n - 1)
-        total, weight = sums_of_others(weights, magnitudes)
-        mean = np.divide(total, weight, out=self.mean_of_rest.copy(), where=weight > 0)
-        self.without_one: FloatArray = mean + offset
+    def __init__(self, means: Any, offset: float) -> None:
+        self.means, self.offset = means, offset
+        self.without_one: FloatArray = means.of_others() + offset
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        weight = self.weights.to(Z)
-        weighted = weight * self.magnitudes
-        total, total_weight = weighted.sum(axis=1), weight.sum(axis=1)
-        rest, rest_weight = total[:, None] - weighted, total_weight[:, None] - weight
-        heavy = weighted > DOMINANT * total[:, None]
-        heavy |= weight > DOMINANT * total_weight[:, None]
-        for row, point in zip(*np.nonzero(heavy), strict=True):
-            rest[row, point] = np.delete(weighted[row], point).sum()
-            rest_weight[row, point] = np.delete(weight[row], point).sum()
-        fallback: FloatArray = np.broadcast_to(self.mean_of_rest, rest.shape).copy()
-        np.divide(rest, rest_weight, out=fallback, where=rest_weight > 0)
-        fallback += self.offset
-        return fallback
+        return np.asarray(self.means.to(Z) + self.offset)
+
+
+class WeightedMeans:
+    """Weighted means without each point; of all others where nothing else has weight."""
+
+    def __init__(self, weights: Weights, magnitudes: FloatArray) -> None:
+        self.weights, self.magnitudes = weights, magnitudes
+
+    def to(self, Z: FloatArray) -> FloatArray:
+        """Means at new rows without each point, (m, N)."""
+        return means_without_each(self.weights.to(Z), self.magnitudes)[0]
+
+    def of_others(self) -> FloatArray:
+        """Means at the points without themselves, (N,)."""
+        total, weight = sums_of_others(self.weights, self.magnitudes)
+        n = len(total)
+        mean_of_rest = sums_without(self.magnitudes, np.arange(n)) / (n - 1)
+        return np.divide(total, weight, out=mean_of_rest, where=weight > 0)
+
+
+def means_without_each(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weighted means of rows without each point, and the weight of all others, both (m, N).
+
+    (A − w s)/(B − w) loses no digits unless the point left out carries most of A or of B. These
+    are one point each: the others are summed without it. Where nothing else has weight, the mean
+    is that of all others.
+    """
+    rows, n = np.arange(len(weight)), len(magnitudes)
+    weighted = weight * magnitudes
+    dominant = weighted.argmax(axis=1), weight.argmax(axis=1)
+    mean = weighted.sum(axis=1)[:, None] - weighted
+    rest = weight.sum(axis=1)[:, None] - weight
+    for point in dominant:
+        kept = weight[rows, point]
+        weight[rows, point] = 0.0
+        mean[rows, point], rest[rows, point] = totals(weight, magnitudes)
+        weight[rows, point] = kept
+    alone = np.nonzero(rest <= 0)
+    rest[alone] = 1.0
+    mean /= rest
+    if len(alone[1]):
+        rest[alone] = 0.0
+        mean[alone] = sums_without(magnitudes, alone[1]) / max(1, n - 1)
+    return mean, rest
 
 
 class BagWeighted(Bag):
-    """Thresholds t_i with given weights."""
+    """Thresholds t_i with given weights.
+
+    Attributes
+    ----------
+    total, weight : (N,) A_i and B_i
+    lonely : points without any weight, and the sums of all others
+    """
+
+    lonely: IntArray = np.empty(0, dtype=np.intp)
+    sum_of_rest: FloatArray = np.empty(0)
+    total: FloatArray
+    weight: FloatArray
 
     def __init__(
         self, weights: Weights, magnitudes: FloatArray, scores: FloatArray, offset: float
@@ -139,7 +204,6 @@ class BagWeighted(Bag):
         self.offset = offset
         self.total, self.weight = sums_of_others(weights, magnitudes)
         self.lonely = np.flatnonzero(self.weight == 0)
-        self.mean_of_all = float(magnitudes.mean())
         self.sum_of_rest = sums_without(magnitudes, self.lonely)
 
     def calibration_scale(self, level: float) -> FloatArray:
@@ -155,24 +219,23 @@ class BagWeighted(Bag):
 
         def select(rows: slice) -> FloatArray:
             own = shares and shares.of_rows(rows)
-            return row_thresholds(self._thresholds(Z[rows], scratch), levels, own)
+            return row_thresholds(self._thresholds(Z[rows], 0.0, scratch), levels, own)
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        if slope == 0:
-            return self._thresholds(Z, Scratch())
-        entering, total, weight, scale = self._balance(Z)
-        weight = weight + entering
-        linear = total / weight + self.offset - slope * self.scores
-        return signed_root(slope + entering / weight, linear, self.scores * scale[:, None])
+        return self._thresholds(Z, slope, Scratch())
 
-    def _thresholds(self, Z: FloatArray, scratch: Scratch) -> FloatArray:
+    def _thresholds(self, Z: FloatArray, slope: float, scratch: Scratch) -> FloatArray:
         """All thresholds of a few rows, in a buffer that the next call uses again."""
-        entering, total, weight, scale = self._balance(Z)
-        shape = entering.shape
-        constant, root = scratch.array("constant", shape), scratch.array("root", shape)
-        return self.solved(entering, total, weight, self.scores, scale[:, None], constant, root)
+        entering, scale, (row, column, total, weight) = self._balance(Z, scratch)
+        solve = self.solved if slope == 0 else partial(self._rising, slope)
+        known = self.total, self.weight, self.scores, scale[:, None]
+        found = solve(entering, *known, scratch)
+        if len(row):
+            others = np.ones(len(row)), total, weight, self.scores[column], scale[row]
+            found[row, column] = solve(*others)
+        return found
 
     def solved(
         self,
@@ -181,46 +244,59 @@ class BagWeighted(Bag):
         weight: FloatArray,
         scores: FloatArray,
         scale: FloatArray,
-        constant: FloatArray | None = None,
-        root: FloatArray | None = None,
+        scratch: Scratch | None = None,
     ) -> FloatArray:
-        """The t of k t² + A t = s ŝ (B + k) of k, A, B, s and ŝ; two arrays may be used for it."""
-        constant = np.add(weight, entering, out=constant)
-        if self.offset:
-            total = total + self.offset * constant
+        """The t of k t² + A t = s ŝ (B + k) of k, A, B, s and ŝ.
+
+        As :func:`positive_root` in few passes: in units of the largest score nothing overflows.
+        """
+        constant, root = (
+            np.empty((2, *entering.shape))
+            if scratch is None
+            else (scratch.array(name, entering.shape) for name in ("constant", "root"))
+        )
+        np.add(weight, entering, out=constant)
+        half = (total + self.offset * constant if self.offset else total) / 2
         constant *= scores
         constant *= scale
-        # positive_root in few passes: in units of the largest score nothing overflows.
-        root = np.multiply(entering, constant, out=root)
-        root *= 4
-        root += np.square(total)
+        np.multiply(entering, constant, out=root)
+        root += np.square(half)
         np.sqrt(root, out=root)
-        root += total
-        vanishing = root == 0
-        with np.errstate(divide="ignore", invalid="ignore"):
+        root += half
+        vanishing = None if half.min(initial=np.inf) > 0 else root == 0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             threshold: FloatArray = np.divide(constant, root, out=root)
-        threshold *= 2
-        if vanishing.any():
+        if vanishing is not None:
             zero = (constant[vanishing] == 0) & (entering[vanishing] > 0)
             threshold[vanishing] = np.where(zero, 0.0, np.inf)
         return threshold
 
-    def _balance(self, Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """k_i, A_i and B_i for each row and point, (m, N), and the scales of the rows, (m,).
+    def _rising(
+        self,
+        slope: float,
+        entering: FloatArray,
+        total: FloatArray,
+        weight: FloatArray,
+        scores: FloatArray,
+        scale: FloatArray,
+        scratch: Scratch | None = None,
+    ) -> FloatArray:
+        """The same if slope·t is added to all scales."""
+        weight = weight + entering
+        with np.errstate(invalid="ignore"):
+            linear = total / weight + self.offset - slope * scores
+            return signed_root(slope + entering / weight, linear, scores * scale)
 
-        A and B are of shape (1, N) if no point is lonely, since they are the same for all rows.
+    def _balance(self, Z: FloatArray, scratch: Scratch) -> Balance:
+        """What thresholds are solved from, in buffers that the next call uses again.
+
+        Where point and new row have no weight, all members of the bag count equally.
         """
         entering = self.weights.to(Z)
-        scale = mean_of(entering, self.magnitudes, self.mean_of_all) + self.offset
-        if not len(self.lonely):
-            return entering, self.total[None], self.weight[None], scale
-        total = np.repeat(self.total[None], len(Z), axis=0)
-        weight = np.repeat(self.weight[None], len(Z), axis=0)
+        scale = mean_of(entering, self.magnitudes) + self.offset
         row, which = np.nonzero(entering[:, self.lonely] == 0)
-        column = self.lonely[which]
-        entering[row, column] = 1.0
-        total[row, column], weight[row, column] = self.sum_of_rest[which], len(self.scores) - 1
-        return entering, total, weight, scale
+        others = np.full(len(row), len(self.scores) - 1.0)
+        return entering, scale, (row, self.lonely[which], self.sum_of_rest[which], others)
 
 
 def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -233,8 +309,6 @@ def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, Floa
 
 def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A_i and B_i of every point, (N,)."""
-    if isinstance(weights, SmoothedRadial) and weights.exponents.step:
-        return _sums_by_place(weights, magnitudes)
 
     def add(rows: slice) -> FloatArray:
         weight = weights.among(rows)
@@ -245,30 +319,6 @@ def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray
     return total, weight
 
 
-def _sums_by_place(
-    weights: "SmoothedRadial", magnitudes: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The same where many points share a place: sums of all are the same there, less one's own."""
-    places = weights.points
-    order = np.lexsort(places.T)
-    new = np.append(True, (np.diff(places[order], axis=0) != 0).any(axis=1))
-    first, place = order[new], np.empty(len(order), dtype=np.intp)
-    place[order] = np.cumsum(new) - 1
-
-    def add(rows: slice) -> FloatArray:
-        weight = weights.to(weights.points[first[rows]])
-        return np.stack([*totals(weight, magnitudes), weight[np.arange(len(weight)), first[rows]]])
-
-    sums = np.concatenate(map_row_blocks(add, len(first), len(magnitudes)), axis=1)
-    total, weight, own = sums[:, place]
-    heavy = np.flatnonzero((own * magnitudes > DOMINANT * total) | (own > DOMINANT * weight))
-    total, weight = total - own * magnitudes, weight - own
-    for point in heavy:  # where little would remain of the digits
-        rest = totals(weights.among(slice(point, point + 1)), magnitudes)
-        total[point], weight[point] = rest[0][0], rest[1][0]
-    return total, weight
-
-
 def sums_without(magnitudes: FloatArray, points: IntArray) -> FloatArray:
     """Sum of all but each of some points; sums before and after each, so nothing cancels."""
     padded = np.concatenate([[0.0], magnitudes, [0.0]])
@@ -276,26 +326,25 @@ def sums_without(magnitudes: FloatArray, points: IntArray) -> FloatArray:
     return np.asarray((before + after)[points])
 
 
-def mean_of(weight: FloatArray, magnitudes: FloatArray, fallback: float) -> FloatArray:
-    """Weighted means of rows, (m,); the fallback where a row has no weight at all."""
+def mean_of(weight: FloatArray, magnitudes: FloatArray) -> FloatArray:
+    """Weighted means of rows, (m,); the mean of all points where a row has no weight at all."""
     total, total_weight = totals(weight, magnitudes)
-    mean = np.full(len(weight), fallback)
+    mean = np.full(len(weight), magnitudes.mean())
     np.divide(total, total_weight, out=mean, where=total_weight > 0)
     return mean
 
 
 class WeightedMean:
-    """Weighted mean at new rows; of all points where a row has no weight at all."""
+    """Weighted mean at new rows."""
 
-    def __init__(self, weigh: Callable[[FloatArray], FloatArray], magnitudes: FloatArray) -> None:
-        self.weigh, self.magnitudes = weigh, magnitudes
+    def __init__(self, weights: Weights, magnitudes: FloatArray) -> None:
+        self.weights, self.magnitudes = weights, magnitudes
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
-        fallback = float(self.magnitudes.mean())
 
         def average(rows: slice) -> FloatArray:
-            return mean_of(self.weigh(Z[rows]), self.magnitudes, fallback)
+            return mean_of(self.weights.to(Z[rows]), self.magnitudes)
 
         return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
 
@@ -360,11 +409,6 @@ class RadialExponents:
             out[rows] = product[:m, :n]
         return out
 
-    def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """(m, N) weights up to a factor of each row, by which the nearest has one."""
-        exponent, _ = self.to(queries, out)
-        return to_weights(exponent, exponent.max(axis=1))
-
 
 def to_grid(Z: FloatArray, side: float) -> FloatArray:
     """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
@@ -382,7 +426,7 @@ class SmoothedRadial(Weights):
 
     def __init__(self, exponents: RadialExponents, smoothing: float) -> None:
         self.exponents, self.points = exponents, exponents.points
-        self.floor = smoothing / len(self.points)
+        self.smoothing, self.floor = smoothing, smoothing / len(self.points)
 
     def to(self, Z: FloatArray) -> FloatArray:
         exponent, constant = self.exponents.to(Z)
@@ -390,6 +434,13 @@ class SmoothedRadial(Weights):
         weight = np.exp(exponent, out=exponent)
         weight += self.floor
         return weight
+
+    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+        if not self.exponents.step:
+            return super().bag(magnitudes, scores, offset)
+        from calliper.kernels._places import BagInPlaces  # where it is needed, and not before
+
+        return BagInPlaces(self.exponents, self.smoothing, magnitudes, scores, offset)
 
 
 def squared_distances(
