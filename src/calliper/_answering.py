@@ -81,7 +81,7 @@ class Calibration:
     left_out : training rows with out-of-fold or out-of-bag predictions, or None
     per_row : what gives the group and the weight of a new row
     row_trend : how errors depend on the order of the rows, or None
-    probe : a few calibration rows as they came, by which a file knows the model again, or None
+    probe : a few calibration rows as plain values, by which a file knows the model again, or None
     chosen : parameters of the regressor that the calibration followed, by name
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or whose training rows were given, or None
@@ -266,7 +266,7 @@ class Calibration:
         distinct = tuple(sorted({*per_tail}))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.radii(Z, distinct, **asked) for each in self.calibrators]
+        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         return radius[..., 0] if len(tails) == 1 else radius

@@ -36,19 +36,24 @@ def _n_cores() -> int:
     return int(cpu_count())
 
 
-#: Has ``one`` where a thread may use only one core.
-_few = threading.local()
+class _Few(threading.local):
+    """Whether this thread may use one core only."""
+
+    one = False
+
+
+_few = _Few()
 
 
 def n_cores() -> int:
     """How many cores this thread may use."""
-    return 1 if getattr(_few, "one", False) else _n_cores()
+    return 1 if _few.one else _n_cores()
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
     """Keep work in this thread; for callers that already run a thread on each core."""
-    before, _few.one = getattr(_few, "one", False), True
+    before, _few.one = _few.one, True
     try:
         yield
     finally:

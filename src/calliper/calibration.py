@@ -37,7 +37,13 @@ from calliper.exceptions import (
 )
 from calliper.models import asked_as
 from calliper.quantile import effective_size
-from calliper.rows import PerRow, Rows, first_rows, rows_of_groups, warn_of_trend, warn_of_zero_sum
+from calliper.rows import (
+    PerRow,
+    Rows,
+    rows_of_groups,
+    state_of,
+    warn_of_errors,
+)
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 from calliper.space import (
@@ -133,15 +139,14 @@ def calibrate_model(
     centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
     errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
     plain = None if on_all is None else on_all.calibrators[0].signed_thresholds(np.zeros((1, 1)))[0]
-    warn_of_zero_sum(errors if plain is None else plain)
     return replace(
         made,
         model=model,
         space=space,
         left_out=left_out,
         per_row=per_row.remembered(),
-        row_trend=warn_of_trend(errors, order, in_time=front.shuffle is False),
-        probe=first_rows(X),
+        row_trend=warn_of_errors(errors, order, plain, in_time=front.shuffle is False),
+        probe=state_of(X),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),

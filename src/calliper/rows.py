@@ -43,6 +43,7 @@ from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
 from calliper.exceptions import (
     CalliperError,
+    DamagedFileError,
     RowLabelsWarning,
     RowOrderWarning,
     SharedRowsWarning,
@@ -53,6 +54,17 @@ from calliper.exceptions import (
 N_PROBES = 5
 #: Stands for values that were given at calibration and belong to its rows.
 GIVEN = Ellipsis
+#: Types of Polars columns that can be restored by name.
+POLARS = frozenset(
+    {"Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
+    | {"Float32", "Float64", "String", "Date", "Categorical"}
+)
+
+#: Types of pandas with gaps of their own.
+PANDAS = frozenset(
+    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
+    | {"Float32", "Float64", "boolean", "string", "str"}
+)
 #: Level of the test for a trend.
 TREND_LEVEL = 1e-4
 #: What counts as a sum of zero: the mean error times √n, in units of the mean size.
@@ -468,15 +480,21 @@ def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
     return clearest if clearest.p_value < TREND_LEVEL else None
 
 
-def warn_of_trend(errors: Any, order: Any = None, *, in_time: bool = False) -> RowTrend | None:
-    """The trend of errors of calibration rows, with a warning if there is one."""
+def warn_of_errors(
+    errors: FloatArray, order: Any, everything: FloatArray | None, *, in_time: bool = False
+) -> RowTrend | None:
+    """The trend of errors of calibration rows, if any; warnings of it, and of a sum of zero.
+
+    ``everything`` are the errors of all rows, where some of them taught.
+    """
+    _warn_of_zero_sum(errors if everything is None else everything)
     trend = find_trend(errors, order)
     if trend is not None:
         warn(trend.describe(in_time=in_time), RowOrderWarning)
     return trend
 
 
-def warn_of_zero_sum(errors: FloatArray) -> None:
+def _warn_of_zero_sum(errors: FloatArray) -> None:
     """Warn if errors of calibration rows add up to zero, as they do on training rows."""
     n, size = len(errors), float(np.abs(errors).mean())
     if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
@@ -520,10 +538,11 @@ def _times(table: Any) -> list[tuple[str, str]]:
     """Where a frame or a series holds times, and in which order."""
     if not hasattr(table, "dtypes"):
         return []
-    found = {"the index": table.index} if hasattr(table, "iloc") else {}
+    pandas = hasattr(table, "iloc")
+    found = {"the index": table.index} if pandas else {}
     for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
         if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
-            column = table.iloc[:, place] if hasattr(table, "iloc") else table[name]
+            column = table.iloc[:, place] if pandas else table[name]
             found[f"column {name!r}"] = column
     orders = []
     for where, values in found.items():
@@ -548,3 +567,71 @@ def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
         first=float(values[:quarter].mean()),
         last=float(values[-quarter:].mean()),
     )
+
+
+def state_of(X: Any) -> dict[str, Any] | None:
+    """The first rows as plain values; None for kinds that cannot be restored."""
+    X = first_rows(X)
+    if isinstance(X, np.ndarray | list):
+        return {"kind": "rows", "rows": X}
+    if valid.is_frame(X):
+        columns = [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
+        if any(each is None for each in columns):
+            return None
+        return {"kind": "pandas", "names": list(X.columns), "columns": columns}
+    if hasattr(X, "get_columns"):
+        types = [type(each).__name__ for each in X.dtypes]
+        if not set(types) <= POLARS:
+            return None
+        cells = [each.to_list() for each in X.get_columns()]
+        return {"kind": "polars", "names": list(X.columns), "types": types, "columns": cells}
+    if hasattr(X, "detach"):
+        return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
+    return None
+
+
+def _pandas_column(column: Any) -> dict[str, Any] | None:
+    kind = column.dtype
+    if isinstance(kind, np.dtype):
+        return {"values": column.to_numpy()}
+    if type(kind).__name__ == "CategoricalDtype":
+        codes, categories = np.asarray(column.cat.codes), list(column.cat.categories)
+        return {"codes": codes, "categories": categories, "ordered": bool(kind.ordered)}
+    if str(kind) not in PANDAS:  # times with a zone, for example
+        return None
+    missing = column.isna().to_numpy()
+    cells = [None if gap else cell for cell, gap in zip(column.tolist(), missing, strict=True)]
+    return {"cells": cells, "type": str(kind)}
+
+
+def rows_again(state: dict[str, Any]) -> Any:
+    """The rows of :func:`state_of`."""
+    kind = state["kind"]
+    if kind == "pandas":
+        import pandas as pd
+
+        frame = pd.concat([_pandas_again(pd, each) for each in state["columns"]], axis=1)
+        frame.columns = state["names"]
+        return frame
+    if kind == "polars":
+        import polars as pl
+
+        parts = zip(state["names"], state["columns"], state["types"], strict=True)
+        known = [(name, cells, getattr(pl, of)) for name, cells, of in parts if of in POLARS]
+        return pl.DataFrame([pl.Series(*each) for each in known])
+    if kind == "tensor":
+        import torch
+
+        return torch.as_tensor(state["rows"])
+    return state["rows"]
+
+
+def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
+    if "codes" in column:
+        kind = pd.CategoricalDtype(column["categories"], ordered=column["ordered"])
+        return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
+    if "cells" in column:
+        if column["type"] not in PANDAS:
+            raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
+        return pd.Series(column["cells"], dtype=column["type"])
+    return pd.Series(column["values"])

@@ -126,4 +126,4 @@ def test_results_are_of_the_code_that_stands():
         for unit, node in mutators.units(mutators.tree_of(file))
         if unit in known.get(file, {}) or mutators.edits_of(node)
     ]
-    assert sum(same) >= 0.75 * len(same)
+    assert sum(same) >= 0.6 * len(same)

@@ -79,7 +79,7 @@ def test_embeddings_are_never_fitted_to_calibration_rows():
 
 def test_raw_inputs_of_unlike_spread_are_pointed_out():
     wide = X_CAL * [1, 1000]
-    model = ConformalRegressor(LinearRegression().fit(wide, Y_CAL), embed="inputs")
+    model = ConformalRegressor(LinearRegression().fit(wide + 0.1, Y_CAL - 0.1), embed="inputs")
     with pytest.warns(UnscaledFeaturesWarning, match=r"from 0\.\d+ to \d+: the widest dominate"):
         model.calibrate(wide, Y_CAL)
     with warnings.catch_warnings():

@@ -88,7 +88,7 @@ class IntervalRequest(CalibrationRequest):
         if self.calibrated is None:
             context = click.get_current_context()
             for name in _NEEDED:
-                if getattr(self, name) is None:
+                if not self.given(name):
                     raise click.UsageError(f"Missing option '--{name}'", context)
             super().check()
         else:

@@ -49,8 +49,14 @@ class MonitorRequest(options.TableRequest):
 
     def monitor(self) -> CoverageMonitor:
         """A new monitor; wrong options are refused before anything is read."""
-        names = ("coverage", "tolerated", "online", "side", "ties", "false_alarms")
-        how: dict[str, Any] = {name: getattr(self, name) for name in names}
+        how: dict[str, Any] = {
+            "coverage": self.coverage,
+            "tolerated": self.tolerated,
+            "online": self.online,
+            "side": self.side,
+            "ties": self.ties,
+            "false_alarms": self.false_alarms,
+        }
         if self.calibrated is not None:
             made = CoverageMonitor.of(load_calibration(self.calibrated).calibrated, **how)
         else:

@@ -191,9 +191,13 @@ class TableRequest:
     def check(self) -> None:
         """Refuse options that contradict one another, before any work is done."""
 
+    def given(self, name: str) -> bool:
+        """Whether an option without a default was given."""
+        return getattr(self, name) is not None
+
     def refuse_both(self, one: str, other: str) -> None:
         """Refuse two options that exclude each other."""
-        if getattr(self, one) is not None and getattr(self, other) is not None:
+        if self.given(one) and self.given(other):
             raise CalliperError(f"{flag(one)} and {flag(other)} cannot be combined: give one.")
 
     @property

@@ -105,7 +105,7 @@ class TuneRequest(CalibrationRequest):
                 "give the grid itself, as in --length-scales 0.1,0.2,0.5."
             )
         for name in ("grid", "scan", "sample", "expand", "length_scales"):
-            if getattr(self, name) is None:
+            if not self.given(name):
                 continue
             if not radial:
                 raise CalliperError(f"{options.flag(name)} is for --kernel tuned-rbf: omit it.")

@@ -30,18 +30,6 @@ SAME_ANSWER = 1e-5
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
 
-#: Types of Polars columns that can be restored by name.
-POLARS = frozenset(
-    {"Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
-    | {"Float32", "Float64", "String", "Date", "Categorical"}
-)
-
-#: Types of pandas with gaps of their own.
-PANDAS = frozenset(
-    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
-    | {"Float32", "Float64", "boolean", "string", "str"}
-)
-
 #: Characters of a parameter that are written down.
 MOST_SIGNS = 80
 
@@ -196,68 +184,3 @@ def check_class(model: Any, before: dict[str, Any]) -> None:
 def _differs(now: FloatArray, before: FloatArray) -> bool:
     largest = float(np.abs(before).max(initial=0.0))
     return bool((np.abs(now - before) > SAME_ANSWER * max(largest, 1e-300)).any())
-
-
-def state_of(X: Any) -> dict[str, Any] | None:
-    """Rows as plain values; None for kinds that cannot be restored."""
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
-        columns = [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
-        if any(each is None for each in columns):
-            return None
-        return {"kind": "pandas", "names": list(X.columns), "columns": columns}
-    if hasattr(X, "get_columns"):
-        types = [type(each).__name__ for each in X.dtypes]
-        if not set(types) <= POLARS:
-            return None
-        cells = [each.to_list() for each in X.get_columns()]
-        return {"kind": "polars", "names": list(X.columns), "types": types, "columns": cells}
-    if hasattr(X, "detach"):
-        return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
-    return {"kind": "rows", "rows": X} if isinstance(X, np.ndarray | list) else None
-
-
-def _pandas_column(column: Any) -> dict[str, Any] | None:
-    kind = column.dtype
-    if isinstance(kind, np.dtype):
-        return {"values": column.to_numpy()}
-    if type(kind).__name__ == "CategoricalDtype":
-        codes, categories = np.asarray(column.cat.codes), list(column.cat.categories)
-        return {"codes": codes, "categories": categories, "ordered": bool(kind.ordered)}
-    if str(kind) not in PANDAS:  # times with a zone, for example
-        return None
-    missing = column.isna().to_numpy()
-    cells = [None if gap else cell for cell, gap in zip(column.tolist(), missing, strict=True)]
-    return {"cells": cells, "type": str(kind)}
-
-
-def rows_again(state: dict[str, Any]) -> Any:
-    """The rows of :func:`state_of`."""
-    kind = state["kind"]
-    if kind == "pandas":
-        import pandas as pd
-
-        frame = pd.concat([_pandas_again(pd, each) for each in state["columns"]], axis=1)
-        frame.columns = state["names"]
-        return frame
-    if kind == "polars":
-        import polars as pl
-
-        parts = zip(state["names"], state["columns"], state["types"], strict=True)
-        known = [(name, cells, getattr(pl, of)) for name, cells, of in parts if of in POLARS]
-        return pl.DataFrame([pl.Series(*each) for each in known])
-    if kind == "tensor":
-        import torch
-
-        return torch.as_tensor(state["rows"])
-    return state["rows"]
-
-
-def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
-    if "codes" in column:
-        kind = pd.CategoricalDtype(column["categories"], ordered=column["ordered"])
-        return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
-    if "cells" in column:
-        if column["type"] not in PANDAS:
-            raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
-        return pd.Series(column["cells"], dtype=column["type"])
-    return pd.Series(column["values"])

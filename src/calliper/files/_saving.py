@@ -37,14 +37,12 @@ from calliper.files._model import (
     parts_of,
     refuse_class,
     refuse_unfitted,
-    rows_again,
     slots_of,
-    state_of,
 )
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
-from calliper.rows import row_values
+from calliper.rows import row_values, rows_again
 from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.
@@ -306,10 +304,10 @@ def _levels(calibrated: Any) -> list[float]:
 def _probe(calibrated: Any, writer: Writer) -> Any:
     """A few rows, and what the model said of them; None where they cannot be kept."""
     front = isinstance(calibrated, CalibratedRegressor)
-    rows = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
-    state = None if rows is None else state_of(rows)
+    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
     if state is None:
         return None
+    rows = rows_again(state)
     known = {
         "rows": state,
         "said": ask(calibrated, rows),
@@ -439,10 +437,10 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
                     f"{probe['functions'].get(name)}: pass the function used at calibration."
                 )
         if isinstance(calibrated, CalibratedRegressor):
-            known = replace(calibrated.calibration_, probe=rows)
+            known = replace(calibrated.calibration_, probe=probe["rows"])
             calibrated.calibration_ = known
         else:
-            vars(calibrated)[PROBE] = rows
+            vars(calibrated)[PROBE] = probe["rows"]
     elif models:
         check_class(models[0], header["model"])
 

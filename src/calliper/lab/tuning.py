@@ -182,8 +182,13 @@ def tuning_curve(
         k = reference.n_neighbors
         name = f"{k} nearest neighbours"
         if k <= len(scale.chosen) - 2:  # as a grid of one K
-            known: Any = {key: getattr(kernel, key) for key in ("n_components", "mi_neighbors")}
-            grid = TunedKNN(kernel.criterion, n_neighbors=[k], metric=reference.metric, **known)
+            grid = TunedKNN(
+                kernel.criterion,
+                n_neighbors=[k],
+                metric=reference.metric,
+                n_components=kernel.n_components,
+                mi_neighbors=kernel.mi_neighbors,
+            )
             # A zero scale does not matter, since this kernel is not used for intervals.
             value = float(fitted_scale(grid, ZeroScaleWarning).criteria.mean())
     what = "length scale" if isinstance(kernel, TunedRBF) else "number of neighbours"

@@ -41,7 +41,7 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import conformal_rank, row_order_statistics
-from calliper.rows import check_known_rows, first_rows, labels_of, same_rows
+from calliper.rows import check_known_rows, labels_of, same_rows, state_of
 from calliper.scores import Score
 
 #: Predictions held at a time, models times new rows: 128 MB.
@@ -151,7 +151,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], groups: Any = None) -> Self:
         y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
         y = check_known_rows(self, X, y)
-        self._probe = first_rows(X)
+        self._probe = state_of(X)
         if len(y) < 2:
             raise CalliperError(
                 f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "

@@ -112,7 +112,7 @@ def answer(asked: str, regressor: Any, X: Any, coverage: Coverage = 0.9, **how: 
     if asked == "predict_interval":
         how["coverage"], (names, shape) = coverage, names_of_ends(regressor, coverage)
     else:
-        targets = getattr(regressor, "target_names_", None)
+        targets = _targets_of(regressor)
         names = ["prediction"] if targets is None else [str(name) for name in targets]
         shape = () if targets is None else (len(targets),)
     return ask_lazily(regressor, X, partial(_found, asked), names, shape, how)
@@ -146,13 +146,18 @@ class LazyDistribution:
         return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
 
 
+def _targets_of(regressor: Any) -> Any:
+    """Names of several targets; None for one."""
+    return getattr(regressor, "target_names_", None)
+
+
 def names_of_ends(regressor: Any, coverage: Coverage) -> tuple[list[str], tuple[int, ...]]:
     """Names and shape of the ends of one row; of several targets those of each."""
     levels = check_levels(coverage)
     shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
     none = np.zeros((0, *shape[:-1]))
     names = Intervals(none, none, levels).column_names()
-    targets = getattr(regressor, "target_names_", None)
+    targets = _targets_of(regressor)
     if targets is None:
         return names, shape
     return [f"{target}_{name}" for target in targets for name in names], (len(targets), *shape)
@@ -270,9 +275,10 @@ def _try_out(
     per_row, said = regressor.calibration_.per_row, set[type[Warning]]()
     if known or per_row != PerRow():
         return frozenset()
-    if not hasattr(X, "divisions"):
+    columns = question.layout
+    if columns is None and len(X.shape) > 1:
         row = np.ones((1, *X.shape[1:]), X.dtype)
-    elif hasattr(X._meta, "columns") and all(_columns(X._meta).values()):
+    elif columns is not None and all(columns.values()):
         row = X._meta_nonempty.iloc[:1]
     else:
         return frozenset()

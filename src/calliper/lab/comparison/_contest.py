@@ -177,7 +177,7 @@ def redraw(
     """
     rng = np.random.default_rng(random_state)
     known, both = len(sets.calibration), (sets.calibration, sets.test)
-    Z, y, y_pred = (np.concatenate([getattr(p, k) for p in both]) for k in ("Z", "y", "y_pred"))
+    Z, y, y_pred = map(np.concatenate, zip(*((p.Z, p.y, p.y_pred) for p in both), strict=True))
     pool = Points(Z, y, y_pred, feature_names=sets.test.feature_names)
     size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
     scores = np.full((len(levels), N_DRAWS, 2, len(methods)), np.inf)

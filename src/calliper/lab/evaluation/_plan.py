@@ -73,9 +73,14 @@ class Problem:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a non-empty string; got {self.name!r}.")
         checked: dict[str, Any] = {"score_function": as_score(self.score_function)}
-        for suffix, more in (("", ("groups", "X")), ("_train", ())):
-            Z, outputs = getattr(self, f"Z{suffix}"), dict(getattr(self, f"outputs{suffix}"))
-            known = {name: getattr(self, name) for name in (f"y{suffix}", f"y_pred{suffix}", *more)}
+        more: dict[str, Any] = {"groups": self.groups, "X": self.X}
+        held_out: dict[str, Any] = {"y": self.y, "y_pred": self.y_pred, **more}
+        trained: dict[str, Any] = {"y_train": self.y_train, "y_pred_train": self.y_pred_train}
+        for suffix, Z, given_outputs, known in (
+            ("", self.Z, self.outputs, held_out),
+            ("_train", self.Z_train, self.outputs_train, trained),
+        ):
+            outputs = dict(given_outputs)
             if Z is None:
                 known |= {f"outputs{suffix}": outputs or None}
                 if given := [name for name, value in known.items() if value is not None]:
