@@ -146,6 +146,20 @@ def test_errors_of_training_rows_add_up_to_zero(model, method):
         ConformalRegressor(lambda rows: 0 * rows[:, 0], method).calibrate(  # by chance
             signs, signs[:, 0] * np.tile(rounded, 2)
         )
+        grid = np.linspace(-3, 3, 400)[:, None]  # symmetric by construction
+        sine = LinearRegression().fit(grid[::2], np.sin(grid[::2, 0]))
+        ConformalRegressor(sine, method).calibrate(grid, np.sin(grid[:, 0]))
+
+
+@pytest.mark.parametrize("method", [None, Split()], ids=repr)
+def test_bounds_that_calibration_targets_leave_are_refused_after_more_rows_too(method):
+    made = ConformalRegressor(LinearRegression().fit(X[:50], Y[:50]), method)
+    made.calibrate(X[50:], np.append(-60.0, Y[51:]))
+    for _ in range(2):
+        with pytest.raises(CalliperError, match=r"1 of 3\d\d calibration targets .* -60\."):
+            made.predict_interval(X[:5], bounds=(-50, None))
+        made.extend(X[:10] + 1, Y[:10])
+    assert made.extend(X[:5] + 2, Y[:5], window=100).predict_interval(X[:5], bounds=(-50, 50))
 
 
 def test_training_rows_without_targets_are_said():

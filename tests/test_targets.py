@@ -374,3 +374,13 @@ def test_a_conformal_regressor_refuses_several_targets_by_name(data):
         ConformalRegressor(Ridge()).fit(X, y)
     with pytest.raises(CalliperError, match=r"shape \(\d+, 2\).*MultiTargetRegressor"):
         ConformalRegressor(means).calibrate(X, y[:, 0])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_training_rows_are_not_added_to_the_calibration_set(joint):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 2))
+    y = X + rng.normal(size=(300, 2))
+    made = MultiTargetRegressor(LinearRegression(), joint=joint, shuffle=False).fit(X, y)
+    with pytest.raises(CalliperError, match="rows are also training rows"):
+        made.extend(X[:100], y[:100])

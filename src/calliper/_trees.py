@@ -105,6 +105,9 @@ class PlainTrees(Keeps):
         for side in (made.left[inner], made.right[inner]):
             if (side <= own[inner]).any() or (tree[side] != tree[inner]).any():
                 raise CalliperError("a tree node points outside its tree.")
+        below = np.concatenate([made.left[inner], made.right[inner]])
+        if len(np.unique(below)) < len(below):  # a walk would double at each of them
+            raise CalliperError("a tree node has two parents.")
         if (made.feature >= max(made.n_features, 1)).any():
             raise CalliperError(f"a tree splits on a feature beyond the {made.n_features} known.")
         return made

@@ -63,6 +63,8 @@ from calliper.space import (
     warn_if_poor,
 )
 
+#: Rows that are needed to tell copies from chance.
+ENOUGH_TO_COMPARE = 5
 #: Parameters of the regressor that a calibration follows; others may be set later.
 FOLLOWED = ("calibrator", "embed", "score_function", "error_model", "learning_part")
 
@@ -120,12 +122,15 @@ def calibrate_model(
     slack = slack_of(score, y, y_pred, *space.refuse_changing(X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
+        targets = y
+        if ageing:  # a partition does not know how many rows come after it
+            given["weights"] = per_row.weights.of_age(len(y))
         # Those at hand are the first of them.
         kept = order = np.append(kept, np.arange(at_hand, len(y)))
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         columns = [valid.check_vector(each, "y") for each in np.reshape(y, (len(y), -1)).T]
-        y = targets = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
+        y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
         warn_if_poor(space, Z)
     made = calibrate(
@@ -341,7 +346,7 @@ def extended(
 ) -> Calibration:
     """The same with further rows, as if calibrated on all of them."""
     trained, seen = made.trained, None
-    enough = len(y) >= 5  # to tell copies from chance
+    enough = len(y) >= ENOUGH_TO_COMPARE
     if enough and trained is not None and trained.model is made.model:
         seen = refuse_seen(trained.rows, X, y)
     n = made.n_calibration + len(y)
@@ -361,7 +366,7 @@ def extended(
     on_all = made.on_all
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
-    known = None if made.targets is None else np.concatenate([made.targets, y])[-n:]
+    known = None if made.targets is None else np.concatenate([made.targets, y])[-(window or 0) :]
     why = made.no_guarantee or seen
     return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
 

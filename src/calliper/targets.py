@@ -26,8 +26,9 @@ from calliper import models
 from calliper._answering import Calibration, check_calibrated, handled
 from calliper._estimator import CalibratedRegressor
 from calliper._kept import Array, Field, Part, Plain
+from calliper._row_checks import refuse_seen
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper.calibration import calibrate_model
+from calliper.calibration import ENOUGH_TO_COMPARE, calibrate_model
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
@@ -152,7 +153,10 @@ class MultiTargetRegressor(CalibratedRegressor):
         for each, column in zip(grown, columns, strict=True):
             each._extend(X, column, window, groups, weights)
         self.regressors_, now = grown, self.calibration_
-        why = now.no_guarantee or (grown[0].no_guarantee_ if len(grown) == 1 else None)
+        seen = grown[0].no_guarantee_ if len(grown) == 1 else None
+        if len(grown) > 1 and len(y) >= ENOUGH_TO_COMPARE and now.trained is not None:
+            seen = refuse_seen(now.trained.rows, X, y)
+        why = now.no_guarantee or seen
         together = self._together(now.model)
         return self._keep(replace(together, no_guarantee=why, trained=now.trained))
 

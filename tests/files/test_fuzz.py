@@ -145,6 +145,10 @@ def test_every_row_ends_where_the_trained_tree_puts_it():
     again = PlainTrees.again(made.nodes_.for_file())
     rows = rng.normal(size=(3000, 3)).round(1).astype(np.float32)
     assert np.array_equal(again.leaves(rows)[0], made.tree_.apply(rows))
+    state = made.nodes_.for_file()
+    state["left"] = np.where(state["left"] < 0, state["left"], state["right"])
+    with pytest.raises(CalliperError, match="two parents"):
+        PlainTrees.again(state)
 
 
 def test_one_array_named_many_times_is_not_copied_each_time(load):

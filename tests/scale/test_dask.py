@@ -27,6 +27,7 @@ from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import RowOrderWarning, ShiftWarning, SmallCalibrationWarning
 from calliper.lab.evaluation import Problem
 from calliper.scale import ShardedRescaled, _dask, connect
+from calliper.shift import Recency
 from cases.lazy_rows import COLUMNS, model, places, rows, slow_model, targets
 
 dask = pytest.importorskip("dask")
@@ -264,7 +265,8 @@ class TestCalibration:
         cal, X_train, y_train = CAL.assign(g=CAL["a"] > 0), rows(100, 5), targets(rows(100, 5), 6)
         lazy, y = frame_in([100, 0, 200], cal), frame_in([100, 0, 200], Y)
         new = NEW.assign(g=NEW["a"] > 0)
-        for how in ({"groups": "g"}, {"weights": lambda part: np.exp(np.asarray(part["b"]))}):
+        by_column = {"weights": lambda part: np.exp(np.asarray(part["b"]))}
+        for how in ({"groups": "g"}, by_column, {"weights": Recency(50)}):
             whole, parts = (
                 regressor(Split()).calibrate(X, t, **how) for X, t in ((cal, Y), (lazy, y))
             )

@@ -68,7 +68,7 @@ def test_members_of_few_rows(name, given, monkeypatch):
     monkeypatch.setattr(read.grove, "takes", lambda n: False)
     for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
-    assert read.is_by_row(len(rows))
+    assert read.is_by_row()
     alone = [read.measure(row[None]) for row in rows]
     np.testing.assert_array_equal(few[0], np.concatenate([mean for mean, _ in alone]))
     np.testing.assert_array_equal(few[1], np.hstack([spread for _, spread in alone]))
@@ -107,12 +107,14 @@ def test_stages_of_few_rows(name, given, monkeypatch):
     np.testing.assert_array_equal(few[0], model.predict(rows))
 
 
-def test_threads_add_up_in_another_order(monkeypatch):
+def test_threads_share_rows_so_that_each_is_added_up_in_one_order(monkeypatch):
     model = RandomForestRegressor(20, random_state=0, n_jobs=2).fit(X, Y)
     read = Members(model)
-    assert read.is_by_row(len(X))
+    monkeypatch.setattr(read.grove, "takes", lambda n: False)
+    alone = read.measure(X)
     monkeypatch.setattr(_forests, "FEWEST_IN_THREADS", 1)
-    assert not read.is_by_row(len(X))
+    for found, expected in zip(read.measure(X), alone, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):

@@ -303,7 +303,12 @@ class Writer:
 
     def _array(self, array: NDArray[Any]) -> dict[str, int]:
         """An array by its number; the same numbers are written once, for a few who hold them."""
-        key: Any = array.dtype.str, array.shape, sha1(np.ascontiguousarray(array).data).digest()
+        key: Any = (
+            array.dtype.str,
+            array.shape,
+            np.isfortran(array),
+            sha1(np.ascontiguousarray(array).data).digest(),
+        )
         number, left = self._seen.get(key, (0, 0))
         if not left:
             number, left = len(self.arrays), MOST_SHARED if array.nbytes > FEW_BYTES else 1

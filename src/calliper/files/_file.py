@@ -39,7 +39,7 @@ FORMAT = 2
 #: Types of numbers that arrays may have.
 NUMBERS = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
+    *("float16", "float32", "float64"),
 )
 #: Columns that an array without rows may have.
 MOST_COLUMNS = 1 << 16

@@ -192,7 +192,7 @@ class Kept:
         made = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
         levels = ", ".join(f"{level:g}" for level in head["levels"]) or "none"
         model = "none: a calibrator alone" if head["model"] is None else _in_words(head["model"])
-        taught = head.get("n_taught", 0)
+        taught = head["n_taught"]
         others = f"; {taught:,} others used to learn how the model errs" if taught else ""
         lines = [
             f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
@@ -394,7 +394,7 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     whole = whole and isinstance(model.get("class"), str)
     whole = whole and isinstance(model.get("parameters"), dict)
     counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
-    counts.append(header.get("n_taught", 0))  # which older files lack
+    counts.append(header["n_taught"])
     if not whole or not all(type(each) is int and each >= 0 for each in counts):
         raise DamagedFileError(
             f"{str(path)!r} is not a complete calliper file: its header lacks parts."

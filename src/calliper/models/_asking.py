@@ -382,7 +382,7 @@ class ModelFamily:
         y_pred = predictions(self.core, rows)
         return y_pred, np.empty((0, len(y_pred)))
 
-    def is_by_row(self, n: int) -> bool:
+    def is_by_row(self) -> bool:
         """Whether ``measure`` is known to give n rows the same bits together as one by one."""
         return False
 

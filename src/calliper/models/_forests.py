@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
@@ -136,14 +136,19 @@ class Members(ModelFamily):
         return mean, spread[None]
 
     def _sums_of_all(self, rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums over all members but the first, by as many threads as are worth it."""
-        others, n_groups = self.members[1:], self._n_threads(len(first))
-        if n_groups == 1:
+        """Sums over all members but the first, by as many threads as are worth it.
+
+        A thread takes some of the rows, so that the values of a row are added in one order.
+        """
+        others, n_threads = self.members[1:], self._n_threads(len(first))
+        if n_threads == 1:
             return _sums(others, rows, first)
-        groups = [others[start::n_groups] for start in range(n_groups)]
-        workers = Parallel(n_jobs=n_groups, require="sharedmem")
-        sums = workers(delayed(_sums)(group, rows, first) for group in groups)
-        total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+        parts = np.array_split(np.arange(len(first)), n_threads)
+        workers = Parallel(n_jobs=n_threads, require="sharedmem")
+        sums = workers(
+            delayed(_sums)(others, _safe_indexing(rows, part), first[part]) for part in parts
+        )
+        total, squares = (np.concatenate(each) for each in zip(*sums, strict=True))
         return total, squares
 
     def _n_threads(self, n: int) -> int:
@@ -154,9 +159,9 @@ class Members(ModelFamily):
         n_jobs = int(effective_n_jobs(getattr(self.core, "n_jobs", None)))
         return max(1, min(n_jobs, others))
 
-    def is_by_row(self, n: int) -> bool:
-        """Trees go down row by row; one thread adds up their values in one order."""
-        return self.grove is not None and self._n_threads(n) == 1
+    def is_by_row(self) -> bool:
+        """Trees go down row by row, and the values of a row are added in one order."""
+        return self.grove is not None
 
     def describe(self) -> str:
         return f"spread of {len(self.members)} {'trees' if self.all_trees else 'members'}"

@@ -30,7 +30,7 @@ import numpy as np
 from calliper._blocks import one_core
 from calliper._handlers import handler_of_collection
 from calliper._types import Coverage, FloatArray
-from calliper._validation import check_levels, n_rows
+from calliper._validation import USUAL_COVERAGE, check_levels, n_rows
 from calliper._version import __version__
 from calliper.exceptions import CalliperError, once, unheard
 from calliper.intervals import Intervals
@@ -100,7 +100,9 @@ def _tell() -> Callable[..., None]:
     return warnings.warn if worker is None else worker.warn
 
 
-def answer(asked: str, regressor: Any, X: Any, coverage: Coverage = 0.9, **how: Any) -> Any:
+def answer(
+    asked: str, regressor: Any, X: Any, coverage: Coverage = USUAL_COVERAGE, **how: Any
+) -> Any:
     """The lazy result of a regressor's method for the rows of a collection.
 
     Of ``predict`` a series or an array (m,), for several targets a frame or (m, k). Of

@@ -217,7 +217,7 @@ def _fitted_space(
         adjusts=model.adjusts,
     )
     if of_quantiles:
-        warn_if_crossed(unseen.y_pred)
+        warn_if_crossed(unseen.y_pred[:, np.argsort(score.probabilities)])
     y_pred, own, Z = space.read(unseen.y_pred, unseen.Z)
     errors = unseen.targets - y_pred
     if len(errors) < FEWEST_ERRORS or not errors.any():

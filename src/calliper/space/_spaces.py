@@ -104,7 +104,7 @@ class Space(Keeps):
         """
         raise NotImplementedError
 
-    def is_by_row(self, n: int) -> bool:
+    def is_by_row(self) -> bool:
         """Whether n rows are known to give the same bits together as one by one."""
         return False
 
@@ -309,9 +309,9 @@ class PredictionAndSpread(Space):
             y_pred = self.opened.finish(mean)
         return y_pred, self.coordinates(mean, spreads)
 
-    def is_by_row(self, n: int) -> bool:
+    def is_by_row(self) -> bool:
         bare = self.predicts and not self.opened.steps and not self.opened.targets
-        return bare and self.doubt.is_by_row(n)
+        return bare and self.doubt.is_by_row()
 
     def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
         """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
@@ -503,7 +503,7 @@ class Embedding(Keeps):
         """
         rows, n = indexable(X)[0], len(y_pred)
         few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
-        if self.space.is_by_row(n):
+        if self.space.is_by_row():
             return few, [y_pred[few]] * 2
         asked: list[Any] = [self.predict_and_transform(_safe_indexing(rows, few))]
         # A model made for batches may raise anything for one row.
