@@ -122,8 +122,8 @@ def test_copies_by_thousands_stay_small():
     """One column of four values: every point has thousands that are just as far."""
     rng = np.random.default_rng(0)
     Z, scores = rng.integers(4, size=(20_000, 1)) * 1.0, rng.exponential(size=20_000)
-    for statistic in ("mean", "quantile"):
-        method = FullRescaled(KNN(10), statistic=statistic).fit(Z, scores)
+    for statistic, n in (("mean", 20_000), ("quantile", 2000)):
+        method = FullRescaled(KNN(10), statistic=statistic).fit(Z[:n], scores[:n])
         assert len(set(method.predict_radius(Z[:5000]))) == 4
     search = NeighborSearch(Z, "euclidean")
     assert len(search.places.rows) == 4 and search.nearest(Z[:3], 10)[1].all()
