@@ -31,7 +31,10 @@ def table(tmp_path):
 
 def python_ends(folder, calibrator=None, *, seed=0, training=False, per_row=(), **how):
     """Ends by ConformalRegressor around a model that answers what the files hold."""
-    cal, train, new = (pd.read_csv(folder / f"{name}.csv") for name in ("cal", "train", "new"))
+    cal, train, new = (
+        pd.read_csv(folder / f"{name}.csv", float_precision="round_trip")
+        for name in ("cal", "train", "new")
+    )
     every = pd.concat([cal, train, new])
     said = dict(zip(zip(every.a, every.b, strict=True), every.y_pred, strict=True))
 
@@ -55,7 +58,7 @@ def python_ends(folder, calibrator=None, *, seed=0, training=False, per_row=(), 
 
 
 def ends_in(path):
-    out = pd.read_csv(path)
+    out = pd.read_csv(path, float_precision="round_trip")
     return tuple(out[[f"{end}_{at}" for at in LEVELS]].to_numpy() for end in ("lower", "upper"))
 
 
@@ -113,7 +116,9 @@ def test_a_level_beyond_the_rows_that_calibrate_is_answered_from_all(calliper, t
     assert "needs more than the 245 calibration rows" in done.stderr
     assert "--learning-part none calibrates on all rows" in done.stderr
     made, _ = python_ends(table)
-    new, out = (pd.read_csv(table / name) for name in ("new.csv", "out.csv"))
+    new, out = (
+        pd.read_csv(table / name, float_precision="round_trip") for name in ("new.csv", "out.csv")
+    )
     with pytest.warns(UserWarning, match="plain split on all 700"):
         expected = made.predict_interval(new[["a", "b"]].to_numpy(), 0.998)
     assert np.isfinite(expected.upper).all()
@@ -127,12 +132,14 @@ def test_few_rows_or_another_score_all_calibrate(calliper, table):
     assert "(FullRescaled, 700 calibration points)" in signed.stderr
     signed = calliper("interval", *ROWS, *asked, "--score", "signed", "--learning-part", 0.5)
     assert "warning: --learning-part is not used: errors of SignedError" in signed.stderr
-    pd.read_csv(table / "cal.csv")[:299].to_csv(table / "cal.csv", index=False)
+    pd.read_csv(table / "cal.csv", float_precision="round_trip")[:299].to_csv(
+        table / "cal.csv", index=False
+    )
     assert "299 calibration points)" in calliper("interval", *ROWS, *asked).stderr
 
 
 def test_a_group_that_is_missing_is_refused_before_any_row_teaches(calliper, table):
-    frame = pd.read_csv(table / "cal.csv")
+    frame = pd.read_csv(table / "cal.csv", float_precision="round_trip")
     frame.loc[5, "kind"] = None
     frame.to_csv(table / "cal.csv", index=False)
     done = calliper("interval", *ROWS, "--new", "new.csv", "--output", "o.csv", "--group", "kind")
