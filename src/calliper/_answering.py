@@ -463,7 +463,7 @@ class Answers:
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
             coverage. ``None`` or an infinity leaves a side open. Refused if calibration targets
-            lie outside.
+            lie outside, as far as they are known: a file does not hold them.
         confidence : float, optional
             The share of calibration sets for which the coverage holds; for calibrators with a law
             of coverage, such as ``Split``. Give ``coverage`` as well.

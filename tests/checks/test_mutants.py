@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.mutants import campaign, mutators, page
+from checks.mutants import campaign, mutators, page, touching
 
 BROKEN = '''
 """Words."""
@@ -109,6 +109,12 @@ def test_the_page_is_what_the_results_say():
 
 def test_reasons_are_given_for_survivors_alone():
     assert set(page.reasons()) <= {(file, change) for file, change, _ in page.survivors()}
+
+
+def test_the_tests_that_are_run_are_there():
+    """`make mutants` and `make coverage` run nothing if one of them was moved."""
+    named = [*touching.TESTS, *touching._LAWS.split()]
+    assert [path for path in named if not (mutators.ROOT / path).exists()] == []
 
 
 def test_most_are_noticed():
