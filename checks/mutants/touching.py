@@ -25,8 +25,8 @@ _TESTS = """
 tests/kernels tests/calibrators tests/lab/bounds tests/properties tests/quantile_regression
 tests/distribution tests/scale/test_shards.py tests/test_guarantees.py tests/test_quantile.py
 tests/test_weighted_quantile.py tests/test_scores_and_intervals.py tests/test_extend.py
-tests/test_composition.py tests/test_shared_rows.py tests/test_shift.py tests/lab/test_tuning_curve.py
-tests/checks/test_found.py tests/test_notebook.py
+tests/test_composition.py tests/test_shared_rows.py tests/test_shift.py tests/test_notebook.py
+tests/lab/test_tuning_curve.py tests/checks/test_found.py
 src/calliper/kernels src/calliper/calibrators
 src/calliper/guarantees.py src/calliper/quantile.py src/calliper/scores.py
 """
