@@ -188,7 +188,7 @@ def test_clamps_are_quantiles_with_the_least_and_the_largest_score_added():
 
 def test_ranks_on_a_device_are_those_of_sorting_all():
     torch = pytest.importorskip("torch")
-    from calliper.scale._torch import Merged
+    from calliper.scale._torch import ranked_multiple
 
     for seed in range(20):
         draw = np.random.default_rng(seed)
@@ -198,9 +198,9 @@ def test_ranks_on_a_device_are_those_of_sorting_all():
         value = draw.integers(25, size=len(row)) * 1.0
         every[row, position] = value
         given = (ordered, factor, row, position, value)
-        merged = Merged(*(torch.as_tensor(each) for each in given))
+        there = [torch.as_tensor(each) for each in given]
         for rank in range(1, 10):
-            found = merged.ranked(rank).numpy()
+            found = ranked_multiple(*there, rank).numpy()
             np.testing.assert_array_equal(found, np.sort(every, axis=1)[:, rank - 1])
 
 

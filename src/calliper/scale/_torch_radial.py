@@ -19,7 +19,7 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import EXPONENT_ERROR, Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
-from calliper.scale._torch import BY_ROW, Strips, squared_distances
+from calliper.scale._torch import BY_ROW, in_strips, squared_distances
 
 torch = import_torch()
 
@@ -44,7 +44,6 @@ class TorchRadial:
     ) -> None:
         self.rows, self.two_l2 = rows, 2 * length_scale**2
         self.floor, self.side = smoothing / len(rows), step * length_scale if step else 0.0
-        self.strips = Strips(rows.device)
 
     def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
@@ -127,9 +126,8 @@ class TorchRadial:
         self, work: Callable[[slice], Tensor], columns: Tensor, axis: int = 0
     ) -> FloatArray:
         """The results of ``work`` on all strips of queries, joined in main memory."""
-        parts = self.strips.of(
-            lambda rows: work(rows).cpu().numpy(), columns.shape[1], ALIVE * len(self.rows)
-        )
+        entries, device = ALIVE * len(self.rows), self.rows.device
+        parts = in_strips(lambda rows: work(rows).cpu().numpy(), columns.shape[1], entries, device)
         return np.concatenate([*parts], axis=axis)
 
 
