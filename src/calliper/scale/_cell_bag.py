@@ -31,7 +31,7 @@ class CellMean(kernels.MeanStatistic):
     magnitudes : (N,)
     k, offset : K, and the constant added to every scale
     middle : the scale of a point without candidates
-    tied : of the points with a shared last place, sums over nearer and over tied ones
+    grid : of exact sums
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CellMean(kernels.MeanStatistic):
         k: int,
         offset: float,
         middle: float,
-        tied: kernels.SharedSums,
+        grid: kernels.Grid,
     ) -> None:
         self.k, self.offset, self.middle = k, offset, middle
         short = found.size < k
@@ -53,7 +53,7 @@ class CellMean(kernels.MeanStatistic):
         self.n_entered = np.minimum(found.size + 1, k)
         self.edge_weight = np.full(len(short), 0.5)
         self.edge_sum = self.inner_sum + 0.5 * np.where(short, 0.0, member[:, -1])
-        crowded = np.flatnonzero(found.tied)
+        crowded, tied = found.shared(magnitudes, grid)
         self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
         self.edge_sum[crowded] = tied.near + weight * tied.tied
         self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
@@ -119,18 +119,14 @@ class BagCells(kernels.BagKNN):
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
         self.n_neighbors, self.offset = n_neighbors, offset
-        #: The smallest positive magnitude and the largest, between which sums are exact.
-        self.ends = np.array([magnitudes[magnitudes > 0].min(initial=np.inf), magnitudes.max()])
-        self.ends = self.ends[np.isfinite(self.ends)]
+        self.grid = kernels.Grid(magnitudes[np.isfinite(magnitudes)])
         middle = (len(magnitudes) + 2) // 2
         self.low, self.high = np.partition(magnitudes, [middle - 2, middle - 1])[
             middle - 2 : middle
         ]
         found = search.nearest_others(n_neighbors)
-        self.reach, self.crowded = found.reach, np.flatnonzero(found.tied)
-        tied, reach = self._settled(search.placed, self.crowded, self.crowded)
-        self.reach[self.crowded] = reach
-        self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, self.high, tied)
+        self.reach, self.crowded = found.reach, np.unique(found.shells[0])
+        self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, self.high, self.grid)
         self._orders = {}
 
     def extended(self, rows: Rows) -> None:
@@ -197,24 +193,7 @@ class BagCells(kernels.BagKNN):
         found = self.search.nearest(new, self.n_neighbors)
         member = np.where(found.near < 0, 0.0, self.magnitudes[found.near])
         mean = kernels.sum_of_each(member) / np.clip(found.size, 1, self.n_neighbors)
-        tied = np.flatnonzero(found.tied)
-        mean[tied] = self._settled(new, tied)[0].total / self.n_neighbors
+        tied, shared = found.shared(self.magnitudes, self.grid)
+        mean[tied] = shared.total / self.n_neighbors
         alone = found.size == 0
         return np.where(alone, self.high, mean) + self.offset, alone
-
-    def _settled(
-        self, new: Placed, rows: IntArray, own: IntArray | None = None
-    ) -> tuple[kernels.SharedSums, FloatArray]:
-        """Sums over nearer and over tied candidates of some rows, and their reach.
-
-        All candidates are compared; ``own`` says which points the rows are.
-        """
-        parts, reach, grid = np.empty((4, len(rows))), np.empty(len(rows)), kernels.Grid(self.ends)
-        for number, row in enumerate(rows):
-            point = None if own is None else int(own[number])
-            near, distance = self.search.of_one(new.rows[row], new.probes[row], point)
-            candidates = kernels.Candidates(distance, self.magnitudes[near][None])
-            sums = candidates.sums(self.n_neighbors, grid)
-            parts[:, number] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
-            reach[number] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
-        return kernels.SharedSums(*parts), reach

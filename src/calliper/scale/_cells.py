@@ -9,10 +9,13 @@ nearest of them, exactly. The only approximation is that a nearer point may lie 
 not probed.
 
 A row is compared with its candidates, about P·N/C of N, after C centres have told it where to look.
-Rows that probe a cell are compared with its members by one matrix product around the cell's centre;
-the best are compared again by direct differences, and rows in doubt, or with a tie for the last
-place, with all of their candidates. The reverse search, who would count a new row among its
-nearest, goes by lists of the points that probe a cell.
+Rows that probe a cell are compared with its members by one matrix product around the cell's centre.
+All that may be as near as the K-th nearest in the row's own cell, by the bound
+
+    | D̃ − D | ≤ τ (‖x‖² + ‖z‖²),    ‖z‖² ≤ 2‖x‖² + 2D,
+
+on rounding are compared again by direct differences, so that ties are exact. The reverse search,
+who would count a new row among its nearest, goes by lists of the points that probe a cell.
 """
 
 import warnings
@@ -20,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 from numbers import Integral
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -40,11 +43,11 @@ from calliper.rows import Rows
 #: Training rows per cell that centres are learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
 
-#: Candidates beyond those asked for, so that rounding does not push a true neighbour out.
-SPARE = 6
-
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
+
+#: Below the smallest number, errors are no longer relative.
+TINY = 1e4 * float(np.finfo(float).tiny)
 
 
 class Cells(BaseEstimator):  # type: ignore[misc]
@@ -186,12 +189,13 @@ class Placed:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def of(self, rows: slice | IntArray | BoolArray) -> "Placed":
+    def of(self, rows: IntArray) -> "Placed":
         """Some of them."""
         return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """The K nearest candidates of some rows.
 
     Attributes
@@ -199,13 +203,25 @@ class Found(NamedTuple):
     near : (m, K) points in order of distance, −1 where there are fewer
     size : (m,) how many candidates there are
     reach : (m,) the squared distance of the K-th, infinite if there are fewer
-    tied : (m,) rows that share the last place, or of which ``near`` and ``reach`` are not sure
+    shells : of rows that share the last place, all candidates up to it: (row, point, at reach)
     """
 
     near: IntArray
     size: IntArray
     reach: FloatArray
-    tied: BoolArray
+    shells: kernels.Pairs
+
+    def shared(self, magnitudes: FloatArray, grid: kernels.Grid) -> tuple[IntArray, Any]:
+        """The rows that share the last place, and their sums over nearer and tied candidates."""
+        row, point, tied = self.shells
+        rows, of_row = np.unique(row, return_inverse=True)
+
+        def total(part: BoolArray) -> FloatArray:
+            values = np.where(part, magnitudes[point], 0.0)
+            return grid.rounded(grid.sums(values, lambda digit: 1.0 * np.bincount(of_row, digit)))
+
+        seats = self.near.shape[1] - np.bincount(of_row, ~tied)
+        return rows, kernels.SharedSums(total(~tied), total(tied), seats, np.bincount(of_row, tied))
 
 
 class CellSearch:
@@ -233,8 +249,8 @@ class CellSearch:
         self.members = _Lists(self.placed.cell[:, None], len(centres))
         self.probing = _Lists(self.placed.probes, len(centres))
         self.size = np.diff(self.members.start)
-        #: Bounds the rounding of products, relative to the squared norms of both rows.
-        self.tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps)
+        #: τ, which bounds the rounding of products.
+        self.tau = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps)
 
     select = staticmethod(kernels.selected)
 
@@ -257,20 +273,54 @@ class CellSearch:
 
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
-        return self.nearest(self.placed, k, np.arange(len(self.points)))
+        return self.nearest(self.placed, k, others=True)
 
-    def nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
-        """The K nearest candidates of rows, of which ``own`` says what points they are."""
+    def nearest(self, new: Placed, k: int, *, others: bool = False) -> Found:
+        """The K nearest candidates of rows; of the points themselves, the ``others``."""
         order = np.argsort(new.cell, kind="stable")
 
-        def search(block: slice) -> Found:
-            rows = order[block]
-            return self._nearest(new.of(rows), k, None if own is None else own[rows])
+        def search(block: slice) -> tuple[Any, ...]:
+            return self._nearest(new.of(order[block]), order[block], k, others)
 
         parts = map_slices(search, row_slices(len(order), SEARCHED))
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
+        near, reach, row, point, tied = map(np.concatenate, zip(*parts, strict=True))
+        back = np.argsort(order)
+        size = self.size[new.probes].sum(axis=1) - others
+        return Found(near[back], size, reach[back], (row, point, tied))
+
+    def _nearest(self, new: Placed, name: IntArray, k: int, others: bool) -> tuple[Any, ...]:
+        """The same for rows that are searched together, and what they are called outside."""
+        row, point = self._within(new, k + others)
+        if others:
+            other = point != name[row]
+            row, point = row[other], point[other]
+        distance = self._distances(new.rows, row, point)
+        order = np.lexsort((distance, row))
+        row, point, distance = row[order], point[order], distance[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, np.arange(len(new)))[row]
+        near, reach = np.full((len(new), k), -1, dtype=np.intp), np.full(len(new), np.inf)
+        best, last = rank < k, rank == k - 1
+        near[row[best], rank[best]], reach[row[last]] = point[best], distance[last]
+        tied = distance == reach[row]
+        shared = np.bincount(row[tied], minlength=len(new)) > 1
+        shell = shared[row] & (distance <= reach[row])
+        return near, reach, name[row[shell]], point[shell], tied[shell]
+
+    def _within(self, new: Placed, n: int) -> tuple[IntArray, IntArray]:
+        """Pairs (row, candidate) with all candidates as near as the n-th, and some beyond."""
+        most, tau = np.full(len(new), np.inf), self.tau
+        for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
+            if distance.shape[1] >= n:
+                edge = np.partition(distance, n - 1, axis=1)[:, n - 1]
+                most[mine] = (edge + 3 * tau * x_norm + TINY) / (1 - 2 * tau)
+        none = np.empty(0, dtype=np.intp)
+        rows, points = [none], [none]
+        for mine, member, distance, x_norm, z_norm in self._products(new, new.probes, self.members):
+            distance -= tau * z_norm
+            row, column = np.nonzero(distance <= (most[mine] + tau * x_norm + TINY)[:, None])
+            rows.append(mine[row])
+            points.append(member[column])
+        return np.concatenate(rows), np.concatenate(points)
 
     def entering(self, new: Placed, reach: FloatArray) -> kernels.Pairs:
         """All pairs (new row, point) such that the row is a candidate of the point within reach.
@@ -291,9 +341,8 @@ class CellSearch:
         for mine, point, distance, x_norm, z_norm in self._products(
             new, new.cell[:, None], self.probing
         ):
-            distance -= self.tolerance * x_norm[:, None]
-            most = reach[point] + self.tolerance * z_norm + TINY
-            row, column = np.nonzero(distance <= most)
+            distance -= self.tau * x_norm[:, None]
+            row, column = np.nonzero(distance <= reach[point] + self.tau * z_norm + TINY)
             rows.append(mine[row])
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
@@ -301,51 +350,6 @@ class CellSearch:
         inside = distance <= reach[point]
         at_edge = distance[inside] == reach[point[inside]]
         return name[row[inside]], point[inside], at_edge
-
-    def _nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
-        """As :meth:`nearest` for rows that are searched together."""
-        count = self.size[new.probes].sum(axis=1) - (own is not None)
-        n_best = k + SPARE
-        index, furthest = self._best(new, n_best, own)
-        row, column = np.nonzero(index >= 0)
-        distance = np.full(index.shape, np.inf)
-        distance[row, column] = self._distances(new.rows, row, index[row, column])
-        order = np.argsort(distance, axis=1, kind="stable")
-        index = np.take_along_axis(index, order, axis=1)
-        distance = np.take_along_axis(distance, order, axis=1)
-        reach = distance[:, k - 1]
-        enough = count >= k
-        tied = (reach == distance[:, k]) | ((reach == distance[:, k - 2]) & (k > 1))
-        sure = (reach < furthest) | (count <= n_best)
-        tied = enough & (tied | ~sure)
-        return Found(index[:, :k], count, np.where(enough, reach, np.inf), tied)
-
-    def _best(self, new: Placed, n_best: int, own: IntArray | None) -> tuple[IntArray, FloatArray]:
-        """Candidates (m, n) by rounded distances, −1 where there are fewer.
-
-        And a lower bound of the distance of any other, (m,).
-        """
-        m, tolerance, n_kept = len(new), self.tolerance, n_best + (own is not None)
-        bound, norm = np.full(m, np.inf), np.zeros(m)
-        for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
-            if distance.shape[1] > n_kept:
-                edge = np.partition(distance, n_kept - 1, axis=1)[:, n_kept - 1]
-                bound[mine] = edge * (1 + 2 * tolerance) + 4 * tolerance * x_norm + TINY
-        none = np.empty(0, dtype=np.intp)
-        rows, points, values = [none], [none], [np.empty(0)]
-        for mine, member, distance, x_norm, _ in self._products(new, new.probes, self.members):
-            norm[mine] = np.maximum(norm[mine], x_norm)
-            row, column = np.nonzero(distance <= bound[mine, None])
-            rows.append(mine[row])
-            points.append(member[column])
-            values.append(distance[row, column])
-        row, point, value = np.concatenate(rows), np.concatenate(points), np.concatenate(values)
-        if own is not None:
-            other = point != own[row]
-            row, point, value = row[other], point[other], value[other]
-        index, furthest = _smallest(row, point, value, (m, n_best))
-        # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of those that were not kept.
-        return index, (furthest - 3 * tolerance * norm) / (1 + 2 * tolerance) - TINY
 
     def _products(self, new: Placed, cells: IntArray, lists: "_Lists") -> Iterator[Any]:
         """For each of the cells (m, R) of rows, these rows, and the points listed for the cell.
@@ -370,16 +374,6 @@ class CellSearch:
         ]
         return np.concatenate([np.empty(0), *found])
 
-    def of_one(self, row: FloatArray, probes: IntArray, own: int | None) -> tuple[IntArray, Any]:
-        """All candidates of one row, (n,), and their distances by direct differences, (1, n)."""
-        found = np.concatenate([self.members[cell] for cell in probes]).astype(np.intp)
-        found = found if own is None else found[found != own]
-        return found, kernels.all_distances(row[None], self.points[found], kernels.EUCLIDEAN)
-
-
-#: Below the smallest number, errors are no longer relative.
-TINY = 1e4 * float(np.finfo(float).tiny)
-
 
 class _Lists:
     """For each cell, the rows of (m, R) that name it."""
@@ -391,26 +385,3 @@ class _Lists:
 
     def __getitem__(self, cell: Any) -> IntArray:
         return self.indices[self.start[cell] : self.start[cell + 1]]
-
-
-def _smallest(
-    row: IntArray, point: IntArray, value: FloatArray, shape: tuple[int, int]
-) -> tuple[IntArray, FloatArray]:
-    """Of the points of each row those (m, n) of the smallest values, −1 where there are fewer.
-
-    And what no other value is below, (m,), infinite where there are fewer.
-    """
-    m, n = shape
-    # In single precision, numbers that are not negative are in the order of their bits.
-    top = float(value.max(initial=0.0)) or 1.0
-    bits = np.maximum(value / top, 0).astype(np.float32).view(np.uint32)
-    order = np.argsort(row.astype(np.int64) << 32 | bits, kind="stable")
-    row = row[order]
-    rank = np.arange(len(row)) - np.searchsorted(row, np.arange(m))[row]
-    best = rank < n
-    row, rank, order = row[best], rank[best], order[best]
-    index, largest = np.full(shape, -1, dtype=np.intp), np.full(m, np.inf)
-    index[row, rank] = point[order]
-    last = rank == n - 1
-    largest[row[last]] = value[order[last]] * (1 - 1e-6) - 1e-37 * top
-    return index, largest

@@ -259,9 +259,9 @@ class Tiles:
             # Who is inside a ball has ‖x̃‖ ≤ ‖z̃‖ + r, up to rounding.
             reach = balls.sqrt() * ((1 + 1e-12) / self.unit)
             moved = self.beta * (1 + 4 * self.beta) * (2 * self.norm.sqrt() + reach) + self.tiny
-            most = (reach + moved).square_() + self.tau * self.norm + self.tiny
-            tile += ((1 - self.tau) * norm)[:, None]
-            pairs = torch.nonzero(tile[:, : self.n] <= most)
+            most = ((reach + moved).square_() + self.tau * self.norm + self.tiny) * (1 + self.tau)
+            tile += ((1 - 2 * self.tau) * norm).to(self.dtype)[:, None]
+            pairs = torch.nonzero(tile[:, : self.n] <= most.to(self.dtype))
         return near, outside, pairs
 
     def _beyond(self, last: Tensor, norm: Tensor) -> Tensor:
