@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
+from calliper.files._codec import in_words
 from calliper.models import unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
@@ -66,8 +67,8 @@ def needed(calibrated: Any) -> dict[str, int]:
 def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
     """Models by their numbers, from what the user gave."""
     n, k = needs["models"], needs["columns"]
-    if k > MOST_TARGETS:
-        raise DamagedFileError(f"the file needs {k} columns of a model, more than {MOST_TARGETS}.")
+    if not all(type(each) is int and 0 <= each <= MOST_TARGETS for each in (n, k)):
+        raise DamagedFileError(f"the file needs {n!r:.20} models and {k!r:.20} columns of one.")
     if n == 0:
         if given is not None:
             raise CalliperError(f"the file holds {what} without a model: leave out model=.")
@@ -94,10 +95,13 @@ def fingerprint(model: Any) -> dict[str, Any]:
     """Class and parameters in words."""
     core = unwrapped(model)
     given = core.get_params(deep=False) if hasattr(core, "get_params") else {}
-    texts = {str(name): repr(value) for name, value in given.items()}
-    words = {n: t if len(t) <= MOST_SIGNS else f"{t[: MOST_SIGNS - 1]}…" for n, t in texts.items()}
-    kind = core if hasattr(core, "__qualname__") else type(core)
-    return {"class": f"{kind.__module__}.{kind.__qualname__}", "parameters": words}
+    words = {str(name): shorten(repr(value), MOST_SIGNS) for name, value in given.items()}
+    return {"class": in_words(core), "parameters": words}
+
+
+def shorten(text: str, most: int) -> str:
+    """A text that is cut if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
@@ -119,44 +123,34 @@ def check_same(
     ``made_for`` and ``embed`` are what there was when it was saved, in words.
     """
     model = type(unwrapped(getattr(calibrated, "estimator_", calibrated.estimator))).__name__
-    blamed = {"y_pred": (model, "predicts", made_for, "model")}
-    blamed["Z"] = (model, "places", made_for, "model")
+    placed_by, either, one = model, model, "model"
     if embed is not None:
-        blamed["Z"] = ("the embed that was passed", "places", f"embed={embed}", "one")
+        placed_by, made_for, one = (
+            "the embed that was passed",
+            f"{made_for} and embed={embed}",
+            "one",
+        )
+        either = f"{placed_by}, or {model},"
+    advice = f"This file was made for {made_for}; pass the same {one}, trained as it was then."
     try:
         found = ask(calibrated, X)
     except Exception as error:  # whatever a model may raise that meets strange columns
-        who, _, what, one = blamed[
-            "Z" if embed is not None and _predicts(calibrated, X) else "y_pred"
-        ]
         raise OtherModelError(
-            f"{who} failed on the rows stored in the file ({type(error).__name__}: {error}). "
-            f"{_advice(what, one)}"
+            f"{either} failed on the rows stored in the file ({type(error).__name__}: {error}). "
+            f"{advice}"
         ) from error
     for name, before in expected.items():
         now = found.get(name)
         if now is None or now.shape != before.shape or _differs(now, before):
-            who, does, what, one = blamed[name]
+            who, does = (model, "predicts") if name == "y_pred" else (placed_by, "places")
             shown = [
                 np.array2string(np.ravel(np.asarray(each))[:3], precision=6)
                 for each in (now, before)
             ]
             raise OtherModelError(
                 f"{who} {does} the {len(before)} rows stored in the file differently: {shown[0]} "
-                f"instead of {shown[1]} for the first. {_advice(what, one)}"
+                f"instead of {shown[1]} for the first. {advice}"
             )
-
-
-def _advice(made_for: str, one: str) -> str:
-    return f"This file was made for {made_for}; pass the same {one}, trained as it was then."
-
-
-def _predicts(calibrated: Any, X: Any) -> bool:
-    """Whether the model answers, so that the fault lies elsewhere."""
-    with suppress(Exception):
-        calibrated.predict(X)
-        return True
-    return False
 
 
 def refuse_unfitted(model: Any) -> None:

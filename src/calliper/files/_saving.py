@@ -26,7 +26,7 @@ from calliper.exceptions import (
     unheard,
 )
 from calliper.files import _file
-from calliper.files._codec import Reader, Writer, refuse
+from calliper.files._codec import Reader, Writer, in_words, refuse
 from calliper.files._model import (
     ask,
     check_class,
@@ -37,6 +37,7 @@ from calliper.files._model import (
     parts_of,
     refuse_class,
     refuse_unfitted,
+    shorten,
     slots_of,
 )
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
@@ -103,7 +104,7 @@ def save(calibrated: Any, path: Any) -> None:
     nodes = {"object": writer.record(calibrated)}
     nodes["radii"] = writer.plain(_radii(calibrated, writer.brought), "radii")
     nodes["probe"] = _probe(calibrated, writer)
-    _file.write(path, _file.Contents(_header(calibrated, writer.needs), nodes, writer.arrays))
+    _file.write(path, _file.Contents(_header(calibrated, writer), nodes, writer.arrays))
 
 
 def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) -> Any:
@@ -210,9 +211,8 @@ class Kept:
             f"made by calliper {head['calliper']} (format {head['format']}; {made}); "
             f"{self.n_bytes:,} bytes"
         )
-        for name, what in head["brought"].items():
-            how = "embed=" if name == "embed" else f"bring={{{name!r}: …}}"
-            lines.append(f"load needs {how}: {what}")
+        brought = head["brought"].items()
+        lines += [f"load needs {_passed(name)}: {what}" for name, what in brought]
         return [line for line in lines if line]
 
 
@@ -242,7 +242,7 @@ def inspect(path: Any) -> Kept:
     return Kept(_whole(contents.header, path), Path(path).stat().st_size)
 
 
-def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
+def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
     method = next(iter(_methods(calibrated)), calibrated)
     front = calibrated.regressor if isinstance(calibrated, CalibratedOnStored) else calibrated
@@ -272,7 +272,7 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
         "model": fingerprint(models[0]) if models and needs["models"] else None,
         "columns": [str(name) for name in getattr(calibrated, "feature_names_in_", ())],
         "needs": needs,
-        "brought": brought,
+        "brought": {name: in_words(each) for name, each in writer.brought.items()},
     }
 
 
@@ -381,24 +381,16 @@ PARTS: dict[str, Any] = {
     **dict.fromkeys(("calliper", "object", "method", "kernel", "locality"), str),
     **dict.fromkeys(("space", "score", "guarantee"), str),
     **{"levels": list, "brought": dict, "columns": list, "versions": dict, "needs": dict},
-    **{"n_calibration": int, "format": int, "model": dict | None},
+    **{"n_calibration": int, "n_taught": int, "format": int, "model": dict | None},
 }
 
 
 def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
-    """The header, if it has all its parts; otherwise it is refused."""
-    whole = all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS)
-    whole = whole and all(isinstance(level, int | float) for level in header["levels"])
-    whole = whole and all(isinstance(each, str) for each in header["brought"].values())
-    model: Any = header.get("model") or {"class": "", "parameters": {}}
-    whole = whole and isinstance(model.get("class"), str)
-    whole = whole and isinstance(model.get("parameters"), dict)
-    counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
-    counts.append(header["n_taught"])
-    if not whole or not all(type(each) is int and each >= 0 for each in counts):
-        raise DamagedFileError(
-            f"{str(path)!r} is not a complete calliper file: its header lacks parts."
-        )
+    """The header, if it has all its parts and they can be described; otherwise it is refused."""
+    with _file.refused_as_damaged(path):
+        if not all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS):
+            raise ValueError("its header lacks parts")
+        Kept(header, 0).describe()
     return header
 
 
@@ -416,13 +408,17 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
         raise CalliperError(f"the file needs {wanted}, and not {needless[0]}: leave it out.")
     missing = [name for name in needs if name not in given]
     if missing:
-        name, what = missing[0], needs[missing[0]]
-        how = "embed=…" if name == "embed" else f"bring={{{name!r}: …}}"
+        name = missing[0]
         raise CalliperError(
-            f"the file was made with {what} as {name}, which cannot be stored in a file: pass "
-            f"{how}, fitted as it was then."
+            f"the file was made with {needs[name]} as {name}, which cannot be stored in a file: "
+            f"pass {_passed(name)}, fitted as it was then."
         )
     return {name: given[name] for name in needs}
+
+
+def _passed(name: str) -> str:
+    """How something is passed to ``load``."""
+    return "embed=…" if name == "embed" else f"bring={{{name!r}: …}}"
 
 
 def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, Any]) -> None:
@@ -450,5 +446,4 @@ def _in_words(model: dict[str, Any] | None) -> str:
     if model is None:
         return "no model"
     given = ", ".join(f"{name}={value}" for name, value in model["parameters"].items())
-    whole = f"{model['class'].rpartition('.')[2]}({given})"
-    return whole if len(whole) <= 200 else f"{whole[:197]}…)"
+    return shorten(f"{model['class'].rpartition('.')[2]}({given})", 200)
