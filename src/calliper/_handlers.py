@@ -7,6 +7,7 @@ the rows, and imports it only then.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -42,11 +43,17 @@ class EngineRows(ABC):
     ----------
     shape : (n, d)
     engine : computes with them, by its ``search`` and ``radial``
+    ends : gives the least and the largest number
+    vstack : gives these and then others, which may be in main memory
+    check_beside : refuses new rows held elsewhere, unless the kernel names an engine for them
     """
 
     shape: tuple[int, int]
     engine: Any
     ndim = 2
+    ends: Callable[[], tuple[float, float]]
+    vstack: Callable[[Any], EngineRows]
+    check_beside: Callable[[Any, Any], None]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -58,18 +65,6 @@ class EngineRows(ABC):
     @abstractmethod
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         """All of them in main memory."""
-
-    @abstractmethod
-    def ends(self) -> tuple[float, float]:
-        """The least and the largest number."""
-
-    @abstractmethod
-    def vstack(self, more: Any) -> EngineRows:
-        """These and then others, which may be in main memory."""
-
-    @abstractmethod
-    def check_beside(self, rows: Any, kernel: Any) -> None:
-        """Refuse new rows that are held elsewhere, unless the kernel names an engine for them."""
 
 
 def handler_of(what: Any, handlers: dict[str, str]) -> Any:

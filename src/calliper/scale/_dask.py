@@ -15,7 +15,6 @@ Dask is imported only where it is used.
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,7 @@ from calliper._handlers import handler_of_collection
 from calliper._types import Coverage, FloatArray
 from calliper._validation import USUAL_COVERAGE, check_levels, n_rows
 from calliper._version import __version__
-from calliper.exceptions import CalliperError, once, unheard
+from calliper.exceptions import CalliperError, once
 from calliper.intervals import Intervals
 from calliper.rows import PerRow
 
@@ -59,7 +58,6 @@ class Question:
     names, shape : of the columns of a frame with the answer; of the answer for one row
     then : name and arguments of what is asked of the answer, a distribution
     layout : columns that partitions must have, see :func:`check_layout`; None for arrays
-    said : classes of warnings that the user has seen already
     token : the same for the same question
     """
 
@@ -69,7 +67,6 @@ class Question:
     shape: tuple[int, ...]
     then: tuple[str, dict[str, Any]] | None = None
     layout: dict[Any, bool] | None = None
-    said: frozenset[type[Warning]] = frozenset()
     token: str = ""
 
     def ask(self, regressor: Any, rows: Any, **values: Any) -> FloatArray:
@@ -87,7 +84,7 @@ class Question:
             return np.empty((0, *self.shape))
         check_layout(rows, self.layout)
         # What is wrong in one partition is often wrong in all: a process warns once.
-        said = _SAID.setdefault(regressor, {}).setdefault(self.token, set(self.said))
+        said = _SAID.setdefault(regressor, {}).setdefault(self.token, set())
         worker = sys.modules.get("distributed.worker")  # whose warnings reach the clients
         with one_core(), once(said, warnings.warn if worker is None else worker.warn):
             return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
@@ -185,8 +182,7 @@ def ask_lazily(regressor: Any, X: Any, question: Question) -> Any:
     question = replace(question, how=same, layout=_layout(X))
     framed = hasattr(X, "divisions")
     X = X if framed else _whole_rows(X)
-    said = frozenset() if values else _try_out(regressor, X, question)
-    question = replace(question, said=said, token=tokenize(question))
+    question = replace(question, token=tokenize(question))
     sent, given = sent_once(regressor), tuple(values)
     if framed:
         none = question.of_frame(X._meta.iloc[:0], None, given=())
@@ -243,39 +239,15 @@ def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
     if layout is None:
         return
     found = _columns(rows)
-    if list(found) != list(layout):
+    if list(found.items()) != list(layout.items()):
         raise CalliperError(
-            f"a partition of {len(rows)} rows has columns {list(found)[:20]}, but the collection "
-            f"has {list(layout)[:20]}. Give all partitions the same columns."
+            f"a partition of {len(rows)} rows has columns {_in_words(found)}, but the collection "
+            f"has {_in_words(layout)}. Give all partitions the same columns and types."
         )
-    for name in found:
-        if layout[name] and not found[name]:
-            raise CalliperError(
-                f"column {name!r} of a partition of {len(rows)} rows is of type "
-                f"{rows[name].dtype}, but the collection has numbers. Convert it, or give the "
-                f"collection its true types."
-            )
 
 
-def _try_out(regressor: Any, X: Any, question: Question) -> frozenset[type[Warning]]:
-    """Ask about one made-up row, so that errors and warnings come now; returns warning classes.
-
-    Not where a model may not know made-up values: text, categories, groups.
-    """
-    columns, said = question.layout, set[type[Warning]]()
-    if regressor.calibration_.per_row != PerRow():
-        return frozenset()
-    if columns is None and len(X.shape) > 1:
-        row = np.ones((1, *X.shape[1:]), X.dtype)
-    elif columns is not None and all(columns.values()):
-        row = X._meta_nonempty.iloc[:1]
-    else:
-        return frozenset()
-    # A warning about the place of a made-up row says nothing about other rows.
-    of_row = regressor.calibrators_[0].takes_inputs
-    with one_core(), once(said), unheard(Warning) if of_row else nullcontext():
-        question.ask(regressor, row)
-    return frozenset(said)
+def _in_words(columns: dict[Any, bool]) -> str:
+    return str([name if number else f"{name} (no number)" for name, number in columns.items()][:20])
 
 
 def sent_once(regressor: Any) -> Any:

@@ -128,14 +128,6 @@ class TorchSearch(Search):
         pairs = self._there(own), self.columns, self._there(neighbor)
         return np.asarray(squared_distances(self.columns, *pairs).cpu().numpy())
 
-    def select(self, *merged: Any) -> FloatArray:
-        """On the device, unless there are weights: the host would take as long as the search."""
-        *given, ranks, shares = merged
-        if shares is not None:
-            return super().select(*merged)
-        there = [self._there(each) for each in given]
-        return np.stack([ranked_multiple(*there, rank).cpu().numpy() for rank in ranks], axis=1)
-
     def _there(self, values: Any) -> Tensor:
         return torch.as_tensor(values, device=self.device)
 
@@ -339,42 +331,3 @@ def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[T
     for other in {max(n - 2, 0), min(n, distance.shape[1] - 1)} - {n - 1}:
         tied |= distance[:, other] == edge
     return near[:, :n].contiguous(), tied, edge < outside
-
-
-def ranked_multiple(
-    ordered: Tensor, factor: Tensor, row: Tensor, position: Tensor, value: Tensor, rank: int
-) -> Tensor:
-    """The rank-th smallest of ``factor`` (m,) times ascending values, exceptions merged in: (m,).
-
-    How many are at most a column's multiple does not decrease from column to column, so halving
-    finds the first column at which there are enough, in twice as many as a row has exceptions.
-    """
-    n, count = len(ordered), torch.bincount(row, minlength=len(factor))
-    none = torch.zeros_like(count)
-
-    def multiple(column: Tensor) -> Tensor:
-        """Of one column for each row; infinite beyond the last, −∞ before the first."""
-        regular = ordered[column.clamp(0, n - 1)]
-        # An infinite rescaled score stays infinite even where the local scale is zero.
-        regular = torch.where(torch.isinf(regular), regular, regular * factor)
-        regular = torch.where(column < 0, -torch.inf, regular)
-        return torch.where(column < n, regular, torch.inf)
-
-    def regular_up_to(column: Tensor) -> Tensor:
-        taken = none.index_add(0, row, (position <= column[row]).long())
-        return column.clamp(max=n - 1) + 1 - taken
-
-    low, high = (rank - 1 - count).clamp_(min=0), (rank - 1 + count).clamp_(max=n)
-    for _ in range(int((high - low).max()).bit_length()):
-        middle, open_ = (low + high) // 2, low < high
-        others = none.index_add(0, row, (value <= multiple(middle)[row]).long())
-        enough = regular_up_to(middle) + others >= rank
-        high = torch.where(enough & open_, middle, high)
-        low = torch.where(~enough & open_, middle + 1, low)
-    # Of the exceptions beyond the column before, the one that would be the rank-th of all.
-    by_value = value.argsort()
-    by_value = by_value[row[by_value].argsort(stable=True)]
-    entry = rank - 1 - regular_up_to(low - 1)
-    padded = torch.cat([value[by_value], value.new_full((1,), torch.inf)])
-    place = torch.where(entry < count, count.cumsum(0) - count + entry, len(value))
-    return torch.minimum(padded[place], multiple(low))

@@ -45,13 +45,13 @@ class TorchRadial:
         self.rows, self.two_l2 = rows, 2 * length_scale**2
         self.floor, self.side = smoothing / len(rows), step * length_scale if step else 0.0
 
-    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
+    def leave_two_out(self, *given: Any) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
-        return LeaveTwoOutTorchRadial(self, magnitudes, offset)
+        return LeaveTwoOutTorchRadial(self, *given)
 
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+    def bag(self, *given: Any) -> Bag:
         """Thresholds of full conformal."""
-        return BagTorchRadial(self, magnitudes, scores, offset)
+        return BagTorchRadial(self, *given)
 
     def mean(self, magnitudes: FloatArray) -> Any:
         """Not supported on a device."""
@@ -112,23 +112,25 @@ class TorchRadial:
         return weight, torch.zeros_like(weight[:, 0])
 
     def mean_of_others(self, magnitudes: FloatArray) -> FloatArray:
-        """(3, N): mean of the others, sum of their weights, and the exponent of weight one."""
+        """(N, 3): mean of the others, sum of their weights, and the exponent of weight one."""
         sums, columns = self.there(magnitudes), self.points[0]
 
         def average(rows: slice) -> Tensor:
             weight, largest = self.weights(self.exponents(columns[:, rows], rows))
             total = weight.sum(dim=1)
-            return torch.stack([weight @ sums / total, total, largest])
+            return torch.stack([weight @ sums / total, total, largest], dim=1)
 
-        return self.in_strips(average, columns, axis=1)
+        return self._in_strips(average, columns.shape[1])
 
-    def in_strips(
-        self, work: Callable[[slice], Tensor], columns: Tensor, axis: int = 0
-    ) -> FloatArray:
-        """The results of ``work`` on all strips of queries, joined in main memory."""
+    def of_rows(self, rows: Any, work: Callable[[Tensor], Tensor]) -> FloatArray:
+        """What ``work`` makes of the exponents of new rows, (m, N), in main memory."""
+        x = self.placed(rows)
+        return self._in_strips(lambda part: work(self.exponents(x[:, part])), x.shape[1])
+
+    def _in_strips(self, work: Callable[[slice], Tensor], m: int) -> FloatArray:
         entries, device = ALIVE * len(self.rows), self.rows.device
-        parts = in_strips(lambda rows: work(rows).cpu().numpy(), columns.shape[1], entries, device)
-        return np.concatenate([*parts], axis=axis)
+        parts = in_strips(lambda rows: work(rows).cpu().numpy(), m, entries, device)
+        return np.concatenate([*parts])
 
 
 class BagTorchRadial(Bag):
@@ -138,7 +140,7 @@ class BagTorchRadial(Bag):
         self, radial: TorchRadial, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
         self.radial, self.magnitudes, self.scores, self.offset = radial, magnitudes, scores, offset
-        self.mean, self.weight, self.largest = radial.mean_of_others(magnitudes)
+        self.mean, self.weight, self.largest = radial.mean_of_others(magnitudes).T
 
     def calibration_scale(self, level: float) -> FloatArray:
         return np.asarray(self.mean + self.offset)
@@ -148,22 +150,22 @@ class BagTorchRadial(Bag):
     ) -> FloatArray:
         if shares is not None:
             return row_thresholds(self.thresholds(Z), levels, shares)
-        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
-        x, solve = self.radial.placed(Z), self._solver(0.0)
-        return self.radial.in_strips(lambda rows: ranked(solve(x[:, rows]), ranks), x)
+        ranks, solve = (
+            [conformal_rank(level, len(self.scores)) for level in levels],
+            self._solver(0),
+        )
+        return self.radial.of_rows(Z, lambda exponent: ranked(solve(exponent), ranks))
 
     def thresholds(self, Z: Any, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        x, solve = self.radial.placed(Z), self._solver(slope)
-        return self.radial.in_strips(lambda rows: solve(x[:, rows]), x)
+        return self.radial.of_rows(Z, self._solver(slope))
 
     def _solver(self, slope: float) -> Callable[[Tensor], Tensor]:
-        """A function of queries, (d, m), that gives their thresholds, (m, N)."""
-        arrays = (self.scores, self.magnitudes, self.weight, self.largest)
-        scores, magnitudes, others, largest = (self.radial.there(each) for each in arrays)
-        linear = others * self.radial.there(self.mean + self.offset)
+        """A function of exponents, (m, N), that gives thresholds, (m, N)."""
+        arrays = (self.scores, self.magnitudes, self.weight, self.largest, self.mean + self.offset)
+        scores, magnitudes, others, largest, scale = map(self.radial.there, arrays)
+        linear = others * scale
 
-        def solve(x: Tensor) -> Tensor:
-            exponent = self.radial.exponents(x)
+        def solve(exponent: Tensor) -> Tensor:
             weight, _ = self.radial.weights(exponent)
             product = scores * ((weight @ magnitudes / weight.sum(dim=1)) + self.offset)[:, None]
             # A new point nearer than all others shrinks their weights instead of growing its own.
@@ -188,30 +190,27 @@ class LeaveTwoOutTorchRadial(LeaveTwoOut):
 
     def __init__(self, radial: TorchRadial, magnitudes: FloatArray, offset: float) -> None:
         self.radial, self.magnitudes, self.offset = radial, magnitudes, offset
-        self.without_one: FloatArray = radial.mean_of_others(magnitudes)[0] + offset
+        self.without_one: FloatArray = radial.mean_of_others(magnitudes)[:, 0] + offset
 
     def without_each(self, Z: Any) -> FloatArray:
-        x, sums = self.radial.placed(Z), self.radial.there(self.magnitudes)
-        return self.radial.in_strips(lambda rows: self._means(x[:, rows], sums), x)
+        return self.radial.of_rows(Z, self._means)
 
     def order_statistics(
         self, Z: Any, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
         if shares is not None:
             return super().order_statistics(Z, asked, shares)
-        x, sums = self.radial.placed(Z), self.radial.there(self.magnitudes)
         rescaled = self.radial.there(self.rescaled)
 
-        def select(rows: slice) -> Tensor:
-            value = self._means(x[:, rows], sums).mul_(rescaled)
+        def select(exponent: Tensor) -> Tensor:
+            value = self._means(exponent).mul_(rescaled)
             return ranked(value.masked_fill_(torch.isinf(rescaled), torch.inf), [*asked])
 
-        return self.radial.in_strips(select, x)
+        return self.radial.of_rows(Z, select)
 
-    def _means(self, x: Tensor, sums: Tensor) -> Tensor:
+    def _means(self, exponent: Tensor) -> Tensor:
         """(m, N), with the offset, a little enlarged."""
-        exponent = self.radial.exponents(x)
-        weight, _ = self.radial.weights(exponent)
+        sums, (weight, _) = self.radial.there(self.magnitudes), self.radial.weights(exponent)
         weighted, row = weight * sums, torch.arange(len(weight), device=weight.device)
         heavy = weighted.argmax(dim=1), weight.argmax(dim=1)
         rest = weight.sum(dim=1)[:, None] - weight
