@@ -16,9 +16,8 @@ from sklearn.exceptions import NotFittedError
 
 from calliper._estimator import CalibratedRegressor
 from calliper._stored import CalibratedOnStored, stored_predictions
-from calliper._types import FloatArray
 from calliper._version import __version__
-from calliper.calibrators import Calibrator, Grouped
+from calliper.calibrators import Calibrator
 from calliper.exceptions import (
     CalliperError,
     DamagedFileError,
@@ -28,22 +27,24 @@ from calliper.exceptions import (
 from calliper.files import _file
 from calliper.files._codec import Reader, Writer, in_words, refuse
 from calliper.files._model import (
+    answering,
     ask,
     check_class,
     check_same,
     fingerprint,
+    methods_of,
+    model_in_words,
     models_again,
     needed,
     parts_of,
     refuse_class,
     refuse_unfitted,
-    shorten,
     slots_of,
 )
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
-from calliper.rows import row_values, rows_again
+from calliper.rows import rows_again
 from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.
@@ -59,9 +60,6 @@ UNFITTED = (
 
 #: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
-
-#: Calibration points at which a loaded calibrator is asked for the radius that it gave before.
-N_ASKED = 5
 
 
 def save(calibrated: Any, path: Any) -> None:
@@ -102,8 +100,6 @@ def save(calibrated: Any, path: Any) -> None:
         raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
     writer = Writer(slots_of(calibrated))
     nodes = {"object": writer.record(calibrated)}
-    radii = map(_radius, _answering(calibrated)[:N_ASKED] if writer.brought else ())
-    nodes["radii"] = writer.plain([*radii], "radii")
     nodes["probe"] = _probe(calibrated, writer)
     _file.write(path, _file.Contents(_header(calibrated, writer), nodes, writer.arrays))
 
@@ -153,9 +149,6 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
             if kind != header["object"] or not isinstance(calibrated, KINDS):
                 refuse(f"it holds a {kind}, and its header says {header['object']!r:.40}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
-            asked = zip(reader.plain(nodes["radii"]), _answering(calibrated), strict=False)
-            for radius, method in asked:
-                _check_radius(method, radius, path, header["brought"])
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(path):
@@ -193,7 +186,9 @@ class Kept:
         head = self.header
         made = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
         levels = ", ".join(f"{level:g}" for level in head["levels"]) or "none"
-        model = "none: a calibrator alone" if head["model"] is None else _in_words(head["model"])
+        model = (
+            "none: a calibrator alone" if head["model"] is None else model_in_words(head["model"])
+        )
         taught = head["n_taught"]
         others = f"; {taught:,} others used to learn how the model errs" if taught else ""
         lines = [
@@ -245,7 +240,7 @@ def inspect(path: Any) -> Kept:
 
 def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
-    method = next(iter(_methods(calibrated)), calibrated)
+    method = next(iter(methods_of(calibrated)), calibrated)
     front = calibrated.regressor if isinstance(calibrated, CalibratedOnStored) else calibrated
     embedding = getattr(front, "embedding_", None)
     models = [model for model, place in slots_of(front) if place == 0]
@@ -277,82 +272,23 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     }
 
 
-def _methods(calibrated: Any) -> tuple[Calibrator, ...]:
-    """Its fitted calibrators, one for each tail or target; none of what has no such."""
-    if isinstance(calibrated, CalibratedOnStored):
-        return tuple(calibrated.regressor.calibrators_)
-    if isinstance(calibrated, CalibratedRegressor):
-        return tuple(calibrated.calibrators_)
-    return (calibrated,) if isinstance(calibrated, Calibrator) else ()
-
-
-def _answering(calibrated: Any) -> list[Calibrator]:
-    """Calibrators that give radii: of tails, and of groups."""
-    parts = [
-        [*each.calibrators_.values()] if isinstance(each, Grouped) else [each]
-        for each in _methods(calibrated)
-    ]
-    return [each for part in parts for each in part]
-
-
 def _levels(calibrated: Any) -> list[float]:
     """Levels that intervals were asked for so far, ascending."""
-    asked = {level for method in _answering(calibrated) for level in method.levels_asked_}
-    tails = 1 if parts_of(calibrated) else len(_methods(calibrated))
+    asked = {level for method in answering(calibrated) for level in method.levels_asked_}
+    tails = 1 if parts_of(calibrated) else len(methods_of(calibrated))
     return sorted(round(1 - (1 - level) * tails, 12) for level in asked)
 
 
 def _probe(calibrated: Any, writer: Writer) -> Any:
-    """A few rows, and what the model said of them; None where they cannot be kept."""
+    """A few rows, None where they cannot be kept, and what was said of them."""
     front = isinstance(calibrated, CalibratedRegressor)
-    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
-    if state is None:
-        return None
-    rows = rows_again(state)
-    known = {
-        "rows": state,
-        "said": ask(calibrated, rows),
-        "functions": _functions(calibrated, rows),
-    }
+    rows = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
     tried = Writer()
-    tried.plain(known, "rows")
-    return None if tried.brought else writer.plain(known, "rows")
-
-
-def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
-    """What functions of groups and of weights say of rows, by name."""
-    if not isinstance(calibrated, CalibratedRegressor):
-        return {}
-    given = vars(calibrated.calibration_.per_row)
-    known = {name: value for name, value in given.items() if callable(value)}
-    return {name: row_values(value, rows, name).tolist() for name, value in known.items()}
-
-
-def _check_radius(method: Calibrator, before: FloatArray, path: Any, brought: Any) -> None:
-    """Refuse a method that gives other radii at its first calibration points than it did."""
-    found = _radius(method) if len(before) else before
-    if not np.allclose(found, before, rtol=1e-6, atol=0.0):
-        raise OtherModelError(
-            f"{str(path)!r} gives radius {found[0]:.6g} where it gave {before[0]:.6g} when it was "
-            f"saved: pass what it was calibrated with ({', '.join(brought)}), fitted as it was "
-            f"then."
-        )
-
-
-def _radius(method: Calibrator) -> FloatArray:
-    """What it answers at its first calibration points; that it was asked is forgotten.
-
-    Nothing if it is drawn at random each time, or cannot be asked for.
-    """
-    asked, rows, none = set(method.levels_asked_), method._rows, np.empty(0)
-    weights = None if rows.weights is None else rows.weights[:N_ASKED]
-    possible = isinstance(rows.Z, np.ndarray) and len(rows.Z) and (weights is None or all(weights))
-    if not possible or getattr(method, "basis", None) is not None:
-        return none
-    with unheard(Warning):
-        once, again = (method.predict_radius(rows.Z[:N_ASKED], 0.9, weights=weights) for _ in "12")
-    method.levels_asked_ = asked
-    return once if np.array_equal(once, again) else none
+    tried.plain(rows, "rows")
+    rows = None if tried.brought else rows
+    again = None if rows is None else rows_again(rows)
+    said = ask(calibrated, again, radii=bool(writer.brought))
+    return writer.plain({"rows": rows, "said": said}, "rows")
 
 
 #: What a header has, and of which kind.
@@ -402,27 +338,11 @@ def _passed(name: str) -> str:
 
 def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, Any]) -> None:
     """Refuse another model: by what it says of the rows that are remembered, or by its class."""
-    if probe is not None:
-        rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
-        check_same(calibrated, rows, probe["said"], made_for, header["brought"].get("embed"))
-        for name, said in _functions(calibrated, rows).items():
-            if said != probe["functions"].get(name):
-                raise OtherModelError(
-                    f"the function for {name} gives {said[:3]} for stored rows, where it gave "
-                    f"{probe['functions'].get(name)}: pass the function used at calibration."
-                )
-        if isinstance(calibrated, CalibratedRegressor):
-            known = replace(calibrated.calibration_, probe=probe["rows"])
-            calibrated.calibration_ = known
-        else:
-            vars(calibrated)[PROBE] = probe["rows"]
-    elif models:
+    rows = probe["rows"]
+    if rows is None and models:
         check_class(models[0], header["model"])
-
-
-def _in_words(model: dict[str, Any] | None) -> str:
-    """A model as it was called; long lists of parameters are cut."""
-    if model is None:
-        return "no model"
-    given = ", ".join(f"{name}={value}" for name, value in model["parameters"].items())
-    return shorten(f"{model['class'].rpartition('.')[2]}({given})", 200)
+    check_same(calibrated, None if rows is None else rows_again(rows), probe["said"], header)
+    if isinstance(calibrated, CalibratedRegressor):
+        calibrated.calibration_ = replace(calibrated.calibration_, probe=rows)
+    elif rows is not None:
+        vars(calibrated)[PROBE] = rows
