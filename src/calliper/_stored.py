@@ -115,9 +115,14 @@ def calibrate_stored(
     more: dict[str, Any] = {}
     if training is not None:
         more = {"X_train": StoredRows(training[:, 2:], training[:, 1]), "y_train": training[:, 0]}
-    teach = isinstance(as_score(score), AbsoluteError) and _teach(
-        calibrator, len(y), learning_part, groups, random_state
-    )
+    teach = isinstance(as_score(score), AbsoluteError)
+    if learning_part == "auto" and "left_out" not in as_calibrator(calibrator).uses:
+        teach = False
+    if teach:  # told by counts alone, as calibrate does
+        if groups is not None:
+            rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
+        taught, _ = deal(len(y), learning_part, labels=groups, random_state=random_state)
+        teach = len(taught) > 0
     regressor = ConformalRegressor(
         stored_predictions,
         calibrator,
@@ -129,15 +134,6 @@ def calibrate_stored(
     with unheard(*((UnusedWarning,) if teach else ())):  # training rows may also fill gaps
         regressor.calibrate(X, y, groups=groups, weights=weights, **more)
     return CalibratedOnStored(regressor)
-
-
-def _teach(calibrator: Any, n: int, asked: Any, groups: Any, seed: Any) -> bool:
-    """Whether some rows will teach, told by counts alone as ``calibrate`` does."""
-    if asked == "auto" and "left_out" not in as_calibrator(calibrator).uses:
-        return False
-    if groups is not None:
-        rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
-    return len(deal(n, asked, labels=groups, random_state=seed)[0]) > 0
 
 
 def calibrate_rows(
