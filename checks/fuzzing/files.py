@@ -60,7 +60,7 @@ STRANGE = [
     "", "x" * 300, "__class__", "../../etc/passwd", "inf", "core", "median", "auto", "torch:cuda:9", "cosine",
     [], {}, [[]], [1, 2, 3], {"dict": []}, {"tuple": []}, {"tuple": 3}, {"float": "nan"}, {"float": "inf"},
     {"float": "-inf"}, {"float": 3}, {"array": 0}, {"array": 1}, {"array": -1}, {"array": 10**9}, {"array": True},
-    {"model": 0}, {"model": 7}, {"opened": ["core", 0]}, {"opened": ["whole", 3]}, {"opened": ["x", 0]},
+    {"brought": 0}, {"brought": 7}, {"brought": True}, {"opened": ["core", 0]}, {"opened": ["whole", 3]}, {"opened": ["x", 0]},
     {"brought": "embed"}, {"brought": ["embed"]}, {"ellipsis": True}, {"date": "0000-00-00"}, {"time": "25:00"},
     {"cells": [["a", "b"], [2]]}, {"cells": [["a" * 500, ""], [2]]}, {"cells": "ab"}, {"cells": [[1, 2], [10**12]]},
     {"cells": [[], [0, 10**12]]}, {"cells": [[None], [1]]}, {"timedelta": [10**12, 0, 0]},

@@ -6,9 +6,9 @@ booleans, finite numbers, texts and lists stand as they are. Anything else is it
 values: ``{"tuple": […]}``, ``{"float": "inf"}``, and so on by :data:`WAYS`; besides
 
     {"array": 3}             an array of the file: numbers, texts or times
-    {"model": 0}             the user's model, which is not in the file
-    {"opened": ["core", 0]}  the same taken apart
+    {"brought": 0}           the user's model, which is not in the file
     {"brought": "embed"}     something else of the user's, likewise
+    {"opened": ["core", 0]}  a model taken apart
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Writer:
         """The node of any value; ``name`` is the parameter that it belongs to."""
         for model, number in self.models:
             if value is model:
-                return {"model": number}
+                return {"brought": number}
         value = value.item() if isinstance(value, np.generic) else value
         if type(value) is list:
             return [self.plain(each, name) for each in value]
@@ -324,11 +324,9 @@ class Reader:
     ``load`` refuses the file.
     """
 
-    def __init__(
-        self, arrays: list[NDArray[Any]], models: Sequence[Any], brought: Mapping[str, Any]
-    ) -> None:
-        self.arrays, self.models, self.brought = arrays, models, brought
-        self._left = [MOST_SHARED] * len(arrays)
+    def __init__(self, arrays: list[NDArray[Any]], brought: Mapping[Any, Any]) -> None:
+        self.arrays, self.brought = arrays, brought
+        self._left = dict.fromkeys(range(len(arrays)), MOST_SHARED)
 
     def record(self, node: Any, module: str | None = None) -> Any:
         """An object of a class that files know, of this module if one is named."""
@@ -369,7 +367,7 @@ class Reader:
             return self.plain(node)
         if isinstance(declared, Opened):
             how, number = node["opened"]
-            return ways_to_open(self._model(number))[how]
+            return ways_to_open(self._brought(number))[how]
         if isinstance(declared, OneOf):
             ((word, fields),) = node.items()
             return self.read(Inline(declared.kinds[word]), fields, {}, name)
@@ -401,7 +399,7 @@ class Reader:
         if "class" in node:
             return self.record(node)
         kind, inner = next(iter(node.items())) if len(node) == 1 else ("", None)
-        own = {"array": self._array, "model": self._model, "brought": self._brought}
+        own = {"array": self._array, "brought": self._brought}
         if kind in own:
             return own[kind](inner)
         if kind not in WAYS:
@@ -409,26 +407,16 @@ class Reader:
         return WAYS[kind][1](self.plain(inner))
 
     def _array(self, number: Any) -> NDArray[Any]:
-        array: NDArray[Any] = _numbered(number, self.arrays)
-        self._left[number] -= 1
-        if self._left[number] < 0:
-            refuse("an array is referenced more often than allowed")
-        return array
-
-    def _model(self, number: Any) -> Any:
-        return _numbered(number, self.models)
+        left = self._left.get(number, 0) if type(number) is int else 0
+        if not left:
+            refuse(f"array {number!r:.40} is not there, or is referenced more often than allowed")
+        self._left[number] = left - 1
+        return self.arrays[number]
 
     def _brought(self, name: Any) -> Any:
-        if not isinstance(name, str) or name not in self.brought:
+        if type(name) not in (int, str) or name not in self.brought:
             refuse(f"it needs {name!r:.40}, which its header does not list")
         return self.brought[name]
-
-
-def _numbered(number: Any, table: Sequence[Any]) -> Any:
-    """What has this number in the table."""
-    if type(number) is not int or not 0 <= number < len(table):
-        refuse(f"it refers to part {number!r:.40} of {len(table)}")
-    return table[number]
 
 
 def _checked(
@@ -440,16 +428,13 @@ def _checked(
     for size, wanted in zip(array.shape, declared.shape, strict=True):
         if size != (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)):
             refuse(f"{name} has shape {array.shape} where {declared.shape} was declared")
-    if declared.finite and array.dtype.kind == "f" and not np.isfinite(array).all():
-        refuse(f"{name} holds numbers that are not finite")
-    if not declared.finite and np.isnan(array).any():
-        refuse(f"{name} holds NaN")
-    most = declared.most
+    if not (np.isfinite(array) if declared.finite else ~np.isnan(array)).all():
+        refuse(f"{name} holds numbers that are not finite, or NaN")
+    least = -math.inf if declared.least is None else declared.least
+    most = math.inf if declared.most is None else declared.most
     most = sizes.get(most, 0) - 1 if isinstance(most, str) else most
-    if array.size and declared.least is not None and not array.min() >= declared.least:
-        refuse(f"{name} holds {array.min()}, below {declared.least}")
-    if array.size and most is not None and not array.max() <= most:
-        refuse(f"{name} holds {array.max()}, above {most}")
+    if array.size and not least <= array.min() <= array.max() <= most:
+        refuse(f"{name} holds {array.min()} to {array.max()}, not {least:g} to {most:g}")
     return array if declared.becomes is None else array.astype(declared.becomes)
 
 

@@ -139,7 +139,8 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     with _file.refused_as_damaged(path):
         models = models_again(model, header["needs"], f"a {header['object']}")
         stored = header["object"] == CalibratedOnStored.__name__
-        reader = Reader(contents.arrays, [stored_predictions] if stored else models, brought)
+        known = enumerate([stored_predictions] if stored else models)
+        reader = Reader(contents.arrays, dict(known) | brought)
     try:
         # What the parts refuse is the fault of the file, too.
         passed = DamagedFileError, OtherModelError, Warning
