@@ -35,9 +35,6 @@ SAME_ANSWER = 1e-5
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
 
-#: Characters of a parameter that are written down.
-MOST_SIGNS = 80
-
 #: Calibrators, and calibration points of each, that are asked for the radius that they gave before.
 N_ASKED = 5
 
@@ -98,17 +95,12 @@ def refuse_class(given: Any, name: str) -> None:
         )
 
 
-def fingerprint(model: Any) -> dict[str, Any]:
-    """Class and parameters in words."""
+def fingerprint(model: Any) -> tuple[str, str]:
+    """Its class, and how it was called; long lists of parameters are cut."""
     core = unwrapped(model)
     given = core.get_params(deep=False) if hasattr(core, "get_params") else {}
-    words = {str(name): shorten(repr(value), MOST_SIGNS) for name, value in given.items()}
-    return {"class": in_words(core), "parameters": words}
-
-
-def shorten(text: str, most: int) -> str:
-    """A text that is cut if it is longer."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    kind, words = in_words(core), ", ".join(f"{n}={v!r:.80}" for n, v in given.items())
+    return kind, f"{kind.rpartition('.')[2]}({words})"[:200]
 
 
 def methods_of(calibrated: Any) -> tuple[Calibrator, ...]:
@@ -165,7 +157,7 @@ def _radius(method: Calibrator) -> FloatArray:
 def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[str, Any]) -> None:
     """Refuse a model, or another object that was brought, that answers differently than before."""
     model = type(unwrapped(getattr(calibrated, "estimator_", None))).__name__
-    brought, made_for = header["brought"], model_in_words(header["model"])
+    brought, made_for = header["brought"], header["model"]
     embed = f" and embed={brought['embed']}" if "embed" in brought else ""
     advice = f"This file was made for {made_for}{embed}; pass the same, trained as it was then."
     placed_by = "the embed that was passed" if embed else model
@@ -206,14 +198,6 @@ def _differs(now: NDArray[Any] | None, before: NDArray[Any]) -> bool:
     return not np.allclose(now, before, rtol=0.0, atol=SAME_ANSWER * largest)
 
 
-def model_in_words(model: dict[str, Any] | None) -> str:
-    """A model as it was called; long lists of parameters are cut."""
-    if model is None:
-        return "no model"
-    given = ", ".join(f"{name}={value}" for name, value in model["parameters"].items())
-    return shorten(f"{model['class'].rpartition('.')[2]}({given})", 200)
-
-
 def refuse_unfitted(model: Any) -> None:
     """Ask for the fitted one where an estimator was never trained."""
     try:
@@ -226,11 +210,11 @@ def refuse_unfitted(model: Any) -> None:
         ) from error
 
 
-def check_class(model: Any, before: dict[str, Any]) -> None:
+def check_class(model: Any, before: str) -> None:
     """Refuse a model of another class, where no row could be kept to ask it about."""
-    now = fingerprint(model)
-    if now["class"] != before["class"]:
+    now, _ = fingerprint(model)
+    if now != before:
         raise OtherModelError(
-            f"the model is a {now['class']}; this file was made for a {before['class']}: pass "
-            "the same model, trained as it was then."
+            f"the model is a {now}; this file was made for a {before}: pass the same model, "
+            "trained as it was then."
         )

@@ -18,12 +18,7 @@ from calliper._estimator import CalibratedRegressor
 from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._version import __version__
 from calliper.calibrators import Calibrator
-from calliper.exceptions import (
-    CalliperError,
-    DamagedFileError,
-    OtherModelError,
-    unheard,
-)
+from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError, unheard
 from calliper.files import _file
 from calliper.files._codec import Reader, Writer, in_words, refuse
 from calliper.files._model import (
@@ -33,7 +28,6 @@ from calliper.files._model import (
     check_same,
     fingerprint,
     methods_of,
-    model_in_words,
     models_again,
     needed,
     parts_of,
@@ -53,10 +47,6 @@ LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 #: What can be saved: what promises something, and what does not.
 SILENT = (Controller, CoverageMonitor, ExchangeabilityMonitor, LikelihoodRatio)
 KINDS = (CalibratedRegressor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
-
-UNFITTED = (
-    "This {name} has not been calibrated, so there is nothing to save: call calibrate or fit first."
-)
 
 #: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
@@ -97,7 +87,10 @@ def save(calibrated: Any, path: Any) -> None:
             f"got a {type(calibrated).__name__}."
         )
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
-        raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
+        raise NotFittedError(
+            f"This {type(calibrated).__name__} has not been calibrated, so there is nothing to "
+            f"save: call calibrate or fit first."
+        )
     writer = Writer(slots_of(calibrated))
     nodes = {"object": writer.record(calibrated)}
     nodes["probe"] = _probe(calibrated, writer)
@@ -153,7 +146,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(path):
-                check_class(models[0], header["model"])
+                check_class(models[0], header["model_class"])
                 refuse_unfitted(models[0])
         raise
     return calibrated
@@ -167,16 +160,6 @@ class Kept:
     ----------
     header : all that is written there
     n_bytes : length of the file
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from calliper import Split
-    >>> path = tempfile.mkdtemp() + "/split.calliper"
-    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
-    >>> inspect(path).header["n_calibration"]
-    9
     """
 
     header: dict[str, Any]
@@ -187,15 +170,12 @@ class Kept:
         head = self.header
         made = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
         levels = ", ".join(f"{level:g}" for level in head["levels"]) or "none"
-        model = (
-            "none: a calibrator alone" if head["model"] is None else model_in_words(head["model"])
-        )
         taught = head["n_taught"]
         others = f"; {taught:,} others used to learn how the model errs" if taught else ""
         lines = [
             f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
             + others,
-            f"model: {model}",
+            f"model: {head['model'] or 'none: a calibrator alone'}",
             f"feature space: {head['space']}" if head["space"] else "",
             f"locality: {head['locality']}" if head["locality"] else "",
             f"score: {head['score']}" if head["score"] else "",
@@ -244,8 +224,8 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     method = next(iter(methods_of(calibrated)), calibrated)
     front = calibrated.regressor if isinstance(calibrated, CalibratedOnStored) else calibrated
     embedding = getattr(front, "embedding_", None)
-    models = [model for model, place in slots_of(front) if place == 0]
-    needs = needed(calibrated)
+    needs, slots = needed(calibrated), slots_of(front)
+    model_class, model = fingerprint(slots[0][0]) if slots and needs["models"] else ("", "")
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
@@ -266,7 +246,8 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
         "n_taught": front.calibration_.n_taught if isinstance(front, CalibratedRegressor) else 0,
         "levels": levels,
         "guarantee": said,
-        "model": fingerprint(models[0]) if models and needs["models"] else None,
+        "model_class": model_class,
+        "model": model,
         "columns": [str(name) for name in getattr(calibrated, "feature_names_in_", ())],
         "needs": needs,
         "brought": {name: in_words(each) for name, each in writer.brought.items()},
@@ -295,9 +276,9 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
 #: What a header has, and of which kind.
 PARTS: dict[str, Any] = {
     **dict.fromkeys(("calliper", "object", "method", "kernel", "locality"), str),
-    **dict.fromkeys(("space", "score", "guarantee"), str),
+    **dict.fromkeys(("space", "score", "guarantee", "model_class", "model"), str),
     **{"levels": list, "brought": dict, "columns": list, "versions": dict, "needs": dict},
-    **{"n_calibration": int, "n_taught": int, "format": int, "model": dict | None},
+    **{"n_calibration": int, "n_taught": int, "format": int},
 }
 
 
@@ -341,7 +322,7 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
     """Refuse another model: by what it says of the rows that are remembered, or by its class."""
     rows = probe["rows"]
     if rows is None and models:
-        check_class(models[0], header["model"])
+        check_class(models[0], header["model_class"])
     check_same(calibrated, None if rows is None else rows_again(rows), probe["said"], header)
     if isinstance(calibrated, CalibratedRegressor):
         calibrated.calibration_ = replace(calibrated.calibration_, probe=rows)

@@ -174,12 +174,8 @@ class BagTorchRadial(Bag):
             entering = excess.clamp_(min=0).neg_().exp_().add_(self.radial.floor)
             total = shrink * others + entering
             rest = shrink.mul_(linear).add_(self.offset * entering)
-            if slope:
-                found = signed_root(
-                    slope + entering / total, rest / total - slope * scores, product
-                )
-            else:
-                found = positive_root(entering, rest, product.mul_(total))
+            linear_term = rest.div_(total).sub_(slope * scores)
+            found = signed_root(entering.div_(total).add_(slope), linear_term, product)
             return found.mul_(1 + ENLARGED)
 
         return solve
