@@ -304,7 +304,7 @@ class TestBadInput:
 
     def test_partitions_of_other_columns_or_types(self, calibrated):
         renamed, text = NEW[:5].rename(columns={"b": "z"}), NEW[:5].assign(b="text")
-        for frame, message in ((renamed, r"\['a', 'z', 'c'\]"), (text, r"'b \(no number\)'")):
+        for frame, message in ((renamed, r"\['a', 'z', 'c'\]"), (text, r"'b \(no numbers\)'")):
             with pytest.raises(CalliperError, match=message):
                 calibrated.predict_interval(self.other(frame)).compute()
             y = dd.from_map(lambda n: Y[:n], [10, 5], meta=Y[:0])

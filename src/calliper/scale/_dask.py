@@ -230,8 +230,7 @@ def _layout(X: Any) -> dict[Any, bool] | None:
 
 
 def _columns(frame: Any) -> dict[Any, bool]:
-    types = frame.dtypes.to_dict()
-    return {name: getattr(types[name], "kind", "O") in "biuf" for name in types}
+    return {name: getattr(kind, "kind", "O") in "biuf" for name, kind in frame.dtypes.items()}
 
 
 def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
@@ -239,15 +238,15 @@ def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
     if layout is None:
         return
     found = _columns(rows)
-    if list(found.items()) != list(layout.items()):
+    if [*found] != [*layout] or any(layout[name] and not found[name] for name in found):
+        shown = [
+            [name if numbers else f"{name} (no numbers)" for name, numbers in each.items()][:20]
+            for each in (found, layout)
+        ]
         raise CalliperError(
-            f"a partition of {len(rows)} rows has columns {_in_words(found)}, but the collection "
-            f"has {_in_words(layout)}. Give all partitions the same columns and types."
+            f"a partition of {len(rows)} rows has columns {shown[0]}, but the collection has "
+            f"{shown[1]}. Give all partitions the same columns and types."
         )
-
-
-def _in_words(columns: dict[Any, bool]) -> str:
-    return str([name if number else f"{name} (no number)" for name, number in columns.items()][:20])
 
 
 def sent_once(regressor: Any) -> Any:
@@ -367,11 +366,10 @@ class LazyRows:
 
     def _head(self) -> tuple[Any, dict[str, Any]]:
         """The first rows with their values, whatever partitions they are in."""
-        found, n = list[Any](), 0
+        found = list[Any]()
         for task in self._each(_first, None):
-            (part,) = _computed([task])
-            found, n = [*found, *part], n + sum(n_rows(X) for X, _ in part)
-            if n >= HEAD:
+            found += task.compute()
+            if sum(n_rows(X) for X, _ in found) >= HEAD:
                 break
         if not found:
             raise CalliperError(
@@ -384,8 +382,10 @@ class LazyRows:
 
     def located(self, embedding: Any) -> tuple[Any, FloatArray, FloatArray, dict[str, Any]]:
         """Targets, predictions, places, groups and weights of all rows, computed by workers."""
+        import dask
+
         tasks = self._each(partial(_located, self._same), send(embedding, current_client()))
-        found = [part for several in _computed(tasks) for part in several]
+        found = [part for several in dask.compute(*tasks) for part in several]
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
 
@@ -393,15 +393,8 @@ class LazyRows:
         """``work`` on each partition: what it makes of it in a list, an empty one of no rows."""
         from dask import delayed
 
-        how = self._layout, self._names, sent
-        parts = enumerate(self._parts)
-        return [delayed(_partition)(work, number, *how, *part) for number, part in parts]
-
-
-def _computed(tasks: list[Any]) -> Any:
-    import dask
-
-    return dask.compute(*tasks)
+        task, how = delayed(_partition), (self._layout, self._names, sent)
+        return [task(work, number, *how, *part) for number, part in enumerate(self._parts)]
 
 
 def _joined(parts: Sequence[Any]) -> Any:
