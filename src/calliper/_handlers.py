@@ -16,22 +16,17 @@ from calliper._types import FloatArray
 #: Modules that handle collections that are computed later, by the package of their type, or by
 #: package and name.
 COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
-
 #: The same for arrays of other libraries, which become rows or arrays of NumPy.
 TENSORS = {"torch.Tensor": "calliper.scale._device"}
-
 #: The same for inputs of networks, which become rows.
 INPUTS = dict.fromkeys(
     ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
 )
-
 #: The same for models that take a dict for each row.
 NETWORKS = {"torch.Module": "calliper.models._networks"}
-
 #: Modules of engines, by the first part of an engine's name.
 ENGINES = {"torch": "calliper.scale._device"}
 ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
-
 #: The module behind ``KNN(cells=...)``.
 CELLS = "calliper.scale._cells"
 

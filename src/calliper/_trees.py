@@ -151,13 +151,9 @@ class PlainTrees(Keeps):
 
 @dataclass(frozen=True, eq=False)
 class BoostedSum(Keeps):
-    """Histogram boosting of one output as bare trees; rows are numbers.
+    """Histogram boosting of one output as bare trees, one for each stage.
 
-    Attributes
-    ----------
-    trees : one for each stage
-    baseline : where the sum starts
-    slope, intercept : of a sigmoid that makes a probability of the sum; 0 where there is none
+    Slope and intercept are those of a sigmoid that makes a probability of the sum.
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]

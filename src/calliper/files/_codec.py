@@ -175,11 +175,7 @@ def way_of(value: Any) -> str | None:
 class Writer:
     """Makes nodes of objects, and gathers arrays and what must be brought again.
 
-    Attributes
-    ----------
-    models : the user's, which are not written, with the number that stands for each
-    arrays : what nodes name by number
-    brought : what else of the user's is not written, by name
+    The user's models are not written: a number stands for each.
     """
 
     models: Sequence[tuple[Any, int]] = ()
@@ -411,7 +407,8 @@ class Reader:
         if not left:
             refuse(f"array {number!r:.40} is not there, or is referenced more often than allowed")
         self._left[number] = left - 1
-        return self.arrays[number]
+        array: NDArray[Any] = self.arrays[number]
+        return array
 
     def _brought(self, name: Any) -> Any:
         if type(name) not in (int, str) or name not in self.brought:

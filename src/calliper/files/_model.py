@@ -31,10 +31,8 @@ from calliper.targets import MultiTargetRegressor, column_of
 #: By how much answers may differ, in units of the largest: networks compute in single precision,
 #: and in another order on another machine.
 SAME_ANSWER = 1e-5
-
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
-
 #: Calibrators, and calibration points of each, that are asked for the radius that they gave before.
 N_ASKED = 5
 

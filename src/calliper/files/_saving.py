@@ -43,11 +43,9 @@ from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.
 LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
-
 #: What can be saved: what promises something, and what does not.
 SILENT = (Controller, CoverageMonitor, ExchangeabilityMonitor, LikelihoodRatio)
 KINDS = (CalibratedRegressor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
-
 #: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
 

@@ -58,10 +58,8 @@ from calliper.rows import Rows
 
 #: Training rows per cell that centres are learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
-
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
-
 #: Below the smallest number, errors are no longer relative.
 TINY = 1e4 * float(np.finfo(float).tiny)
 
@@ -239,14 +237,7 @@ class Found:
 
 
 class CellSearch:
-    """Points in their cells.
-
-    Parameters
-    ----------
-    points : (N, d)
-    centres : (C, d), all different
-    n_probes : P
-    """
+    """Points, (N, d), in the cells of different centres, (C, d), of which each probes P."""
 
     def __init__(self, points: FloatArray, centres: FloatArray, n_probes: int) -> None:
         self.points, self.partition = points, kernels.NeighborSearch(centres, kernels.EUCLIDEAN)
@@ -402,16 +393,7 @@ class _Lists:
 
 
 class CellMean(kernels.MeanStatistic):
-    """Mean of up to K candidates of N points.
-
-    Parameters
-    ----------
-    found : the nearest of each point
-    magnitudes : (N,)
-    k, offset : K, and the constant added to every scale
-    middle : the scale of a point without candidates
-    grid : of exact sums
-    """
+    """Mean of up to K candidates of N points; ``middle`` is the scale of one without any."""
 
     def __init__(
         self,

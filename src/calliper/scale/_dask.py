@@ -35,10 +35,8 @@ from calliper.rows import PerRow
 
 #: First rows, by which the layout is known and the model is tried.
 HEAD = 1000
-
 #: For each regressor in this process: warnings already raised, by question.
 _SAID: WeakKeyDictionary[Any, dict[str, set[type[Warning]]]] = WeakKeyDictionary()
-
 #: Regressors that were sent to workers: their state then, and where they are.
 _SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
@@ -52,13 +50,8 @@ def is_collection(what: Any) -> bool:
 class Question:
     """A question to a regressor, asked of every partition.
 
-    Attributes
-    ----------
-    method, how : of the regressor, and arguments that are the same for all partitions
-    names, shape : of the columns of a frame with the answer; of the answer for one row
-    then : name and arguments of what is asked of the answer, a distribution
-    layout : columns that partitions must have, see :func:`check_layout`; None for arrays
-    token : the same for the same question
+    It is a method with arguments, and ``then`` a name and arguments that are asked of the answer.
+    The answer to one row has this shape; in a frame, its columns have these names.
     """
 
     method: str
@@ -105,9 +98,7 @@ def answer(
 ) -> Any:
     """The lazy result of a regressor's method for the rows of a collection.
 
-    Of ``predict`` a series or an array (m,), for several targets a frame or (m, k). Of
-    ``predict_interval`` a frame of ends, or an array (m, 2) or (m, L, 2); for several targets the
-    frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
+    A series, a frame with columns for the ends of each target, or an array (m, …) of these.
     """
     if asked == "predict_distribution":
         return LazyDistribution(regressor, X, how)
@@ -347,13 +338,7 @@ def connect(address: str, *, timeout: float = 10.0) -> Any:
 
 
 class LazyRows:
-    """Calibration rows of Dask collections.
-
-    Attributes
-    ----------
-    X, y : the first rows and their targets, in memory
-    per_row : groups and weights, collections replaced by their first values
-    """
+    """Calibration rows of Dask collections; ``X``, ``y`` and ``per_row`` are of the first rows."""
 
     def __init__(self, X: Any, y: Any, per_row: PerRow) -> None:
         values = _lazy_values(vars(per_row))

@@ -32,27 +32,18 @@ torch = import_torch()
 
 #: Entries of a tile.
 TILE = {"cuda": 1 << 30, "cpu": 1 << 23}
-
 #: Rows whose candidates are compared at a time, and the most candidates of all of them.
 BATCH, MOST_CANDIDATES = 1 << 16, 1 << 23
-
 #: Columns of a tile that share a minimum: the k smallest entries lie in k blocks.
 BLOCK = 128
-
 #: Queries down and points across, in :func:`squared_distances`.
 BY_ROW = (slice(None), None)
-
 #: Held while the precision of products, a setting of the whole process, is changed.
 _PRECISION = Lock()
 
 
 class TorchSearch(Search):
-    """The points of a calibration set on a device.
-
-    Parameters
-    ----------
-    rows : (N, d) there
-    """
+    """The points of a calibration set, (N, d), on a device."""
 
     def __init__(self, rows: DeviceRows) -> None:
         self.metric, self.rows, self.device = EUCLIDEAN, rows, rows.device
@@ -206,13 +197,7 @@ class TorchSearch(Search):
 
 
 class Tiles:
-    """Points, rounded, and how far rounding may move them and what is summed of them.
-
-    Parameters
-    ----------
-    columns : (d, N) points
-    dtype : float32 for ten bits of each number, float64 for all
-    """
+    """Points, (d, N), rounded to ten bits of each number (float32), or whole (float64)."""
 
     def __init__(self, columns: Tensor, dtype: Any) -> None:
         self.dtype, self.single = dtype, dtype == torch.float32

@@ -25,19 +25,12 @@ torch = import_torch()
 
 #: Thresholds are enlarged by this part.
 ENLARGED = 1e-10
-
 #: Arrays of the size of a tile that are alive at a time, counting double precision twice.
 ALIVE = 12
 
 
 class TorchRadial:
-    """Exponents −d²/2l² to points on a device, and weights made of them.
-
-    Parameters
-    ----------
-    rows : (N, d) there
-    length_scale, smoothing, step : as of :class:`RBF`
-    """
+    """Exponents −d²/2l² to points, (N, d), on a device, and weights of them; as :class:`RBF`."""
 
     def __init__(
         self, rows: DeviceRows, length_scale: float, smoothing: float, step: float
