@@ -100,7 +100,7 @@ def test_exponents_are_as_exact_as_is_said(length):
     near = np.isfinite(exact)
     assert np.abs(exponent - constant[:, None] - exact)[near].max() < 1e-11
     torch = pytest.importorskip("torch")
-    from calliper.scale._torch_radial import TorchRadial
+    from calliper.scale._torch import TorchRadial
 
     radial = TorchRadial(device_rows(torch.tensor(Z), "Z"), length, 0.0, 0.0)
     there = radial.exponents(torch.tensor(rows.T.copy())).numpy()

@@ -20,8 +20,7 @@ from calliper.kernels._neighbors import NeighborSearch, search_of  # noqa: E402
 from calliper.rows import Rows  # noqa: E402
 from calliper.scale import _torch  # noqa: E402
 from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
-from calliper.scale._torch import TorchSearch  # noqa: E402
-from calliper.scale._torch_radial import TorchRadial  # noqa: E402
+from calliper.scale._torch import TorchRadial, TorchSearch  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
 

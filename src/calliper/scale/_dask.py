@@ -171,11 +171,10 @@ def ask_lazily(regressor: Any, X: Any, question: Question) -> Any:
     values = _lazy_values({name: how.get(name) for name in ("groups", "weights")})
     same = {name: value for name, value in how.items() if name not in values}
     question = replace(question, how=same, layout=_layout(X))
-    framed = hasattr(X, "divisions")
-    X = X if framed else _whole_rows(X)
+    X = _whole_rows(X)
     question = replace(question, token=tokenize(question))
     sent, given = sent_once(regressor), tuple(values)
-    if framed:
+    if hasattr(X, "divisions"):
         none = question.of_frame(X._meta.iloc[:0], None, given=())
         return X.map_partitions(question.of_frame, sent, *values.values(), given=given, meta=none)
     blocks = [
@@ -189,7 +188,9 @@ def ask_lazily(regressor: Any, X: Any, question: Question) -> Any:
 
 
 def _whole_rows(X: Any) -> Any:
-    """An array of blocks that hold whole rows."""
+    """An array of blocks that hold whole rows; frames as they are."""
+    if not hasattr(X, "chunks"):
+        return X
     if any(np.isnan(size) for size in X.shape[1:]):
         raise CalliperError(
             f"the number of columns of the Dask Array must be known; got shape {X.shape}. Call "
@@ -425,29 +426,17 @@ def _located(per_row: PerRow, X: Any, known: dict[str, Any], embedding: Any) -> 
 
 def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
     """The partitions of rows and of their values, side by side."""
-    if hasattr(X, "chunks"):
-        X = _whole_rows(X)
-    columns = [np.ravel(X.to_delayed()).tolist()]
+    columns = [_whole_rows(X)]
     for name, value in values.items():
         if not is_collection(value):
             raise TypeError(
                 f"X is a Dask {type(X).__name__}, but {name} is a {type(value).__name__} and not a "
                 f"Dask collection: pass both of one kind."
             )
-        columns.append(np.ravel(_dealt_as(X, value).to_delayed()).tolist())
-        if len(columns[-1]) != len(columns[0]):
+        columns.append(_whole_rows(value))
+        n, other = columns[0].npartitions, columns[-1].npartitions
+        if n != other:
             raise CalliperError(
-                f"X has {len(columns[0])} partitions and {name} {len(columns[-1])}: repartition "
-                f"one of them like the other."
+                f"X has {n} partitions and {name} {other}: repartition one of them like the other."
             )
-    return list(zip(*columns, strict=True))
-
-
-def _dealt_as(X: Any, value: Any) -> Any:
-    """A collection in the partitions of another, where these are known."""
-    if hasattr(X, "chunks") and hasattr(value, "chunks"):
-        value, chunks = _whole_rows(value), X.chunks[0]
-        alike = value.chunks[0] == chunks or sum(value.chunks[0]) != sum(chunks)
-        return value if alike else value.rechunk({0: chunks})
-    known = all(getattr(each, "known_divisions", False) for each in (X, value))
-    return value.repartition(divisions=X.divisions) if known else value
+    return list(zip(*(np.ravel(each.to_delayed()).tolist() for each in columns), strict=True))

@@ -1,7 +1,7 @@
 """Rows on a torch device: when they are used, and what is refused.
 
 An engine is named outright (``"torch:cuda:0"``) or by tensors that are on a GPU already; nothing
-else moves rows to a device. Torch is imported here and where it computes, and only when used.
+else moves rows to a device. Torch is imported only when used.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ class TorchEngine:
 
     def radial(self, rows: Any, metric: Any, *how: float) -> Any:
         """The rows with radial weights there."""
-        from calliper.scale._torch_radial import TorchRadial
+        from calliper.scale._torch import TorchRadial
 
         return TorchRadial(self._rows(rows, metric), *how)
 
@@ -123,15 +123,15 @@ def check_device(name: str, who: str) -> str:
         raise ValueError(f"{who} the device {name!r}; engine must be {ENGINE_NAMES}.") from None
     if device.type not in ("cpu", "cuda"):
         raise CalliperError(f"{who} the device {name!r}; float64 needs CUDA or cpu.")
-    count = torch.cuda.device_count() if device.type == "cuda" else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
+    if device.type == "cpu":
+        return "cpu"
+    count = torch.cuda.device_count()
+    if (device.index or 0) >= count:
         raise CalliperError(
             f"{who} the device {name!r}, but torch {torch.__version__} sees {count} CUDA devices "
             f"here. Use one of those, 'torch:cpu', or engine=None."
         )
-    if device.type == "cuda" and device.index is None:
-        return f"cuda:{torch.cuda.current_device()}"
-    return str(device)
+    return f"cuda:{torch.cuda.current_device()}" if device.index is None else str(device)
 
 
 def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:

@@ -1,19 +1,27 @@
-"""Exact neighbours on a torch device: products of rounded rows propose, double precision decides.
+"""Neighbours and radial weights on a torch device, as exact as in main memory.
 
-One matrix product gives D̃ = ‖z̃‖² − 2x̃·z̃ + ‖x̃‖² of a strip of queries and all points, where ˜ is
-rounding to the ten bits that tensor cores multiply (TF32), so that products are exact in every mode
-of the device. Each row then has some candidates, whose distances are summed in double precision,
-coordinate by coordinate, in the same order as in ``_search.py``, so that ties are the same to the
-last bit. With β for the rounding of rows and τ for that of sums,
+**Neighbours.** Products of rounded rows propose, double precision decides. One matrix product gives
+D̃ = ‖z̃‖² − 2x̃·z̃ + ‖x̃‖² of a strip of queries and all points, where ˜ is rounding to the ten bits
+that tensor cores multiply (TF32), so that products are exact in every mode of the device. Each row
+then has some candidates, whose distances are summed in double precision, coordinate by coordinate,
+in the order of ``_search.py``, so that ties are the same to the last bit.
+With β for the rounding of rows and τ for that of sums,
 
     | d(x, z) − √D | ≤ β (‖x̃‖ + ‖z̃‖),    | D − D̃ | ≤ τ (‖x̃‖² + ‖z̃‖²),    D = ‖x̃ − z̃‖²,
 
 and ‖z̃‖ ≤ ‖x̃‖ + √D, so the last candidate's D̃ bounds the distance of every other point. Where that
 does not suffice, the row is searched again with products in double precision, and, where there are
 more copies than candidates, compared with all points directly.
+
+**Radial weights.** All N thresholds of a row are solved there, and one selected. The equations are
+those of ``_rbf.py``, in double precision. Exponents −d²/2l² come from one matrix product where that
+is accurate to δ = 10⁻¹¹, and from direct differences where it is not. A weight is then right up to
+e^±δ, a mean or scale up to e^±2δ, and the root t of k t² + A t = C, which does not decrease in C
+and does not increase in k and A, up to e^±4δ. Thresholds are enlarged by ten δ: they are never too
+small, and exceed those of the plain engine by less than twenty δ.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from threading import Lock
@@ -21,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
+from calliper import kernels
 from calliper._blocks import row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import EUCLIDEAN, FARTHEST, ORDINARY, TIED_SHELL, Pairs, Search
-from calliper.quantile import power_of_two
+from calliper.quantile import Shares, conformal_rank, power_of_two, row_thresholds
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 
 torch = import_torch()
@@ -42,13 +50,19 @@ BY_ROW = (slice(None), None)
 _PRECISION = Lock()
 
 
-class TorchSearch(Search):
+#: Thresholds are enlarged by this part.
+ENLARGED = 1e-10
+#: Arrays of the size of a tile that are alive at a time, counting double precision twice.
+ALIVE = 12
+
+
+class TorchSearch(kernels.Search):
     """The points of a calibration set, (N, d), on a device."""
 
     def __init__(self, rows: DeviceRows) -> None:
-        self.metric, self.rows, self.device = EUCLIDEAN, rows, rows.device
+        self.metric, self.rows, self.device = kernels.EUCLIDEAN, rows, rows.device
         largest = power_of_two(np.array(rows.ends()))
-        self.unit = 1.0 if ORDINARY[0] < largest < ORDINARY[1] else largest
+        self.unit = 1.0 if kernels.ORDINARY[0] < largest < kernels.ORDINARY[1] else largest
 
     def __reduce__(self) -> Any:
         """The rows: all else is quickly made again."""
@@ -77,7 +91,7 @@ class TorchSearch(Search):
         columns = to_columns(rows, self.device)
         if self.unit == 1:
             return columns
-        return (columns / self.unit).clamp(-ORDINARY[1], ORDINARY[1])
+        return (columns / self.unit).clamp(-kernels.ORDINARY[1], kernels.ORDINARY[1])
 
     def nearest(self, queries: Any, n: int) -> tuple[IntArray, BoolArray]:
         return self._search(self._scaled(queries), n)[:2]
@@ -92,12 +106,12 @@ class TorchSearch(Search):
 
     def around(
         self, queries: Any, n: int, reach: FloatArray
-    ) -> tuple[tuple[IntArray, BoolArray], Pairs]:
+    ) -> tuple[tuple[IntArray, BoolArray], kernels.Pairs]:
         """Both from the same tiles."""
         near, tied, pairs = self._search(self._scaled(queries), n, reach=reach)
         return (near, tied), pairs
 
-    def balls_containing(self, queries: Any, reach: FloatArray) -> Pairs:
+    def balls_containing(self, queries: Any, reach: FloatArray) -> kernels.Pairs:
         return self._search(self._scaled(queries), 1, reach=reach)[2]
 
     def shell(
@@ -106,7 +120,9 @@ class TorchSearch(Search):
         """As :meth:`Search.shell`."""
 
         def one_batch(x: Tensor, own: Tensor) -> tuple[Tensor, ...]:
-            near, distance, outside, _ = self._candidates(x, own, n + TIED_SHELL, self._tiles[1])
+            near, distance, outside, _ = self._candidates(
+                x, own, n + kernels.TIED_SHELL, self._tiles[1]
+            )
             return near, distance, distance[:, n - 1] < outside
 
         near, distance, inside = self._in_batches(
@@ -133,7 +149,7 @@ class TorchSearch(Search):
 
     def _search(
         self, x: Tensor, n: int, own: IntArray | None = None, reach: FloatArray | None = None
-    ) -> tuple[IntArray, BoolArray, Pairs]:
+    ) -> tuple[IntArray, BoolArray, kernels.Pairs]:
         """The n nearest, where the last place is tied, and balls that contain x, (d, m).
 
         ``own`` (m,) names a point that does not count for each.
@@ -161,7 +177,7 @@ class TorchSearch(Search):
         first = single if single.takes(x) else double
         near, distance, outside, pairs = self._candidates(x, own, n + 6 + n // 4, first, balls)
         near, tied, sure = _settled(near, distance, outside, n)
-        for more, tiles in ((TIED_SHELL, double), (1, None)):
+        for more, tiles in ((kernels.TIED_SHELL, double), (1, None)):
             left = torch.nonzero(~sure)[:, 0]
             if len(left):
                 again = self._candidates(x[:, left], own[left], n + more, tiles)
@@ -214,7 +230,7 @@ class Tiles:
 
     def takes(self, x: Tensor) -> bool:
         """Whether no query is so far that single precision would overflow."""
-        return bool((x - self.centre).abs_().amax() <= FARTHEST * self.unit)
+        return bool((x - self.centre).abs_().amax() <= kernels.FARTHEST * self.unit)
 
     def _rounded(self, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Rounded columns, and their squared norms."""
@@ -316,3 +332,207 @@ def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[T
     for other in {max(n - 2, 0), min(n, distance.shape[1] - 1)} - {n - 1}:
         tied |= distance[:, other] == edge
     return near[:, :n].contiguous(), tied, edge < outside
+
+
+class TorchRadial:
+    """Exponents −d²/2l² to points, (N, d), on a device, and weights of them; as :class:`RBF`."""
+
+    def __init__(
+        self, rows: DeviceRows, length_scale: float, smoothing: float, step: float
+    ) -> None:
+        self.rows, self.two_l2 = rows, 2 * length_scale**2
+        self.floor, self.side = smoothing / len(rows), step * length_scale if step else 0.0
+
+    def leave_two_out(self, *given: Any) -> kernels.LeaveTwoOut:
+        """Scales of the Jackknife+."""
+        return LeaveTwoOutTorchRadial(self, *given)
+
+    def bag(self, *given: Any) -> kernels.Bag:
+        """Thresholds of full conformal."""
+        return BagTorchRadial(self, *given)
+
+    def mean(self, magnitudes: FloatArray) -> Any:
+        """Not supported on a device."""
+        raise CalliperError(
+            f"{self.rows.device} computes radial weights for FullRescaled and JackknifeRescaled "
+            f"only: leave out engine=."
+        )
+
+    local_quantile = mean
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "points"}
+
+    @cached_property
+    def points(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Points (d, N), their mean (d, 1), points less it, and their squared norms (N,)."""
+        columns = self.placed(self.rows)
+        centre = columns.mean(dim=1, keepdim=True)
+        return columns, centre, columns - centre, (columns - centre).square().sum(dim=0)
+
+    def placed(self, rows: Any) -> Tensor:
+        """Rows as columns, rounded to the grid if there is one."""
+        columns = to_columns(rows, self.rows.device)
+        return torch.round(columns / self.side) * self.side if self.side else columns
+
+    def there(self, values: FloatArray) -> Tensor:
+        """An array on the device."""
+        return torch.as_tensor(np.ascontiguousarray(values), device=self.rows.device)
+
+    def exponents(self, x: Tensor, own: slice | None = None) -> Tensor:
+        """(m, N) exponents of queries (d, m); −∞ at themselves if they are these points."""
+        columns, centre, points, points_norm = self.points
+        centred = x - centre
+        norm, rounding = centred.square().sum(dim=0), 4 * (len(x) + 4) * np.finfo(float).eps
+        size = float(norm.max() + points_norm.max() + centre.square().sum())
+        if rounding * size <= kernels.EXPONENT_ERROR * self.two_l2:
+            tile = torch.addmm(points_norm, centred.T, points, alpha=-2)
+            tile += norm[:, None]
+            tile.clamp_(min=0)
+        else:
+            tile = squared_distances(x, BY_ROW, columns, slice(None))
+        tile /= -self.two_l2
+        if own is not None:
+            row = torch.arange(x.shape[1], device=x.device)
+            tile[row, row + own.start] = -torch.inf
+        return tile
+
+    def weights(self, exponent: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights up to a factor of each row, and the exponent that has weight one, (m,).
+
+        With a floor, there is no factor.
+        """
+        if not self.floor:
+            largest = exponent.amax(dim=1)
+            return torch.exp(exponent - largest[:, None]), largest
+        weight = torch.exp(exponent).add_(self.floor)
+        weight.masked_fill_(torch.isinf(exponent), 0.0)
+        return weight, torch.zeros_like(weight[:, 0])
+
+    def mean_of_others(self, magnitudes: FloatArray) -> FloatArray:
+        """(N, 3): mean of the others, sum of their weights, and the exponent of weight one."""
+        sums, columns = self.there(magnitudes), self.points[0]
+
+        def average(rows: slice) -> Tensor:
+            weight, largest = self.weights(self.exponents(columns[:, rows], rows))
+            total = weight.sum(dim=1)
+            return torch.stack([weight @ sums / total, total, largest], dim=1)
+
+        return self._in_strips(average, columns.shape[1])
+
+    def of_rows(self, rows: Any, work: Callable[[Tensor], Tensor]) -> FloatArray:
+        """What ``work`` makes of the exponents of new rows, (m, N), in main memory."""
+        x = self.placed(rows)
+        return self._in_strips(lambda part: work(self.exponents(x[:, part])), x.shape[1])
+
+    def _in_strips(self, work: Callable[[slice], Tensor], m: int) -> FloatArray:
+        entries, device = ALIVE * len(self.rows), self.rows.device
+        parts = in_strips(lambda rows: work(rows).cpu().numpy(), m, entries, device)
+        return np.concatenate([*parts])
+
+
+class BagTorchRadial(kernels.Bag):
+    """Thresholds t_i with radial weights, on a device."""
+
+    def __init__(
+        self, radial: TorchRadial, magnitudes: FloatArray, scores: FloatArray, offset: float
+    ) -> None:
+        self.radial, self.magnitudes, self.scores, self.offset = radial, magnitudes, scores, offset
+        self.mean, self.weight, self.largest = radial.mean_of_others(magnitudes).T
+
+    def calibration_scale(self, level: float) -> FloatArray:
+        return np.asarray(self.mean + self.offset)
+
+    def order_statistics(
+        self, Z: Any, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        if shares is not None:
+            return row_thresholds(self.thresholds(Z), levels, shares)
+        ranks, solve = (
+            [conformal_rank(level, len(self.scores)) for level in levels],
+            self._solver(0),
+        )
+        return self.radial.of_rows(Z, lambda exponent: ranked(solve(exponent), ranks))
+
+    def thresholds(self, Z: Any, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        return self.radial.of_rows(Z, self._solver(slope))
+
+    def _solver(self, slope: float) -> Callable[[Tensor], Tensor]:
+        """A function of exponents, (m, N), that gives thresholds, (m, N)."""
+        arrays = (self.scores, self.magnitudes, self.weight, self.largest, self.mean + self.offset)
+        scores, magnitudes, others, largest, scale = map(self.radial.there, arrays)
+        linear = others * scale
+
+        def solve(exponent: Tensor) -> Tensor:
+            weight, _ = self.radial.weights(exponent)
+            product = scores * ((weight @ magnitudes / weight.sum(dim=1)) + self.offset)[:, None]
+            # A new point nearer than all others shrinks their weights instead of growing its own.
+            excess = torch.sub(largest, exponent, out=weight)
+            shrink = torch.exp(excess.clamp(max=0))
+            entering = excess.clamp_(min=0).neg_().exp_().add_(self.radial.floor)
+            total = shrink * others + entering
+            rest = shrink.mul_(linear).add_(self.offset * entering)
+            linear_term = rest.div_(total).sub_(slope * scores)
+            found = signed_root(entering.div_(total).add_(slope), linear_term, product)
+            return found.mul_(1 + ENLARGED)
+
+        return solve
+
+
+class LeaveTwoOutTorchRadial(kernels.LeaveTwoOut):
+    """Radial means with one or two points left out, on a device."""
+
+    def __init__(self, radial: TorchRadial, magnitudes: FloatArray, offset: float) -> None:
+        self.radial, self.magnitudes, self.offset = radial, magnitudes, offset
+        self.without_one: FloatArray = radial.mean_of_others(magnitudes)[:, 0] + offset
+
+    def without_each(self, Z: Any) -> FloatArray:
+        return self.radial.of_rows(Z, self._means)
+
+    def order_statistics(
+        self, Z: Any, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
+        if shares is not None:
+            return super().order_statistics(Z, asked, shares)
+        rescaled = self.radial.there(self.rescaled)
+
+        def select(exponent: Tensor) -> Tensor:
+            value = self._means(exponent).mul_(rescaled)
+            return ranked(value.masked_fill_(torch.isinf(rescaled), torch.inf), [*asked])
+
+        return self.radial.of_rows(Z, select)
+
+    def _means(self, exponent: Tensor) -> Tensor:
+        """(m, N), with the offset, a little enlarged."""
+        sums, (weight, _) = self.radial.there(self.magnitudes), self.radial.weights(exponent)
+        weighted, row = weight * sums, torch.arange(len(weight), device=weight.device)
+        heavy = weighted.argmax(dim=1), weight.argmax(dim=1)
+        rest = weight.sum(dim=1)[:, None] - weight
+        mean = (weighted.sum(dim=1)[:, None] - weighted).div_(rest)
+        # Where a point carries most of a sum, the sum is made without it: subtracting would round.
+        for left_out in heavy:
+            kept = exponent[row, left_out]
+            exponent[row, left_out] = -torch.inf
+            others, _ = self.radial.weights(exponent)
+            exponent[row, left_out] = kept
+            mean[row, left_out] = (others @ sums) / others.sum(dim=1)
+        return mean.add_(self.offset).mul_(1 + ENLARGED)
+
+
+def ranked(values: Tensor, ranks: list[int]) -> Tensor:
+    """The rank-th smallest of each row of (m, N), for each rank: (m, L)."""
+    return torch.stack([values.kthvalue(rank, dim=1).values for rank in ranks], dim=1)
+
+
+def positive_root(quadratic: Tensor, linear: Tensor, constant: Tensor) -> Tensor:
+    """As :func:`calliper.kernels.positive_root`, where quadratic > 0."""
+    denominator = linear + torch.hypot(linear, (quadratic * constant).sqrt_().mul_(2))
+    unbounded = torch.where((constant == 0) & (quadratic > 0), 0.0, torch.inf)
+    return torch.where(denominator > 0, 2 * constant / denominator, unbounded)
+
+
+def signed_root(quadratic: Tensor, linear: Tensor, constant: Tensor) -> Tensor:
+    """As :func:`calliper.kernels.signed_root`."""
+    root = torch.hypot(linear, (quadratic * constant).sqrt_().mul_(2))
+    outer = (root - linear.clamp(max=0)) / (2 * quadratic)
+    return torch.where(linear < 0, outer, positive_root(quadratic, linear.clamp(min=0), constant))
