@@ -29,7 +29,7 @@ slope·t where it is asked for.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import sqrt
 from numbers import Integral
@@ -295,12 +295,12 @@ class CellSearch:
 
     def _nearest(self, new: Placed, name: IntArray, k: int, others: bool) -> tuple[Any, ...]:
         """The same for rows that are searched together, and what they are called outside."""
-        row, point = self._within(new, k + others)
-        if others:
-            other = point != name[row]
-            row, point = row[other], point[other]
-        distance = self._distances(new.rows, row, point)
+        most = self._bound(new, k + others)
+        row, point, distance = self._pairs(
+            new, new.probes, self.members, lambda mine, _: most[mine, None]
+        )
         order = np.lexsort((distance, row))
+        order = order[point[order] != name[row[order]]] if others else order
         row, point, distance = row[order], point[order], distance[order]
         rank = np.arange(len(row)) - np.searchsorted(row, np.arange(len(new)))[row]
         near, reach = np.full((len(new), k), -1, dtype=np.intp), np.full(len(new), np.inf)
@@ -311,21 +311,14 @@ class CellSearch:
         shell = shared[row] & (distance <= reach[row])
         return near, reach, name[row[shell]], point[shell], tied[shell]
 
-    def _within(self, new: Placed, n: int) -> tuple[IntArray, IntArray]:
-        """Pairs (row, candidate) with all candidates as near as the n-th, and some beyond."""
+    def _bound(self, new: Placed, n: int) -> FloatArray:
+        """What the squared distance of a row's n-th candidate does not exceed, (m,)."""
         most, tau = np.full(len(new), np.inf), self.tau
         for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
             if distance.shape[1] >= n:
                 edge = np.partition(distance, n - 1, axis=1)[:, n - 1]
                 most[mine] = (edge + 3 * tau * x_norm + TINY) / (1 - 2 * tau)
-        none = np.empty(0, dtype=np.intp)
-        rows, points = [none], [none]
-        for mine, member, distance, x_norm, z_norm in self._products(new, new.probes, self.members):
-            distance -= tau * z_norm
-            row, column = np.nonzero(distance <= (most[mine] + tau * x_norm + TINY)[:, None])
-            rows.append(mine[row])
-            points.append(member[column])
-        return np.concatenate(rows), np.concatenate(points)
+        return most
 
     def entering(self, new: Placed, reach: FloatArray) -> kernels.Pairs:
         """All pairs (new row, point) such that the row is a candidate of the point within reach.
@@ -333,28 +326,37 @@ class CellSearch:
         The third array says where it is just as far as ``reach[point]``.
         """
         order = np.argsort(new.cell, kind="stable")
-        found = map_slices(
-            lambda rows: self._entering(new.of(order[rows]), order[rows], reach),
-            row_slices(len(new), CHUNK_ROWS),
-        )
-        row, point, at_edge = kernels.joined(found)
+
+        def search(block: slice) -> kernels.Pairs:
+            some = new.of(order[block])
+            row, point, distance = self._pairs(
+                some, some.cell[:, None], self.probing, lambda _, theirs: reach[theirs]
+            )
+            inside, edge = distance <= reach[point], distance == reach[point]
+            return order[block][row[inside]], point[inside], edge[inside]
+
+        row, point, at_edge = kernels.joined(map_slices(search, row_slices(len(new), CHUNK_ROWS)))
         by_row = np.argsort(row, kind="stable")
         return row[by_row], point[by_row], at_edge[by_row]
 
-    def _entering(self, new: Placed, name: IntArray, reach: FloatArray) -> kernels.Pairs:
+    def _pairs(
+        self, new: Placed, cells: IntArray, lists: "_Lists", limit: Callable[..., FloatArray]
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Rows, points listed for their cells, and distances, all up to a limit and some beyond."""
         rows, points = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
-        for mine, point, distance, x_norm, z_norm in self._products(
-            new, new.cell[:, None], self.probing
-        ):
+        for mine, point, distance, x_norm, z_norm in self._products(new, cells, lists):
+            distance -= self.tau * z_norm
             distance -= self.tau * x_norm[:, None]
-            row, column = np.nonzero(distance <= reach[point] + self.tau * z_norm + TINY)
+            row, column = np.nonzero(distance <= limit(mine, point) + TINY)
             rows.append(mine[row])
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
-        distance = self._distances(new.rows, row, point)
-        inside = distance <= reach[point]
-        at_edge = distance[inside] == reach[point[inside]]
-        return name[row[inside]], point[inside], at_edge
+        parts = row_slices(len(row), max(1, BLOCK_FLOATS // new.rows.shape[1]))
+        found = [
+            kernels.paired_distances(new.rows[row[part]], self.points[point[part]])
+            for part in parts
+        ]
+        return row, point, np.concatenate([np.empty(0), *found])
 
     def _products(self, new: Placed, cells: IntArray, lists: "_Lists") -> Iterator[Any]:
         """For each of the cells (m, R) of rows, these rows, and the points listed for the cell.
@@ -370,14 +372,6 @@ class CellSearch:
             distance += z_norm
             distance += x_norm[:, None]
             yield mine, point, distance, x_norm, z_norm
-
-    def _distances(self, rows: FloatArray, row: IntArray, point: IntArray) -> FloatArray:
-        """Squared distances of pairs by direct differences, in parts that fit the cache."""
-        parts = row_slices(len(row), max(1, BLOCK_FLOATS // rows.shape[1]))
-        found = [
-            kernels.paired_distances(rows[row[part]], self.points[point[part]]) for part in parts
-        ]
-        return np.concatenate([np.empty(0), *found])
 
 
 class _Lists:
