@@ -181,7 +181,23 @@ def members_changed(base, rng):
         whole = json.loads(members["object"])
         entry = rng.choice(whole["arrays"] or [["f8", [1], "C"]])
         place = rng.randrange(3)
-        entry[place] = rng.choice(["O", "f4", "<f8", "U9", "M8[ns]", "M8[9Y]", "U99999999", None, [9], [-1], [2**40], "F", 7])
+        entry[place] = rng.choice(
+            [
+                "O",
+                "f4",
+                "<f8",
+                "U9",
+                "M8[ns]",
+                "M8[9Y]",
+                "U99999999",
+                None,
+                [9],
+                [-1],
+                [2**40],
+                "F",
+                7,
+            ]
+        )
         members["object"] = json.dumps(whole).encode()
         return rehashed(members)
     return joined(members)
