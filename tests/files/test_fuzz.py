@@ -101,7 +101,7 @@ def test_neighbours_out_of_range(load, number):
 def test_a_bound_method_is_no_mapping(load):
     def change(header, nodes, arrays):
         (space,) = state(nodes)["space"]["space"].values()
-        space["encode"], space["mapping"] = None, {"method": [{"model": 0}, "predict"]}
+        space["encode"], space["mapping"] = None, {"method": [{"brought": 0}, "predict"]}
 
     with pytest.raises(DamagedFileError, match="is not a known value"):
         load("encoded", change)
@@ -260,7 +260,7 @@ def test_texts_dates_and_objects_come_back():
     ]  # fmt: skip
     writer = _codec.Writer()
     node = json.loads(json.dumps(writer.plain(values, "x")))
-    again = _codec.Reader(writer.arrays, [], {}).plain(node)
+    again = _codec.Reader(writer.arrays, {}).plain(node)
     for before, after in zip(values, again, strict=True):
         assert type(before) is type(after)
         assert str(getattr(before, "tolist", lambda b=before: b)()) == str(

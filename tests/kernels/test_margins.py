@@ -8,8 +8,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import KNN, RBF
-from calliper.calibrators import FullRescaled
+from calliper import RBF
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
@@ -19,7 +18,6 @@ from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import RadialExponents, SmoothedRadial, sums_of_others
 from calliper.rows import Rows
-from calliper.scale import ShardedRescaled
 from calliper.scale._device import device_rows
 
 
@@ -102,7 +100,7 @@ def test_exponents_are_as_exact_as_is_said(length):
     near = np.isfinite(exact)
     assert np.abs(exponent - constant[:, None] - exact)[near].max() < 1e-11
     torch = pytest.importorskip("torch")
-    from calliper.scale._torch_radial import TorchRadial
+    from calliper.scale._torch import TorchRadial
 
     radial = TorchRadial(device_rows(torch.tensor(Z), "Z"), length, 0.0, 0.0)
     there = radial.exponents(torch.tensor(rows.T.copy())).numpy()
@@ -159,17 +157,6 @@ def test_the_nearest_of_wide_points_near_their_centre():
         np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(expected, axis=1))
 
 
-def test_ties_across_shards_are_counted_in_each():
-    draw = np.random.default_rng(0)
-    Z, scores = draw.integers(3, size=(40, 1)) * 1.0, draw.exponential(size=40)
-    new, levels = np.array([[0.0], [1.0], [2.0]]), [0.3, 0.6, 0.9]
-    expected = FullRescaled(KNN(3)).fit(Z, scores).predict_radius(new, levels)
-    for parts in (2, 3):
-        sharded = ShardedRescaled(KNN(3))
-        sharded.fit(np.array_split(Z, parts), np.array_split(scores, parts))
-        np.testing.assert_array_equal(sharded.predict_radius(new, levels), expected)
-
-
 def test_crowds_in_several_blocks_are_those_in_one():
     draw = np.random.default_rng(0)
     Z, scores = draw.integers(40, size=(900, 2)) * 1.0, draw.exponential(size=900)
@@ -197,24 +184,6 @@ def test_clamps_are_quantiles_with_the_least_and_the_largest_score_added():
                 values = np.append(scores[others], t)
                 order = np.argsort(values, kind="stable")
                 assert value == values[order][np.argmax(np.cumsum(weight[order]) >= rank)]
-
-
-def test_ranks_on_a_device_are_those_of_sorting_all():
-    torch = pytest.importorskip("torch")
-    from calliper.scale._torch import Merged
-
-    for seed in range(20):
-        draw = np.random.default_rng(seed)
-        ordered, factor = np.sort(draw.integers(12, size=9) * 1.0), draw.integers(1, 3, 6) * 1.0
-        every = factor[:, None] * ordered
-        row, position = np.nonzero(draw.uniform(size=every.shape) < draw.uniform())
-        value = draw.integers(25, size=len(row)) * 1.0
-        every[row, position] = value
-        given = (ordered, factor, row, position, value)
-        merged = Merged(*(torch.as_tensor(each) for each in given))
-        for rank in range(1, 10):
-            found = merged.ranked(rank).numpy()
-            np.testing.assert_array_equal(found, np.sort(every, axis=1)[:, rank - 1])
 
 
 def test_on_a_device_ten_bits_do_not_decide_who_is_nearest():

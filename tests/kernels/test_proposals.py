@@ -79,17 +79,14 @@ def test_on_a_device_no_point_is_nearer_than_was_promised(single, d, unit, monke
     reach[-5:] = 0.0
     inside = pairs_of(all_distances(rows, points, "euclidean") <= reach)
     given = torch.tensor(points.T.copy()), torch.float32 if single else torch.float64
-    for order in (None, torch.tensor(reach).argsort()):
-        tiles = _torch.Tiles(*given, order)
-        assert tiles.block == 4
-        x = torch.tensor(rows.T.copy())
-        pairs = tiles.strip(x, 1, torch.tensor(reach))[2].T
-        assert set(inside) <= set(zip(*pairs.tolist(), strict=True))
-        for k in (*range(1, 40, 3), len(points) - 1, len(points)):
-            near, outside, _ = tiles.strip(x, k, None)
-            others = far.copy()
-            np.put_along_axis(others, near.numpy(), np.inf, axis=1)
-            assert (others.min(axis=1) >= outside.numpy()).all()
+    tiles, x = _torch.Tiles(*given), torch.tensor(rows.T.copy())
+    pairs = tiles.strip(x, 1, torch.tensor(reach))[2].T
+    assert set(inside) <= set(zip(*pairs.tolist(), strict=True))
+    for k in (*range(1, 40, 3), len(points) - 1, len(points)):
+        near, outside, _ = tiles.strip(x, k, None)
+        others = far.copy()
+        np.put_along_axis(others, near.numpy(), np.inf, axis=1)
+        assert (others.min(axis=1) >= outside.numpy()).all()
 
 
 @on_a_device
@@ -99,7 +96,7 @@ def test_on_a_device_sums_of_exact_numbers_are_not_exact(single):
     rng = np.random.default_rng(0)
     half = 1 - rng.integers(9, size=(20, 64)) * 2.0**-10
     points, rows = np.vstack([half, -half]), np.zeros((1, 64))
-    tiles = _torch.Tiles(torch.tensor(points.T), torch.float32 if single else torch.float64, None)
+    tiles = _torch.Tiles(torch.tensor(points.T), torch.float32 if single else torch.float64)
     reach = edges(rows, points)
     _, outside, pairs = tiles.strip(torch.tensor(rows.T), 40, torch.tensor(reach))
     assert sorted(pairs[:, 1].tolist()) == list(range(40)) and outside.item() == np.inf
@@ -227,7 +224,7 @@ def test_a_shell_that_is_whole_holds_all_that_are_as_near(engine, d):
 @on_a_device
 @pytest.mark.parametrize("most", [11, 50])
 def test_pairs_in_small_batches_are_those_of_main_memory(most, monkeypatch):
-    monkeypatch.setattr(_torch, "PAIRS_AT_ONCE", most)
+    monkeypatch.setattr(_torch, "MOST_CANDIDATES", most)
     rng = np.random.default_rng(0)
     points, rows = rng.integers(4, size=(40, 3)) * 1.0, rng.integers(4, size=(23, 3)) * 1.0
     there, here = (search_of(points, "euclidean", engine) for engine in ("torch:cpu", None))

@@ -101,14 +101,14 @@ def test_exponents_of_a_row_have_the_same_bits_in_any_batch():
 
 def test_roots_on_a_device_are_those_of_main_memory():
     torch = pytest.importorskip("torch")
-    from calliper.scale import _torch_radial
+    from calliper.scale import _torch
 
     few = (0.0, 0.25, 1.0, 3.0)
     given = np.array(list(product(few[1:], (-2.0, -0.5, *few), few))).T
-    there = _torch_radial.signed_root(*map(torch.tensor, given)).numpy()
+    there = _torch.signed_root(*map(torch.tensor, given)).numpy()
     np.testing.assert_allclose(there, _arithmetic.signed_root(*given), rtol=1e-14)
     given = np.array(list(product(few, few, few))).T
-    there = _torch_radial.positive_root(*map(torch.tensor, given)).numpy()
+    there = _torch.positive_root(*map(torch.tensor, given)).numpy()
     np.testing.assert_allclose(there, _arithmetic.positive_root(*given), rtol=1e-14)
 
 
@@ -172,7 +172,7 @@ def placed(torch):
 def test_exponents_are_exact_far_from_the_origin(d):
     """Of rows so near to points, in a short length, that products would lose all digits."""
     torch = pytest.importorskip("torch")
-    from calliper.scale._torch_radial import TorchRadial
+    from calliper.scale._torch import TorchRadial
 
     draw, length = np.random.default_rng(0), 2.0**-10
     Z = 3000 + draw.normal(size=(20, d))

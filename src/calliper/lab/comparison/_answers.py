@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from calliper._stored import calibrate_rows, rows_with_errors
+from calliper._stored import calibrate_rows
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
+from calliper.calibration import measured
 from calliper.calibrators import FullRescaled, Split, as_calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.rows import labels_of, same_rows
-from calliper.scores import Score
+from calliper.scores import Score, as_score
 
 #: The label of rows that have none.
 NO_LABEL = "(missing)"
@@ -191,12 +192,12 @@ class Answer:
 
 def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answer:
     """Fit a copy of the calibrator and predict intervals; errors are recorded."""
-    start, answer = perf_counter(), dict[str, Any]()
+    start, answer, score = perf_counter(), dict[str, Any](), as_score(sets.score)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             tails: Any = [
-                None if rows is None else rows_with_errors(rows.Z, rows.y, rows.y_pred, sets.score)
+                None if rows is None else measured(score, rows.Z, rows.y, rows.y_pred)
                 for rows in (sets.calibration, sets.training)
             ]
             fitted, space = calibrate_rows(calibrator, tails[0], tails[1], sets.score)
