@@ -2,7 +2,6 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,9 @@ from calliper._row_checks import find_shared
 from calliper._types import FloatArray
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import FileCalibration, summarise
-from calliper.cli._csv import Form
+from calliper.cli._calibration import FileCalibration
 from calliper.intervals import Intervals
 from calliper.shift import ShiftReport
-
-
-def added_columns(coverage: tuple[float, ...]) -> list[str]:
-    """The columns that are added to new rows."""
-    shape = (0,) if len(coverage) == 1 else (0, len(coverage))
-    return Intervals(np.empty(shape), np.empty(shape), coverage).column_names()
 
 
 @dataclass
@@ -33,16 +25,14 @@ class Tally:
     infinite: int = 0  # rows whose own weight makes their interval infinite
     known: int = 0  # calibration rows among them
     targets: int = 0  # rows that have a target
-    inside: tuple[int, ...] = ()  # those whose target is inside, for each level
+    inside: Any = 0  # those whose target is inside, for each level
 
     def add(self, other: "Tally") -> None:
         """Add the counts of another."""
         self.rows, self.filled = self.rows + other.rows, self.filled + other.filled
-        self.heaviest = max(self.heaviest, other.heaviest)
         self.infinite, self.known = self.infinite + other.infinite, self.known + other.known
-        self.targets += other.targets
-        pairs = zip_longest(self.inside, other.inside, fillvalue=0)
-        self.inside = tuple(ours + theirs for ours, theirs in pairs)
+        self.targets, self.inside = self.targets + other.targets, self.inside + other.inside
+        self.heaviest = max(self.heaviest, other.heaviest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,23 +40,24 @@ class Answering:
     """A calibration, and the levels and bounds of the intervals to write."""
 
     calibration: FileCalibration
-    form: Form
+    form: tables.Form
     coverage: tuple[float, ...]
     bounds: tuple[float, float] | None
     confidence: float | None
 
-    def write(self, new: tables.Table, output: str, report: out.Progress) -> Tally:
+    def write(self, new: Any, output: str, report: out.Progress = lambda part: None) -> Tally:
         """Write the new rows with their intervals, a chunk at a time."""
         columns, tally = self.calibration.columns, Tally()
         needed = columns.numbers(columns.new)
-        filling, added = replace(self.calibration.filling, n_filled=0), added_columns(self.coverage)
+        filling = replace(self.calibration.filling, n_filled=0)
+        form, added = self.form, added_columns(self.coverage)
         with ExitStack() as stack:
             handle = stack.enter_context(out.open_output(output))
             writer = stack.enter_context(
-                tables.open_writer(output, handle, new, self.form, numeric=needed, added=added)
+                tables.open_writer(output, handle, new, form, numeric=needed, added=added)
             )
-            for chunk in new.chunks(needed, carry=True):
-                ends, counted = self._ends(chunk, filling.numbers(chunk))
+            for chunk in new.chunks():
+                ends, counted = self._ends(chunk, filling.numbers(chunk, needed))
                 tally.add(counted)
                 with out.writing(output):
                     writer.write(chunk, ends)
@@ -76,28 +67,26 @@ class Answering:
         tally.filled = filling.n_filled
         return tally
 
-    def _ends(self, chunk: tables.Chunk, numbers: FloatArray) -> tuple[FloatArray, Tally]:
+    def _ends(self, chunk: Any, numbers: FloatArray) -> tuple[FloatArray, Tally]:
         """Lower and upper ends of each level, (m, 2 L), and what was counted."""
         rows, weights = self.calibration.split(numbers)
         how: dict[str, Any] = {"bounds": self.bounds, "confidence": self.confidence, **weights}
         columns, calibrated = self.calibration.columns, self.calibration.calibrated
         if columns.group is not None:
             how["groups"] = tables.known_labels(chunk, columns.group)
-        levels = self.coverage[0] if len(self.coverage) == 1 else self.coverage
-        ends = calibrated.intervals(rows[:, 1:], rows[:, 0], levels, **how)
-        lower, upper = (end.reshape(len(rows), -1) for end in ends)
-        tally = Tally(len(rows))
+        ends = calibrated.intervals(rows[:, 1:], rows[:, 0], [*self.coverage], **how)
+        tally, (lower, upper) = Tally(len(rows)), ends
         if calibrated.rows is not None:
             found = find_shared(calibrated.rows, rows, None)
             tally.known = found.n_shared if found.certain else 0
         y = chunk.floats(columns.target) if columns.target in chunk.table.columns else None
         if y is not None:
             inside = (lower <= y[:, None]) & (y[:, None] <= upper) & np.isfinite(y)[:, None]
-            tally.targets, tally.inside = int(np.isfinite(y).sum()), (*inside.sum(axis=0).tolist(),)
+            tally.targets, tally.inside = int(np.isfinite(y).sum()), inside.sum(axis=0)
         if weights:
             tally.heaviest = float(weights["weights"].max())
             tally.infinite = round(self._shift(weights["weights"]).infinite * len(rows))
-        return np.stack([lower, upper], axis=-1).reshape(len(rows), -1), tally
+        return ends.ends(), tally
 
     def _shift(self, weights: Any) -> ShiftReport:
         return ShiftReport.of(self.calibration.weights, weights, self.coverage[-1])
@@ -115,12 +104,18 @@ class Answering:
             return
         filling = self.calibration.filling
         replace(filling, n_filled=filling.n_filled + tally.filled).say()
-        summarise(self.calibration, self.coverage, self.confidence, done, explain=explain)
+        self.calibration.summarise(self.coverage, self.confidence, done, explain=explain)
         if tally.targets:
-            pairs = zip(self.coverage, tally.inside, strict=True)
-            seen = ", ".join(f"{n / tally.targets:.4g} (asked for: {at:g})" for at, n in pairs)
+            pairs = zip(self.coverage, tally.inside / tally.targets, strict=True)
+            seen = ", ".join(f"{share:.4g} (asked for: {at:g})" for at, share in pairs)
             name = self.calibration.columns.target
             out.note(f"coverage seen in {tally.targets:,} new rows that have {name!r}: {seen}")
         if tally.heaviest:
             share = tally.infinite / tally.rows
             out.note(replace(self._shift([tally.heaviest]), infinite=share).describe())
+
+
+def added_columns(coverage: tuple[float, ...]) -> list[str]:
+    """The columns that are added to new rows."""
+    shape = (0,) if len(coverage) == 1 else (0, len(coverage))
+    return Intervals(np.empty(shape), np.empty(shape), coverage).column_names()

@@ -12,7 +12,7 @@ import click
 
 from calliper import __version__
 from calliper._validation import MISSES, OUR_WORDS
-from calliper.cli._calibrate import calibrate
+from calliper.cli._calibration import calibrate
 from calliper.cli._compare import compare
 from calliper.cli._demo import demo
 from calliper.cli._inspect import inspect

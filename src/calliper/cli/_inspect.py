@@ -61,7 +61,7 @@ def _say(file: str, kept: files.Kept, calibration: FileCalibration | None) -> No
         rest = [*_columns(calibration), *said]
     click.echo(out.wrapped(f"{file}: {first}"))
     for line in rest:
-        click.echo(out.wrapped(line, subsequent_indent="  "))
+        click.echo(out.wrapped(line, indent="  "))
     if calibration is not None and calibration.sketch is not None:
         click.echo("")
         for title, values in zip(_TITLES, calibration.sketch, strict=True):

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import click
 from click.core import ParameterSource
 
+from calliper.cli import _many as many
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, added_columns
-from calliper.cli._calibrate import calibrate
 from calliper.cli._calibration import (
     CalibrationRequest,
+    calibrate,
     calibrate_rows,
     load_calibration,
-    read_rows,
+    read_known,
 )
-from calliper.cli._folder import DataSet, check_folder, is_many
 from calliper.cli._options import File, option
 from calliper.exceptions import CalliperError
 
@@ -51,9 +51,11 @@ class IntervalRequest(CalibrationRequest):
         "The result; '-' writes CSV to standard output. For many files, a folder.",
         after="prediction",
     )
-    coverage: tuple[float, ...] = options.coverage(
+    coverage: tuple[float, ...] = option(
         "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
-        several=True,
+        multiple=True,
+        metavar="FLOAT",
+        check=options.levels,
         after="explain",
     )
     bounds: tuple[float, float] | None = option(
@@ -82,50 +84,44 @@ class IntervalRequest(CalibrationRequest):
     def inputs(self) -> list[str]:
         """All files that it reads, without the new ones if they are many."""
         known = super().inputs if self.calibrated is None else [str(self.calibrated)]
-        return known if is_many(self.new) else [self.new, *known]
+        return known if many.is_many(self.new) else [self.new, *known]
 
     def check(self) -> None:
+        context = click.get_current_context()
         if self.calibrated is None:
-            context = click.get_current_context()
             for name in _NEEDED:
                 if not self.given(name):
                     raise click.UsageError(f"Missing option '--{name}'", context)
             super().check()
-        else:
-            self._refuse_decided(self.calibrated)
-        if is_many(self.new):
-            self.refuse_both("workers", "scheduler")
-            check_folder(self.new, self.output)
-            return
-        many = {"workers": self.workers, "scheduler": self.scheduler, "overwrite": self.overwrite}
-        for name, value in many.items():
-            if value:
-                raise CalliperError(
-                    f"--{name} is for many files, as in --new 'folder/*.parquet': omit it."
-                )
-        self._refuse_known()
-        tables.format_of(self.output)
-        out.check_output(self.output, self.inputs)
-
-    def _refuse_decided(self, path: str) -> None:
-        """Refuse options that were fixed when the calibration was made."""
-        context = click.get_current_context()
-        for name in (str(parameter.name) for parameter in calibrate.params):
+        for parameter in calibrate.params if self.calibrated is not None else ():
+            name = str(parameter.name)
             given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
             if given and name not in _STILL_OPEN:
                 raise CalliperError(
-                    f"{options.flag(name)} was decided when {path} was made: omit it, or "
-                    f"run calliper calibrate again."
+                    f"{options.flag(name)} was decided when {self.calibrated} was made: omit it, "
+                    f"or run calliper calibrate again."
                 )
+        if many.is_many(self.new):
+            self.refuse_both("workers", "scheduler")
+            many.check_folder(self.new, self.output)
+        else:
+            self._check_one()
 
-    def _refuse_known(self) -> None:
-        """Refuse new rows whose targets were used."""
+    def _check_one(self) -> None:
+        """Refuse options for many files, and new rows whose targets were used."""
+        for name in ("workers", "scheduler", "overwrite"):
+            if self.given(name):
+                raise CalliperError(
+                    f"--{name} is for many files, as in --new 'folder/*.parquet': omit it."
+                )
         for name, path in (("calibration", self.calibration), ("training", self.training)):
             if path is not None and out.is_same(path, self.new):
                 raise CalliperError(
                     f"--new {self.new} is the file of --{name}: intervals around rows that were "
                     "already used say nothing about new ones; name a file of new rows."
                 )
+        tables.format_of(self.output)
+        out.check_output(self.output, self.inputs)
 
 
 @options.command(IntervalRequest, optional=_NEEDED)
@@ -162,8 +158,7 @@ def interval(request: IntervalRequest) -> None:
       calliper interval --calibrated model.calliper --new 'folder/*.parquet' \\
           --output folder-with-intervals --workers 8
     """  # noqa: D301
-    many, form = is_many(request.new), request.form
-    added = added_columns(request.coverage)
+    form, output, added = request.form, request.output, added_columns(request.coverage)
     with ExitStack() as stack:
         stack.enter_context(out.warnings_as_lines())
         if request.calibrated is not None:
@@ -172,23 +167,24 @@ def interval(request: IntervalRequest) -> None:
         else:
             known = stack.enter_context(tables.open_table(request.calibration, form))
             columns = request.columns(known)
-        if many:
-            data = DataSet.of(request.new, form)
-            data.check(columns, added)
+        if several := many.is_many(request.new):
+            paths = many.find_files(request.new)
+            many.check_alike([*paths.values()], form, columns, added)
         else:
             new = stack.enter_context(tables.open_table(request.new, form))
             columns.check(new, added)
         if request.calibrated is None:
-            calibration = calibrate_rows(request, read_rows(request, known, columns))
-        levels, sure = request.coverage, request.confidence
-        answering = Answering(calibration, form, levels, request.bounds, sure)
-        hidden = request.quiet or request.output == "-"
+            calibration = calibrate_rows(request, read_known(request, known, columns))
+        answering = Answering(
+            calibration, form, request.coverage, request.bounds, request.confidence
+        )
+        hidden = request.quiet or output == "-"
         report = stack.enter_context(out.progress("writing", hidden=hidden))
-        if many:
-            who = {"workers": request.workers or 1, "scheduler": request.scheduler}
-            tally, done = data.write(answering, request.output, report, request.overwrite, **who)
+        if several:
+            how = (request.overwrite, request.workers or 1, request.scheduler)
+            tally, done = many.write_all(answering, paths, output, report, *how)
         else:
-            tally = answering.write(new, request.output, report)
-            where = "standard output" if request.output == "-" else request.output
+            tally = answering.write(new, output, report)
+            where = "standard output" if output == "-" else output
             done = f"{tally.rows} rows written to {where}"
     answering.say(tally, done, explain=request.explain, quiet=request.quiet)

@@ -25,14 +25,6 @@ PYTHON_ONLY = {
     **{kind.__name__: kind for kind in (JackknifePlus, CVPlus, JackknifeAfterBootstrap)},
 }
 
-#: The number of neighbours if --neighbors is not given.
-USUAL = About(width="").usual_neighbors
-UNUSUAL = {
-    name: kind.about.usual_neighbors
-    for name, kind in METHODS.items()
-    if kind.about.neighbors is not None and kind.about.usual_neighbors != USUAL
-}
-
 _END = (
     f"The default is {DEFAULT}. 1−α is the coverage you ask for. All guarantees are marginal: they "
     f"hold on average over draws of the calibration points and over all inputs (for locart, over "
@@ -59,15 +51,14 @@ class MethodOptions:
         """Refuse options that this method cannot use."""
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
+        given = {
+            "kernel": (self.kernel, self.takes_kernel),
+            "neighbors": (self.neighbors, self.kind.about.neighbors is not None),
+            "statistic": (self.statistic, self._takes("statistic")),
+            "offset": (self.offset, self._takes("offset")),
+        }
         unused = [
-            f"--{name}"
-            for name, takes in {
-                "kernel": self.takes_kernel,
-                "neighbors": self.kind.about.neighbors is not None,
-                "statistic": self._takes("statistic"),
-                "offset": self._takes("offset"),
-            }.items()
-            if getattr(self, name) is not None and not takes
+            f"--{n}" for n, (value, takes) in given.items() if value is not None and not takes
         ]
         if unused:
             them = "them" if len(unused) > 1 else "it"
@@ -147,27 +138,24 @@ def methods(long: bool) -> None:
 
 
 def _print_choice(title: str, kinds: dict[str, Any]) -> None:
-    body = [
-        (name, about.width, about.guarantee, about.needs or kind().uses.in_words(), about.when)
-        for name, kind in kinds.items()
-        for about in (kind.about,)
-    ]
-    first = max(map(len, kinds))
-    widths = {"name": first, "width": None, "guarantee": 11, "also needs": 10}
+    body = []
+    for name, kind in kinds.items():
+        about, needs = kind.about, kind.about.needs or kind().uses.in_words()
+        body.append((name, about.width, about.guarantee, needs, about.when))
+    widths = {"name": max(map(len, kinds)), "width": None, "guarantee": 11, "also needs": 10}
     _print_table(title, {**widths, "when to choose it": None}, body)
 
 
 def _print_costs() -> None:
-    every = {**METHODS, **PYTHON_ONLY}
-    named = {name: kind.about.python or kind.__name__ for name, kind in every.items()}
-    body = [
-        ("" if name == named[name] else name, named[name], kind.about.cost)
-        for name, kind in every.items()
-    ]
+    body, neighbors, usual = [], [], About(width="").usual_neighbors
+    for name, kind in {**METHODS, **PYTHON_ONLY}.items():
+        about, python = kind.about, kind.about.python or kind.__name__
+        body.append(("" if name == python else name, python, about.cost))
+        if about.neighbors is not None and about.usual_neighbors != usual:
+            neighbors.append(f"{name}: {about.usual_neighbors}")
     _print_table("What they cost", {"name": 14, "Python": 23, "cost": None}, body)
     _print_text(_LETTERS)
-    asked = "; ".join(f"{name}: {text}" for name, text in UNUSUAL.items())
-    _print_text(f"Nearest points without --neighbors: {asked}; others: {USUAL}.")
+    _print_text(f"Nearest points without --neighbors: {'; '.join(neighbors)}; others: {usual}.")
 
 
 def _print_table(title: str, widths: dict[str, int | None], body: Sequence[Sequence[str]]) -> None:
@@ -176,10 +164,8 @@ def _print_table(title: str, widths: dict[str, int | None], body: Sequence[Seque
     }
     room = min(out.console().width, out.WIDTH)
     out.print_table(title, columns, body, padding=(0, 1, 0, 0), pad_edge=False, width=room)
-    out.console().print()
+    click.echo()
 
 
 def _print_text(text: str) -> None:
-    terminal = out.console()
-    terminal.print(text, width=min(terminal.width, out.WIDTH), highlight=False)
-    terminal.print()
+    click.echo(f"{out.wrapped(text)}\n")

@@ -14,11 +14,9 @@ from typing import Any, Literal, NewType, get_args
 
 import click
 
-from calliper._types import Coverage
 from calliper._validation import check_levels
-from calliper.cli._csv import Form
 from calliper.cli._output import note
-from calliper.cli._tables import Columns, Table, split_names, there_are
+from calliper.cli._tables import Columns, Form, split_names, there_are
 from calliper.exceptions import CalliperError
 from calliper.kernels import named_kernels
 from calliper.scores import Score, named_scores
@@ -38,7 +36,7 @@ def option(help: str, default: Any = None, **how: Any) -> Any:  # noqa: A002
     """A field of a request that is an option; ``how`` is what click's takes, and
 
     - ``flag``: its name, if it is not that of the field;
-    - ``after``: the field that help lists it after, ``""`` for none; without it, the one above it;
+    - ``after``: the field that help lists it after, ``""`` for none; else the one above it;
     - ``check``: a function that its value is passed through.
     """
     if default is not None:
@@ -106,41 +104,24 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def coverage(help: str, *, several: bool = False, **how: Any) -> Any:  # noqa: A002
-    """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
-    how |= {"type": Level(several), "multiple": several}
-    if several:
-        return option(help, check=_levels, **how)
-    return option(help, 0.9, check=lambda value: _checked(value)[0], **how)
-
-
-class Level(click.types.FloatParamType):
-    """A number; several in one word get an error that says how to give them."""
-
-    def __init__(self, several: bool) -> None:
-        self.several = several
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The number."""
-        levels = re.split("[,;]", value) if isinstance(value, str) else []
-        if self.several and len(levels) > 1:
-            again = " ".join(f"--coverage {each.strip()}" for each in levels)
-            self.fail(f"{value!r} is not one number. For several levels: {again}.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
-    levels = sorted(values) or [0.9]
-    if len(set(levels)) < len(levels):
-        raise CalliperError(f"--coverage names the same level twice: {levels}.")
-    return _checked(levels)
-
-
-def _checked(levels: Coverage) -> tuple[float, ...]:
+def levels(words: tuple[Any, ...]) -> tuple[float, ...]:
+    """The levels of ``--coverage`` in ascending order."""
     try:
-        return check_levels(levels)
+        found = sorted(map(float, words)) or [0.9]
+    except ValueError as error:
+        again = " ".join(f"--coverage {level}" for level in re.split("[,;] *", ";".join(words)))
+        raise CalliperError(f"--coverage: {error}. For several levels: {again}.") from error
+    if len(set(found)) < len(found):
+        raise CalliperError(f"--coverage names the same level twice: {found}.")
+    try:
+        return check_levels(found)
     except CalliperError as error:
         raise CalliperError(f"--{error}") from error
+
+
+def level(help: str) -> Any:  # noqa: A002
+    """``--coverage`` of a command that takes a single level."""
+    return option(help, 0.9, type=float, check=lambda value: levels((value,))[0])
 
 
 def _delimiter(text: str | None) -> str | None:
@@ -158,17 +139,17 @@ _LINE = "column," * 20 + "1.5,-\r\n"
 
 
 def _encoding(name: str) -> str:
-    known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
     try:
         encoder = codecs.getincrementalencoder(name)()
         pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
-        whole = b"".join(pieces).decode(name)
-    except (LookupError, TypeError, ValueError) as error:
-        raise CalliperError(f"--encoding {name!r}: {known}.") from error
-    # Those of network names, punycode and idna, cannot continue where they stopped.
-    if whole != 2 * _LINE:
-        raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
-    return name
+        # Those of network names, punycode and idna, cannot continue where they stopped.
+        if b"".join(pieces).decode(name) == 2 * _LINE:
+            return name
+    except (LookupError, TypeError, ValueError):
+        pass
+    raise CalliperError(
+        f"--encoding {name!r}: give one that Python knows, such as utf-8, latin-1, utf-16, cp1252."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +174,8 @@ class TableRequest:
 
     def given(self, name: str) -> bool:
         """Whether an option without a default was given."""
-        return getattr(self, name) is not None
+        value = getattr(self, name)
+        return value is not None and value is not False
 
     def refuse_both(self, one: str, other: str) -> None:
         """Refuse two options that exclude each other."""
@@ -254,7 +236,7 @@ class Request(TableRequest):
             )
         self.refuse_both("features", "features_prefix")
 
-    def columns(self, calibration: Table) -> Columns:
+    def columns(self, calibration: Any) -> Columns:
         """The columns; features are named by a list or a prefix, or are the prediction alone."""
         prefix, features = self.features_prefix, [str(self.prediction)]
         if self.features is not None:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -114,28 +114,27 @@ def check_figure_name(output: str) -> None:
     check_output(output)
 
 
-def write_text(path: str, text: str) -> None:
-    """A file of this text, in UTF-8."""
+def write_file(path: str, content: bytes) -> None:
+    """A file of these bytes."""
     with open_output(path) as handle, writing(path):
-        handle.write(text.encode())
+        handle.write(content)
 
 
-def save_figure(figure: Any, handle: BinaryIO, path: str) -> None:
-    """Write a Matplotlib figure in the format of its file name."""
-    with writing(path):
-        figure.savefig(handle, format=Path(path).suffix[1:].lower())
+def drawn(figure: Any, path: str) -> bytes:
+    """A Matplotlib figure in the format of its file name."""
+    picture = BytesIO()
+    figure.savefig(picture, format=Path(path).suffix[1:].lower())
+    return picture.getvalue()
 
 
 def write_figure(figure: Any, path: str) -> None:
     """A file of a Matplotlib figure, and a note that it is there."""
-    with open_output(path) as handle:
-        save_figure(figure, handle, path)
+    write_file(path, drawn(figure, path))
     note(f"figure written to {path}")
 
 
 def _check_writable(path: str) -> None:
     target = Path(os.path.realpath(path))
-    wrong = None
     if not target.parent.is_dir():
         wrong = f"there is no folder {target.parent}; create it"
     elif target.is_dir():
@@ -144,8 +143,9 @@ def _check_writable(path: str) -> None:
         wrong = "not a plain file; use --output - and redirect"
     elif target.exists() and not os.access(target, os.W_OK):
         wrong = "it is read-only; choose another file"
-    if wrong is not None:
-        raise CalliperError(f"cannot write {path}: {wrong}.")
+    else:
+        return
+    raise CalliperError(f"cannot write {path}: {wrong}.")
 
 
 @contextmanager
@@ -239,10 +239,7 @@ def print_table(
     bold: int | None = None,
     **style: Any,
 ) -> None:
-    """Print a table; columns and ``style`` are what rich takes for them.
-
-    A line is drawn after row ``line_after``, and row ``bold`` is printed in bold.
-    """
+    """Print a table, with a line after one row and another in bold; the rest is for rich."""
     from rich import box
     from rich.table import Table
 
@@ -256,8 +253,7 @@ def print_table(
     console().print(table)
 
 
-def wrapped(text: str, *, subsequent_indent: str = "") -> str:
-    """The text in lines that fit the terminal, or :data:`WIDTH` for a pipe."""
+def wrapped(text: str, *, indent: str = "") -> str:
+    """The text in lines that fit the terminal; all but the first are indented."""
     columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-    width = min(WIDTH - 2, columns)
-    return click.wrap_text(text, width=width, subsequent_indent=subsequent_indent)
+    return click.wrap_text(text, width=min(WIDTH - 2, columns), subsequent_indent=indent)

@@ -11,12 +11,12 @@ import click
 from calliper._row_checks import refuse_seen, sketch_rows
 from calliper.cli import _options as options
 from calliper.cli import _output as out
-from calliper.cli._calibrate import check_kept
 from calliper.cli._calibration import (
     CalibrationRequest,
     KnownRows,
     calibrate_rows,
-    read_rows,
+    check_kept,
+    read_known,
 )
 from calliper.cli._options import File, option
 from calliper.cli._tables import open_table
@@ -119,17 +119,13 @@ class TuneRequest(CalibrationRequest):
         """The class of the kernel."""
         return named_kernels()[self.kernel or "tuned-rbf"]
 
-    @property
-    def _given(self) -> dict[str, Any]:
-        """The options of the kernel that were given, by its parameters."""
-        scans = {"grid": self.grid, "n_scan": self.scan, "n_sample": self.sample}
-        others = {"expand": self.expand, "length_scales": self.length_scales}
-        every = {**scans, **others, "n_components": self.components}
-        return {name: value for name, value in every.items() if value is not None}
-
     def tuned_kernel(self, report: Callable[[float], None] | None = None) -> Any:
-        """The kernel, with the defaults of the library."""
-        return self.kind(self.criterion, progress=report, **self._given)
+        """The kernel, with the defaults of the library for what was not given."""
+        given: Any = {"grid": self.grid, "n_scan": self.scan, "n_sample": self.sample}
+        given |= {"expand": self.expand, "length_scales": self.length_scales}
+        given["n_components"] = self.components
+        how = {name: value for name, value in given.items() if value is not None}
+        return self.kind(self.criterion, progress=report, **how)
 
 
 @options.command(TuneRequest, without=CalibrationRequest.__annotations__)
@@ -154,7 +150,7 @@ def tune(request: TuneRequest) -> None:
     """  # noqa: D301
     with out.warnings_as_lines():
         with open_table(request.calibration, request.form) as table:
-            rows = read_rows(request, table, request.columns(table))
+            rows = read_known(request, table, request.columns(table))
         _warn_of_memory(request, len(rows.known))
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
@@ -167,7 +163,7 @@ def tune(request: TuneRequest) -> None:
                 from calliper.lab.report import draw_tuning
 
                 handle = stack.enter_context(out.open_output(request.figure))
-                out.save_figure(draw_tuning(curve), handle, request.figure)
+                handle.write(out.drawn(draw_tuning(curve), request.figure))
             calibration.save(request.output, rows)
     if not request.quiet:
         _show(request, curve)
@@ -202,17 +198,7 @@ def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
-    _print_curve(curve)
-    click.echo(f"\n{out.wrapped(curve.describe())}")
-    output = request.output
-    out.note(f"\ncalibration of {len(curve.chosen)} points written to {output}")
-    if request.figure is not None:
-        out.note(f"figure written to {request.figure}")
-    out.note(f"to use it: calliper interval --calibrated {output} --new new.csv --output out.csv")
-
-
-def _print_curve(curve: TuningCurve) -> None:
-    """A row for each candidate; the last, the kernel to compare with, set apart."""
+    """Print a row for each candidate and, set apart, the kernel to compare with; and notes."""
     rows = [_cells(curve, i) for i in range(len(curve.candidates))]
     if curve.reference_name is not None:
         value = curve.reference_value
@@ -226,6 +212,12 @@ def _print_curve(curve: TuningCurve) -> None:
         bold=curve.favourite,
         padding=(0, 1),
     )
+    click.echo(f"\n{out.wrapped(curve.describe())}")
+    output = request.output
+    out.note(f"\ncalibration of {len(curve.chosen)} points written to {output}")
+    if request.figure is not None:
+        out.note(f"figure written to {request.figure}")
+    out.note(f"to use it: calliper interval --calibrated {output} --new new.csv --output out.csv")
 
 
 def _cells(curve: TuningCurve, i: int) -> list[str]:
