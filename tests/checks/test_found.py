@@ -235,7 +235,7 @@ def test_names_of_columns_that_are_no_text(tmp_path):
     pq.write_table(pa.table({"abcdefgh": [1.0]}), path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"abcdefgh", b"\xf8bcdefgh"))
     with (
-        pytest.raises(CalliperError, match=r"cannot read .* as Parquet"),
+        pytest.raises(CalliperError, match=r"cannot read .* as .parquet|not UTF-8"),
         open_table(str(path), Form()) as table,
     ):
         assert table.columns

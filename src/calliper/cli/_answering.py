@@ -1,6 +1,5 @@
 """Write the rows of a table with their intervals, a chunk at a time, in any process."""
 
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,17 +49,15 @@ class Answering:
         columns, tally = self.calibration.columns, Tally()
         needed = columns.numbers(columns.new)
         filling = replace(self.calibration.filling, n_filled=0)
-        form, added = self.form, added_columns(self.coverage)
-        with ExitStack() as stack:
-            handle = stack.enter_context(out.open_output(output))
-            writer = stack.enter_context(
-                tables.open_writer(output, handle, new, form, numeric=needed, added=added)
-            )
+        added = added_columns(self.coverage)
+        with (
+            out.open_output(output) as handle,
+            tables.open_writer(output, handle, new, self.form, added, needed) as write,
+        ):
             for chunk in new.chunks():
                 ends, counted = self._ends(chunk, filling.numbers(chunk, needed))
                 tally.add(counted)
-                with out.writing(output):
-                    writer.write(chunk, ends)
+                write(chunk, ends)
                 report(new.fraction_read())
             if not tally.rows:
                 tables.refuse_no_rows(new)

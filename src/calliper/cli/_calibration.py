@@ -39,53 +39,37 @@ def _learning_part(text: str) -> Any:
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
-    raise CalliperError(
-        f"--learning-part must be auto, none, a share such as 0.5, or a number of rows; got "
-        f"{text!r}."
-    )
+    known = "auto, none, a share such as 0.5, or a number of rows"
+    raise CalliperError(f"--learning-part must be {known}; got {text!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRequest(options.Request):
     """The options of a calibration: files, columns and the method."""
 
-    method: Name = option(
-        "See 'calliper methods'.",
-        DEFAULT,
-        type=click.Choice([*METHODS]),
-        after="training",
-    )
+    method: Name = option("See 'calliper methods'.", DEFAULT, type=click.Choice([*METHODS]))
     neighbors: int | None = option(
-        "Number of neighbours, for methods that use them.  [default: set by the method, see "
-        "'calliper methods --long']",
+        "Number of neighbours.  [default: see 'calliper methods --long']",
         type=click.IntRange(min=1),
     )
     statistic: str | None = option(
-        "Statistic of the neighbours' errors, for full.  [default: mean]",
-        type=click.Choice([*STATISTICS]),
+        "Of the neighbours' errors, for full.  [default: mean]", type=click.Choice([*STATISTICS])
     )
-    offset: float | None = option(
-        "Added to every local scale, in the unit of the target.  [default: 0]"
-    )
+    offset: float | None = option("Added to every local scale.  [default: 0]")
     learning_part: str | float | None = option(
-        "Calibration rows used to learn about the model's errors; the others are used to "
-        "calibrate. A share, a number, none or auto. With auto, the default method learns from "
-        "some rows if there are 300 or more; other methods, compare and tune calibrate on all.",
+        "Calibration rows used to learn about the model's errors, not to calibrate: a share, a "
+        "number, none or auto. With auto, the default method learns if there are 300 or more.",
         "auto",
         metavar="PART",
         check=_learning_part,
     )
-    group: Column | None = option(
-        "Column of groups: each is calibrated on its own rows, so coverage holds in each."
-    )
+    group: Column | None = option("Column of groups: each is calibrated on its own rows.")
     weight: Column | None = option(
-        "Column of weights, in both files: how much more often a row occurs among new rows "
-        "than among calibration rows, up to a constant factor. For full, jackknife, split and "
-        "methods that learn from --training."
+        "Column of weights, in both files: how much more often a row occurs among new rows than "
+        "among calibration rows, up to a constant factor."
     )
     shifted_to: File | None = option(
-        "Learn these weights from a file of rows like the new ones, often the new file "
-        "itself: a classifier separates them from the rows of --training."
+        "Learn these weights from a file of rows like the new ones, often the new file itself."
     )
     explain: bool = option("Explain the guarantee and its conditions in full.", False)
 
@@ -159,13 +143,9 @@ def read_known(request: CalibrationRequest, table: Any, columns: tables.Columns)
 class FileCalibration:
     """A calibrated method, and what it needs to know about new rows.
 
-    Attributes
-    ----------
-    columns : those that new rows must have
-    filling : what replaces gaps
-    ratio : the likelihood ratio that gives rows their weights, if it was learnt
-    digest : a checksum of all that it was made from
-    sketch : errors of some calibration rows and half-widths there at 0.9, (2, n), to be drawn
+    That is their columns, what fills gaps, and the ratio that gives them weights, if it was learnt;
+    and a checksum of what it was made from, and a sketch to be drawn: errors of some calibration
+    rows and half-widths there at 0.9, (2, n).
     """
 
     calibrated: CalibratedOnStored
@@ -292,7 +272,7 @@ def load_calibration(path: str) -> FileCalibration:
 class CalibrateRequest(CalibrationRequest):
     """The options of ``calliper calibrate``."""
 
-    output: File = option(f"File to save the calibration to: {ENDING}.", after="prediction")
+    output: File = option(f"File to save the calibration to: {ENDING}.")
 
     def check(self) -> None:
         super().check()

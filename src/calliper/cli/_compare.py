@@ -4,7 +4,7 @@ import hashlib
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,13 +31,11 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 class CompareRequest(options.Request):
     """The options of ``calliper compare``."""
 
-    test: File | None = option(
-        "Other held-out rows, to evaluate the intervals.", after="calibration"
-    )
+    test: File | None = option("Other held-out rows, to evaluate the intervals.")
     data: File | None = option(
         "Instead of both: one file, split at random into a calibration and a test half."
     )
-    group: Column | None = option("Show coverage in each group of test rows.", after="training")
+    group: Column | None = option("Show coverage in each group of test rows.")
     identity: Column | None = option("Names of the rows, shown in figures.", flag="--id")
     methods: tuple[Name, ...] = option(
         "Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
@@ -224,7 +222,7 @@ def command_without_folders(paths: Sequence[str]) -> str:
 def _use(request: CompareRequest) -> str:
     """The command for new rows; the page fills in method and level."""
     words = []
-    for each in options.in_order(options.Request):
+    for each in fields(options.Request):
         value = getattr(request, each.name)
         if each.name in ("calibration", "training") and (value or each.name == "calibration"):
             value = _name(value or request.inputs[0])

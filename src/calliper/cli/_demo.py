@@ -1,8 +1,4 @@
-"""``calliper demo``: every method on one small problem, as a table, a picture and a page.
-
-The methods are calibrated and measured once, by the comparison that the page shows; the table and
-the picture show the same intervals.
-"""
+"""``calliper demo``: every method on one small problem, as a table, a picture and a page."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,12 +31,11 @@ _CAPTIONS = {
 _EXPLANATION = (
     "The noise of this problem changes with x. One width for all (Split) is too wide where there "
     "is little noise and too narrow where there is much. The rescaled methods follow the noise and "
-    "come closer to the oracle, which knows it: narrower on average, and a better (smaller) score.",
+    "come closer to the oracle, which knows it.",
     "Coverage is marginal: it is promised on average over draws of the calibration points and "
     "over all x, not at each x. A single draw like this one varies by a percent or two around it.",
-    "coverage: share of the {n_test} test points inside. width: on average. worst tenth: the share "
-    "inside in the tenth of the predictions where it is lowest. score: width plus a penalty for "
-    "each miss. The page has more measures.",
+    "coverage: share of the test points inside. worst tenth: the same in the tenth of the "
+    "predictions where it is lowest. score: width plus a penalty for each miss.",
 )
 
 
@@ -49,7 +44,7 @@ _EXPLANATION = (
     "--output",
     metavar="FILE",
     default="calliper-demo.png",
-    help="The figure: .png, .pdf or .svg; an .html page of the same name is written next to it.",
+    help="The figure: .png, .pdf or .svg; the page has the same name, with .html.",
 )
 @click.option("--seed", default=0, **SEED)
 def demo(output: str, seed: int) -> None:
@@ -75,7 +70,7 @@ def demo(output: str, seed: int) -> None:
         out.write_file(page, render_page(comparison, title=title, provenance=made_by).encode())
     _print_table(comparison, problem)
     for sentence in _EXPLANATION:
-        click.echo(f"\n{out.wrapped(sentence.format(n_test=N_TEST))}")
+        click.echo(f"\n{out.wrapped(sentence)}")
     out.note(f"\nfigure written to {output}")
     out.note(f"report written to {page}: open it in a browser")
 

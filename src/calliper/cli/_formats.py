@@ -10,13 +10,12 @@ import csv
 import gzip
 import io
 import os
-import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from math import inf, isfinite, isinf, nan
+from math import inf, isfinite, nan
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._tables import Form
+from calliper.cli._tables import Form, format_of
 from calliper.exceptions import CalliperError
 
 #: Letters, values and bytes in a chunk, which bound memory where rows are wide.
@@ -55,14 +54,15 @@ class Table:
     n_rows: int | None = None  # None if it is not known before all is read
     schema: Any  # of the columns, all text if the file is CSV
 
-    def __init__(self, name: str, form: Form) -> None:
-        self.name, self.form = name, form
+    def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
+        self.name, self.form, self._handle = name, form, handle
+        status = os.fstat(handle.fileno())
+        self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0  # unknown for a pipe
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""
-        names: list[str] = self.schema.names
-        return names
+        return list(self.schema.names)
 
     def header(self, delimiter: str) -> str:
         """The names of the columns as a line of text."""
@@ -73,8 +73,26 @@ class Table:
         raise NotImplementedError
 
     def fraction_read(self) -> float | None:
-        """The share of the file that has been read; None if its length is not known."""
-        raise NotImplementedError
+        """About the share of the file that has been read; None if its length is not known."""
+        return self._handle.tell() / self._size if self._size else None
+
+    @contextmanager
+    def _readable(self, line: Callable[[], int] = int) -> Iterator[None]:
+        """Turn a failure to read into an error that names the file and, in CSV, the line."""
+        try:
+            yield
+        except csv.Error as error:
+            where = f"{self.name}, line {line()}"
+            raise CalliperError(f"{where}: {error}; check the quotation marks.") from error
+        except UnicodeError as error:
+            raise CalliperError(
+                f"{self.name}, line {line() + 1} or below: not {self.form.encoding.upper()}; save "
+                "the file as UTF-8, or name its encoding, as in --encoding latin-1."
+            ) from error
+        except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
+            raise CalliperError(
+                f"cannot read {self.name} as {format_of(self.name)}: {error}; write the file again."
+            ) from error
 
 
 class CsvTable(Table):
@@ -84,20 +102,18 @@ class CsvTable(Table):
 
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         csv.field_size_limit(MAX_CELL)
-        super().__init__(name, form)
-        self._file, status = handle, os.fstat(handle.fileno())
-        self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0  # unknown for a pipe
+        super().__init__(handle, name, form)
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
             start = content.peek(4)
+        _check_start(start, name, form)
         self.mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
         self.form = replace(form, encoding=_MARKS.get(self.mark, form.encoding))
-        _check_start(start, name, self.form)
         content.read(len(self.mark))
         self._text = io.TextIOWrapper(content, encoding=self.form.encoding, newline="")
         self._pending: list[str] = []  # lines of the record that is being read
         self._reader = csv.reader(self._lines(), delimiter=form.delimiter, strict=True)
-        with self._readable():
+        with self._readable(lambda: self._reader.line_num):
             _, names, raw = next(self._records(), (0, [], ""))
             self.schema = pa.schema([(name, pa.string()) for name in names])
         if not names:
@@ -113,7 +129,7 @@ class CsvTable(Table):
         """See :class:`Table`."""
         place_of = {name: place for place, name in enumerate(self.columns)}
         names = [*dict.fromkeys(place_of if columns is None else columns)]
-        with self._readable():
+        with self._readable(lambda: self._reader.line_num):
             records = self._records()
             while block := _block(records):
                 lines, cells, raws = zip(*block, strict=True)
@@ -127,10 +143,6 @@ class CsvTable(Table):
                 places = [place_of[name] for name in names]
                 texts = [pa.array([row[place] for row in cells], pa.string()) for place in places]
                 yield Chunk(self, pa.record_batch(texts, names), lines, raws)
-
-    def fraction_read(self) -> float | None:
-        """See :class:`Table`."""
-        return self._file.tell() / self._size if self._size else None
 
     def _lines(self) -> Iterator[str]:
         for number, line in enumerate(self._text):
@@ -146,24 +158,6 @@ class CsvTable(Table):
             if cells:
                 yield line, cells, raw
             line = self._reader.line_num + 1
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except csv.Error as error:
-            where = f"{self.name}, line {self._reader.line_num}"
-            raise CalliperError(f"{where}: {error}; check the quotation marks.") from error
-        except UnicodeError as error:
-            where = f"{self.name}, line {self._reader.line_num + 1} or below"
-            raise CalliperError(
-                f"{where}: not {self.form.encoding.upper()}; save the file as UTF-8, or name its "
-                "encoding, as in --encoding latin-1."
-            ) from error
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise CalliperError(
-                f"cannot read {self.name} as gzip: {error}; write the file again."
-            ) from error
 
 
 def _block(records: Iterator[tuple[int, list[str], str]]) -> list[tuple[int, list[str], str]]:
@@ -181,27 +175,21 @@ class ParquetTable(Table):
     """A Parquet file."""
 
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
-        super().__init__(name, form)
+        super().__init__(handle, name, form)
         with self._readable():
             # With pre_buffer, everything that was read would stay in memory.
             self._file = pq.ParquetFile(handle, buffer_size=BUFFER_BYTES, pre_buffer=False)
             self.schema = self._file.schema_arrow
-            assert self.columns
-        self.n_rows, self._rows_read = int(self._file.metadata.num_rows), 0
+            self.n_rows = int(self._file.metadata.num_rows) if self.columns else 0
 
     def chunks(self, columns: Sequence[str] | None = None) -> "Iterator[Chunk]":
         """See :class:`Table`."""
-        names = None if columns is None else [*dict.fromkeys(columns)]
+        names, first = None if columns is None else [*dict.fromkeys(columns)], 1
         with self._readable():
             for batch in self._file.iter_batches(batch_size=self._batch_size(), columns=names):
                 if len(batch):
-                    first = self._rows_read + 1
-                    self._rows_read += len(batch)
-                    yield Chunk(self, batch, range(first, self._rows_read + 1))
-
-    def fraction_read(self) -> float | None:
-        """See :class:`Table`."""
-        return self._rows_read / max(1, self.n_rows or 0)
+                    yield Chunk(self, batch, range(first, first + len(batch)))
+                    first += len(batch)
 
     def _batch_size(self) -> int:
         about = self._file.metadata
@@ -209,15 +197,6 @@ class ParquetTable(Table):
         row_bytes: int = sum(group.total_byte_size for group in groups) // max(1, about.num_rows)
         by_values = CHUNK_VALUES // max(1, len(self.columns))
         return max(1, min(CHUNK_ROWS, by_values, CHUNK_BYTES // max(1, row_bytes)))
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise CalliperError(
-                f"cannot read {self.name} as Parquet: {error}; write the file again."
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -281,85 +260,75 @@ class Chunk:
         )
 
 
-class CsvWriter:
-    """Writes the rows of a table as CSV; those of a CSV file are copied."""
+@contextmanager
+def csv_writer(
+    handle: BinaryIO, table: Table, added: Sequence[str], form: Form
+) -> "Iterator[Callable[[Chunk, FloatArray], None]]":
+    """Writes the rows of a table as CSV, with more columns; those of a CSV file are copied."""
+    encoding, join, decimal = table.form.encoding, form.delimiter.join, form.decimal
+    encoder = codecs.getincrementalencoder(encoding)()
+    # No time and no name in its head: the same rows give the same bytes.
+    packed = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if form.zipped else None
+    target: Any = packed or handle
 
-    def __init__(self, handle: BinaryIO, table: Table, added: Sequence[str], form: Form) -> None:
-        self._form, self._newline, self._encoding = form, table.newline, table.form.encoding
-        self._encoder = codecs.getincrementalencoder(self._encoding)()
-        # No time and no name in its head: the same rows give the same bytes.
-        self._zip = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if form.zipped else None
-        self._handle: Any = self._zip or handle
-        self._handle.write(table.mark)
-        names = csv_texts([added], form.delimiter)
-        self._write([form.delimiter.join([table.header(form.delimiter), *names])])
-
-    def write(self, chunk: Chunk, added: FloatArray) -> None:
-        """Write the rows of a chunk, with these numbers added to each."""
-        join, decimal = self._form.delimiter.join, self._form.decimal
-        rows = zip(chunk.texts(self._form.delimiter), added.tolist(), strict=True)
-        self._write(
-            [
-                join([text, *(repr(value).replace(".", decimal) for value in numbers)])
-                for text, numbers in rows
-            ]
-        )
-
-    def close(self) -> None:
-        """Finish the encoding, and a compressed file."""
-        self._handle.write(self._encoder.encode("", final=True))
-        if self._zip is not None:
-            self._zip.close()
-
-    def abandon(self) -> None:
-        """Write nothing more."""
-        if self._zip is not None:
-            self._zip.fileobj = None  # type: ignore[assignment]
-
-    def _write(self, lines: list[str]) -> None:
-        text = "".join([f"{line}{self._newline}" for line in lines])
+    def put(texts: Iterable[str], more: Iterable[Sequence[str]]) -> None:
+        lines = [
+            join([text, *cells]) + table.newline for text, cells in zip(texts, more, strict=True)
+        ]
         try:
-            self._handle.write(self._encoder.encode(text))
+            target.write(encoder.encode("".join(lines)))
         except UnicodeEncodeError as error:
+            letter = error.object[error.start]
             raise CalliperError(
-                f"{self._encoding} cannot encode {error.object[error.start]!r}: give --encoding "
-                "utf-8."
+                f"{encoding} cannot encode {letter!r}: give --encoding utf-8."
             ) from error
 
+    def write(chunk: Chunk, numbers: FloatArray) -> None:
+        ends = ([repr(v).replace(".", decimal) for v in row] for row in numbers.tolist())
+        put(chunk.texts(form.delimiter), ends)
 
-class ParquetWriter:
-    """Writes the rows of a table as Parquet: of a CSV file, ``numeric`` columns as numbers."""
+    try:
+        target.write(table.mark)
+        put([table.header(form.delimiter)], [csv_texts([added], form.delimiter)])
+        yield write
+        target.write(encoder.encode("", final=True))
+        if packed is not None:
+            packed.close()
+    except BaseException:
+        if packed is not None:  # which would write its end when it is taken down
+            packed.fileobj = None  # type: ignore[assignment]
+        raise
 
-    def __init__(
-        self, handle: BinaryIO, table: Table, added: Sequence[str], numeric: Sequence[str]
-    ) -> None:
-        schema = table.schema
-        if isinstance(table, CsvTable):
-            kinds = {name: pa.float64() for name in numeric}
-            schema = pa.schema([(name, kinds.get(name, pa.string())) for name in schema.names])
-        self.schema = schema
-        for name in added:
-            self.schema = self.schema.append(pa.field(name, pa.float64()))
-        self._writer = pq.ParquetWriter(handle, self.schema)
 
-    def write(self, chunk: Chunk, added: FloatArray) -> None:
-        """Write the rows of a chunk as a group of rows; a gap among numbers of CSV is null."""
+@contextmanager
+def parquet_writer(
+    handle: BinaryIO, table: Table, added: Sequence[str], numeric: Sequence[str]
+) -> "Iterator[Callable[[Chunk, FloatArray], None]]":
+    """Writes the rows of a table as Parquet; of a CSV file, ``numeric`` columns as numbers."""
+    own = table.schema
+    if isinstance(table, CsvTable):
+        kinds = {name: pa.float64() for name in numeric}
+        own = pa.schema([(name, kinds.get(name, pa.string())) for name in own.names])
+    ends = [pa.field(name, pa.float64()) for name in added]
+    schema = pa.schema([*own, *ends], metadata=own.metadata)
+    writer = pq.ParquetWriter(handle, schema)
+
+    def write(chunk: Chunk, numbers: FloatArray) -> None:
         columns = [
             column
-            if column.type == self.schema.field(name).type
-            else pa.array(chunk.floats(name), from_pandas=True)
-            for name, column in zip(chunk.batch.schema.names, chunk.batch.columns, strict=True)
+            if column.type == field.type
+            else pa.array(chunk.floats(field.name), from_pandas=True)
+            for field, column in zip(own, chunk.batch.columns, strict=True)
         ]
-        columns += [pa.array(column) for column in np.ascontiguousarray(added.T)]
-        self._writer.write_batch(pa.record_batch(columns, schema=self.schema))
+        columns += [pa.array(column) for column in np.ascontiguousarray(numbers.T)]
+        writer.write_batch(pa.record_batch(columns, schema=schema))
 
-    def close(self) -> None:
-        """Write the footer, without which the file cannot be read."""
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """Write no footer, which would fail if the file is closed already."""
-        self._writer.is_open = False
+    try:
+        yield write
+        writer.close()
+    except BaseException:  # a footer would fail if the file is closed already
+        writer.is_open = False
+        raise
 
 
 def _is_numeric(kind: Any) -> bool:
@@ -386,18 +355,15 @@ def _as_number(text: str, decimal: str) -> float:
 
 def _what_is_wrong(cell: str, decimal: str) -> str:
     """Why a cell is not a finite number."""
-    text, other = cell.strip(), {".": ",", ",": "."}[decimal]
+    text, hint = cell.strip(), ""
     if not text:
         return "the cell is empty"
-    hint = ""
-    if decimal == "." and isfinite(_as_number(text, ",")):
-        hint = " (if the comma is a decimal one, give --decimal ,)"
-    if re.fullmatch(rf"[+-]?\d{{1,3}}([{other}]\d{{3}})+([{decimal}]\d*)?", text):
-        sign = {",": "commas", ".": "points"}[other]
-        return f"{cell!r} has {sign} between thousands{hint}: write {text.replace(other, '')}"
-    if isinf(_as_number(text, ".")) and not text.lower().endswith(("inf", "infinity")):
-        return f"{cell!r} is not a number{hint}"
-    return f"{cell!r} is not a {'finite number' if decimal == '.' else 'number with a comma'}"
+    if isfinite(_as_number(text, ".,".replace(decimal, ""))):
+        sign = "comma" if decimal == "." else "point"
+        hint = f" (if its {sign} is a decimal one, give --decimal {'.,'.replace(decimal, '')})"
+    elif text.lower().lstrip("+-") in ("inf", "infinity", "nan"):
+        return f"{cell!r} is not a finite number"
+    return f"{cell!r} is not a number{hint}"
 
 
 def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
@@ -413,16 +379,9 @@ def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
 
 
 def _check_start(start: bytes, name: str, form: Form) -> None:
-    """Refuse a file whose first bytes show that it is compressed, or UTF-16."""
+    """Refuse a file whose first bytes show that it is compressed."""
     if start.startswith(b"PK\x03\x04"):
         raise CalliperError(f"{name}: the file is a workbook or an archive; save it as CSV.")
     if start.startswith(b"\x1f\x8b") and not form.zipped:
         what = "unpack it" if name == "-" else f"name it {name}.gz, or unpack it"
         raise CalliperError(f"{name}: the file is compressed by gzip; {what}.")
-    # In UTF-16, every other byte of numbers and of most names is zero; in most others, none.
-    if start.count(0) > len(start) / 4 and 0 not in "a".encode(form.encoding):
-        order = "le" if start[1::2].count(0) >= start[::2].count(0) else "be"
-        raise CalliperError(
-            f"{name}: not {form.encoding.upper()}; it looks like UTF-16 without a byte order mark: "
-            f"give --encoding utf-16-{order}."
-        )

@@ -38,25 +38,17 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 class IntervalRequest(CalibrationRequest):
     """The options of ``calliper interval``."""
 
-    calibrated: File | None = option(
-        "A file made by 'calliper calibrate', instead of --calibration and its options.",
-        after="calibration",
-    )
+    calibrated: File | None = option("A file made by 'calliper calibrate', instead of its options.")
     new: File = option(
-        "Rows that need intervals, with prediction and features; '-' reads CSV from standard "
-        "input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
-        "marks, such as 'folder/*.parquet'."
+        "Rows that need intervals; '-' reads CSV from standard input. Or many files: a folder, or "
+        "a pattern in quotation marks, such as 'folder/*.parquet'."
     )
-    output: File = option(
-        "The result; '-' writes CSV to standard output. For many files, a folder.",
-        after="prediction",
-    )
+    output: File = option("The result; '-' writes CSV to standard output. For many, a folder.")
     coverage: tuple[float, ...] = option(
         "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
         multiple=True,
         metavar="FLOAT",
         check=options.levels,
-        after="explain",
     )
     bounds: tuple[float, float] | None = option(
         "The range that the target can take; 'inf' and '-inf' leave a side open.",
@@ -65,20 +57,14 @@ class IntervalRequest(CalibrationRequest):
         metavar="LOW HIGH",
         check=_bounds,
     )
-    confidence: float | None = option(
-        "Share of calibration sets for which the coverage should hold; for split, mad-split, rcp, "
-        "slcp and normalized-knn."
-    )
+    confidence: float | None = option("Share of calibration sets whose coverage should hold.")
     workers: int | None = option(
         "For many files: the number of processes.  [default: 1]", type=click.IntRange(1, 4096)
     )
     scheduler: str | None = option(
-        "For many files: the Dask scheduler to process them on, e.g. tcp://host:8786.",
-        metavar="ADDRESS",
+        "For many files: a Dask scheduler, e.g. tcp://host:8786.", metavar="ADDRESS"
     )
-    overwrite: bool = option(
-        "For many files: write all outputs again, even those that are complete.", False
-    )
+    overwrite: bool = option("For many files: write also outputs that are complete.", False)
 
     @property
     def inputs(self) -> list[str]:
@@ -139,15 +125,8 @@ def interval(request: IntervalRequest) -> None:
     With 300 calibration rows or more, the default method uses some of them to learn where errors
     are large, and calibrates on the others; see --learning-part.
 
-    \b
-    Methods, with the proven coverage if you ask for 0.9:
-      full        widens where nearby calibration errors are large        0.9
-      jackknife   the same, with the paper's leave-two-out scales         0.8
-      split       the same width everywhere                               0.9
-    with --training:
-      mad-split   widens where nearby training errors were large          0.9
-      locart      a width for each leaf of a tree of training errors      0.9 in each leaf
-    and conditional, minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
+    'calliper methods' lists the methods: full, jackknife, minmax, split and conditional; with
+    --training also mad-split, slcp, rcp, locart, normalized-knn, lcp, rlcp and lvd.
 
     Files are .csv, .tsv (both also as .gz) or .parquet, and the output may be in another of
     these formats. CSV rows keep their text, Parquet columns their types. From CSV to

@@ -5,8 +5,8 @@ The journal ``_calliper.jsonl`` beside them has a line of JSON for the settings 
 file that is done, with stamps of its input and output. Lines are only added, so a run can be
 continued however it was stopped.
 
-The work is done in this process, in several, or on a Dask scheduler. A process gets the calibration
-once, and then one file after another; if it dies, another one starts its file again.
+The work is done in this process, in several, or on a Dask scheduler. A process gets the
+calibration with each file; if it dies, another one starts its file again.
 """
 
 import glob
@@ -16,17 +16,16 @@ import signal
 import sys
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import takewhile
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from joblib import cpu_count
 from threadpoolctl import threadpool_limits
@@ -39,7 +38,6 @@ from calliper.cli._answering import Answering, Tally, added_columns
 from calliper.exceptions import CalliperError
 
 JOURNAL = "_calliper.jsonl"
-_FORMAT = {"format": "calliper outputs", "version": 2}
 
 #: By convention, files and folders of these names are not data.
 _HIDDEN = ("_", ".")
@@ -76,38 +74,30 @@ def check_folder(new: str, output: str) -> None:
 
 
 def find_files(new: str) -> dict[str, str]:
-    """The files in a folder, or that match a pattern, by their names below what all are in."""
-    parts = Path(new).parts
-    if not os.path.isdir(new):  # of a pattern, up to its first wildcard
-        parts = tuple(takewhile(lambda part: not glob.has_magic(part), parts))
-    base = Path(*parts)
-    found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
-    below = {name: Path(name).relative_to(base).parts for name in found}
-    seen = [name for name in found if not any(p.startswith(_HIDDEN) for p in below[name])]
-    paths = sorted({path for name in seen for path in _files(name)})
+    """Tables in a folder, or that match a pattern, by their names below what all are in."""
+    whole = os.path.isdir(new)
+    # Of a pattern, up to its first wildcard.
+    base = Path(*takewhile(lambda part: whole or not glob.has_magic(part), Path(new).parts))
+    found = [new] if whole else glob.glob(new, recursive=True)
+    inner = {path for name in found for path in (Path(name), *Path(name).rglob("*"))}
+    paths = {
+        path.relative_to(base).as_posix(): str(path)
+        for path in sorted(inner)
+        if path.name.lower().endswith(tables.FORMATS)
+        and path.is_file()
+        and not any(part.startswith(_HIDDEN) for part in path.relative_to(base).parts)
+    }
     if not paths:
-        what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
+        what = "the folder holds" if whole else "the pattern matches"
         raise CalliperError(f"--new {new}: {what} no .csv, .tsv or .parquet file; check the name.")
-    kinds = {tables.format_of(path): path for path in paths}
+    kinds = {tables.format_of(path): path for path in paths.values()}
     if len(kinds) > 1:
         one, other = sorted(kinds)[:2]
         raise CalliperError(
             f"--new {new}: there are {one} and {other} files ({kinds[one]}, {kinds[other]}); "
             f"name those of one format by a pattern, such as '{base}/**/*{other}'."
         )
-    return {Path(path).relative_to(base).as_posix(): path for path in paths}
-
-
-def _files(path: str) -> Iterator[str]:
-    """The file itself, or all tables below a folder."""
-    if not os.path.isdir(path):
-        yield path
-        return
-    for folder, inner, names in os.walk(path):
-        inner[:] = [name for name in inner if not name.startswith(_HIDDEN)]
-        for name in names:
-            if not name.startswith(_HIDDEN) and name.lower().endswith(tables.FORMATS):
-                yield os.path.join(folder, name)
+    return paths
 
 
 def check_alike(
@@ -118,16 +108,15 @@ def check_alike(
     for path in paths:
         with tables.open_table(path, form) as table:
             columns.check(table, added)
-            own = {each.name: f"column {each.name!r} holds {each.type}" for each in table.schema}
+            own = {each.name: str(each.type) for each in table.schema}
             if table.n_rows == 0:
                 tables.refuse_no_rows(table)
         first = first or own
-        for name in [*first, *own]:
-            if own.get(name) != first.get(name):
-                here, there = (kinds.get(name, f"there is no {name!r}") for kinds in (own, first))
-                raise CalliperError(
-                    f"{path}: {here}, but {there} in {paths[0]}; give all files the same columns."
-                )
+        if others := [f"{name} {kind}" for name, kind in own.items() ^ first.items()]:
+            raise CalliperError(
+                f"{path}: not the columns of {paths[0]} ({', '.join(sorted(others))}); give all "
+                "files the same columns."
+            )
 
 
 class Task(NamedTuple):
@@ -136,6 +125,16 @@ class Task(NamedTuple):
     name: str
     new: str
     output: str
+
+    def is_done(self, stamps: Any) -> bool:
+        """Whether neither input nor output has changed since they had these stamps."""
+        return os.path.exists(self.output) and [_stamp(self.new), _stamp(self.output)] == stamps
+
+
+def _stamp(path: str) -> list[int]:
+    """Size and modification time (ns) of a file."""
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns]
 
 
 class Written(NamedTuple):
@@ -158,14 +157,14 @@ def write_all(
 ) -> tuple[Tally, str]:
     """Write what is not yet written; the counts, and a text that says what was done."""
     tally, said, folder = Tally(), dict[str, None](), os.path.realpath(output)
-    with _open_journal(output, overwrite=overwrite) as journal:
-        journal.read(_made_with(answering), paths)
-        every = [Task(n, os.path.abspath(p), os.path.join(folder, n)) for n, p in paths.items()]
-        tasks = [task for task in every if not journal.has(task)]
+    every = [Task(n, os.path.abspath(p), os.path.join(folder, n)) for n, p in paths.items()]
+    with _journal(output, every, _made_with(answering), overwrite=overwrite) as journal:
+        tasks = [task for task in every if not task.is_done(journal.stamps.get(task.name))]
         n_done = before = len(every) - len(tasks)
         try:
             for written in _run(answering, tasks, workers, scheduler):
-                journal.add(written)
+                name, rows = written.task.name, written.tally.rows
+                journal.add({"done": name, "rows": rows, "stamps": written.stamps})
                 tally.add(written.tally)
                 said.update(dict.fromkeys(written.said))
                 n_done += 1
@@ -185,25 +184,26 @@ def _made_with(answering: Answering) -> dict[str, Any]:
     """Everything that determines the outputs, by the names of options."""
     form = answering.form
     return {
-        "calliper": __version__,
+        "version of calliper": __version__,
         "calibration": answering.calibration.digest,
         "coverage": list(answering.coverage),
         "bounds": None if answering.bounds is None else [repr(end) for end in answering.bounds],
         "confidence": answering.confidence,
-        "delimiter": form.delimiter,
-        "decimal": form.decimal,
-        "encoding": form.encoding,
+        "form of text": [form.delimiter, form.decimal, form.encoding],
     }
 
 
-def _stamp(path: str) -> list[int]:
-    """Size and modification time (ns) of a file."""
-    status = os.stat(path)
-    return [status.st_size, status.st_mtime_ns]
+class Journal(NamedTuple):
+    """The record of an output folder: stamps of files that are done, and how to add a line."""
+
+    stamps: dict[str, list[list[int]]]
+    add: Callable[[dict[str, Any]], None]
 
 
 @contextmanager
-def _open_journal(output: str, *, overwrite: bool) -> "Iterator[Journal]":
+def _journal(
+    output: str, tasks: Sequence[Task], made_with: dict[str, Any], *, overwrite: bool
+) -> Iterator[Journal]:
     """The journal of a folder, locked for this run; the folder is created if needed."""
     with ExitStack() as stack:
         with out.writing(output):
@@ -211,72 +211,39 @@ def _open_journal(output: str, *, overwrite: bool) -> "Iterator[Journal]":
             handle = stack.enter_context(open(os.path.join(output, JOURNAL), "a+b", buffering=0))
         if lock(handle) is False:
             raise CalliperError(f"{output}: another run is writing there; wait for its end.")
+
+        def add(event: dict[str, Any]) -> None:
+            with out.writing(os.path.join(output, JOURNAL)):
+                handle.write(to_text(event).encode() + b"\n")
+                os.fsync(handle.fileno())
+
         if overwrite:
             handle.truncate(0)
-        yield Journal(output, handle, overwrite)
+        events, before = _events(handle), {}
+        if events and isinstance(events[0], dict):
+            before = events[0].get("made_with", {})
+        for name, now in made_with.items() if events else ():
+            if before.get(name) != now:
+                raise CalliperError(f"{output}: holds outputs of another {name}; {_ADVICE}.")
+        for task in tasks if not events and not overwrite else ():
+            if os.path.exists(task.output):
+                what = "exists, and was not made by this command"
+                raise CalliperError(f"{task.output}: {what}; {_ADVICE}.")
+        if not events:
+            add({"made_with": made_with})
+        yield Journal({event["done"]: event["stamps"] for event in events[1:]}, add)
 
 
-@dataclass
-class Journal:
-    """The record of what was done in an output folder."""
-
-    folder: str
-    handle: BinaryIO
-    overwrite: bool
-    done: dict[str, list[list[int]]] = field(default_factory=dict)  # stamps of files
-
-    def read(self, made_with: dict[str, Any], names: dict[str, str]) -> None:
-        """Read what was done with these settings; an empty journal is started."""
-        self.handle.seek(0)
-        content, events = self.handle.read(), list[Any]()
-        if content and not content.endswith(b"\n"):  # a run was killed while it wrote
-            self.handle.write(b"\n")
-        for line in content.splitlines():
-            with suppress(ValueError):  # where a line was cut off
-                events.append(json.loads(line))
-        if events:
-            self._refuse_other(events[0], made_with)
-            self.done = {event["done"]: event["stamps"] for event in events[1:]}
-            return
-        for path in (os.path.join(self.folder, name) for name in names):
-            if os.path.exists(path) and not self.overwrite:
-                raise CalliperError(f"{path}: exists, and was not made by this command; {_ADVICE}.")
-        self._append({**_FORMAT, "made_with": made_with})
-
-    def has(self, task: Task) -> bool:
-        """Whether a file is done, and neither input nor output has changed since."""
-        stamps, pair = self.done.get(task.name), (task.new, task.output)
-        return os.path.exists(task.output) and [*map(_stamp, pair)] == stamps
-
-    def add(self, written: Written) -> None:
-        """Record that a file is done."""
-        rows = written.tally.rows
-        self._append({"done": written.task.name, "rows": rows, "stamps": written.stamps})
-
-    def _append(self, event: dict[str, Any]) -> None:
-        with out.writing(os.path.join(self.folder, JOURNAL)):
-            self.handle.write(to_text(event).encode() + b"\n")
-            self.handle.flush()
-            os.fsync(self.handle.fileno())
-
-    def _refuse_other(self, head: Any, made_with: dict[str, Any]) -> None:
-        """Refuse to mix outputs that were made with different settings."""
-        before = head.pop("made_with", None) if isinstance(head, dict) else None
-        if head != _FORMAT or not before:
-            raise CalliperError(
-                f"{self.folder}: {JOURNAL} was not written by this version of calliper; {_ADVICE}."
-            )
-        for name, now in made_with.items():
-            if (was := before.get(name)) != now:
-                option = name if name == "calliper" else f"--{name}"
-                what = f"made with {option} {_in_words(was)}, not {_in_words(now)}"
-                what = "of another calibration" if name == "calibration" else what
-                raise CalliperError(f"{self.folder}: holds outputs {what}; {_ADVICE}.")
-
-
-def _in_words(value: Any) -> str:
-    """The value of an option as a user types it."""
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _events(handle: Any) -> list[Any]:
+    """The lines of a journal; one that was cut off is left out, and ended."""
+    handle.seek(0)
+    content, events = handle.read(), []
+    if content and not content.endswith(b"\n"):  # a run was killed while it wrote
+        handle.write(b"\n")
+    for line in content.splitlines():
+        with suppress(ValueError):
+            events.append(json.loads(line))
+    return events
 
 
 def work(answering: Answering, task: Task) -> Written:
@@ -306,20 +273,20 @@ def _run(
 
 def by_processes(answering: Answering, tasks: Sequence[Task], n: int) -> Iterator[Written]:
     """Run the tasks in n processes, each a pool of its own: one that dies breaks its pool only."""
-    left, deaths = deque(tasks), Counter[str]()
+    left, deaths, n_threads = deque(tasks), Counter[str](), max(1, cpu_count() // n)
     at_work: dict[Future[Written], tuple[ProcessPoolExecutor, Task]] = {}
-    how = (answering, max(1, cpu_count() // n))
 
-    def start(pool: ProcessPoolExecutor | None) -> None:
+    def start(pool: ProcessPoolExecutor | None = None) -> None:
         # Not forked: a copy would lack the threads that the calibration has started.
-        pool = pool or pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"), take, how))
+        how = (1, get_context("spawn"), prepare, (n_threads,))
+        pool, task = pool or pools.enter_context(ProcessPoolExecutor(*how)), left.popleft()
         with _without_ctrl_c():
-            at_work[pool.submit(work_here, left[0])] = pool, left.popleft()
+            at_work[pool.submit(work_here, answering, task)] = pool, task
 
     with ExitStack() as pools:
         try:
             for _ in range(n):
-                start(None)
+                start()
             while at_work:
                 for future in wait(at_work, return_when=FIRST_COMPLETED).done:
                     pool, task = at_work.pop(future)
@@ -328,7 +295,7 @@ def by_processes(answering: Answering, tasks: Sequence[Task], n: int) -> Iterato
                     except BrokenProcessPool:
                         note_death(task, deaths)
                         left.appendleft(task)
-                        start(None)
+                        start()
                     else:
                         if left:
                             start(pool)
@@ -361,18 +328,13 @@ def _without_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-#: What a process has taken.
-_taken: list[Answering] = []
-
-
-def take(answering: Answering, n_threads: int) -> None:
+def prepare(n_threads: int) -> None:
     """Prepare a process for its work: with so many threads, until it or its parent is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     Thread(target=_end_with_parent, daemon=True).start()
     threadpool_limits(n_threads)
     os.environ["LOKY_MAX_CPU_COUNT"] = str(n_threads)
-    _taken[:] = [answering]
 
 
 def _end_with_parent() -> None:
@@ -382,11 +344,11 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def work_here(task: Task) -> Written:
-    """A task in a process that is prepared."""
+def work_here(answering: Answering, task: Task) -> Written:
+    """A task in a process of its own, with what was warned of."""
     try:
         with out.recorded_warnings() as said:
-            written = work(_taken[0], task)
+            written = work(answering, task)
         return written._replace(said=said)
     except SystemExit as stop:  # which the pool would take for an answer
         os._exit(int(str(stop)))
@@ -394,13 +356,8 @@ def work_here(task: Task) -> Written:
 
 def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> Iterator[Written]:
     """Run the tasks on the workers of a Dask scheduler, which must see the same files."""
-    try:
-        dask: Any = import_module("dask.distributed")
-        connect = import_module("calliper.scale").connect
-    except ModuleNotFoundError as error:
-        needs = "pip install 'dask[distributed]'"
-        raise CalliperError(f"--scheduler needs {error.name}: {needs}.") from error
-    with connect(address, timeout=PATIENCE) as client:
+    dask: Any = import_module("distributed")
+    with import_module("calliper.scale").connect(address, timeout=PATIENCE) as client:
         if not client.nthreads():
             raise CalliperError(f"--scheduler {address}: has no workers; start some.")
         held = client.scatter(answering, broadcast=True, hash=False)
@@ -409,9 +366,6 @@ def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> I
             for future in dask.as_completed(futures):
                 yield future.result()
         except dask.KilledWorker as error:
-            raise CalliperError(
-                f"workers of --scheduler {address} died at the same file again and again "
-                f"({out.one_line(str(error))}); they may be short of memory."
-            ) from error
+            raise CalliperError(f"--scheduler {address}: {error}") from error
         finally:
             client.cancel(futures)

@@ -23,8 +23,8 @@ from calliper.monitoring import CoverageMonitor
 class MonitorRequest(options.TableRequest):
     """The options of ``calliper monitor``."""
 
-    labels: File = option("Intervals and targets, in chronological order.", after="")
-    lower: Column = option("Lower ends.", "lower", after="target")
+    labels: File = option("Intervals and targets, in chronological order.")
+    lower: Column = option("Lower ends.", "lower")
     upper: Column = option("Upper ends.", "upper")
     time: Column | None = option("Column with row labels for the output.")
     coverage: float = options.level("The level of the intervals in the log.")

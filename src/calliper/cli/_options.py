@@ -36,8 +36,8 @@ def option(help: str, default: Any = None, **how: Any) -> Any:  # noqa: A002
     """A field of a request that is an option; ``how`` is what click's takes, and
 
     - ``flag``: its name, if it is not that of the field;
-    - ``after``: the field that help lists it after, ``""`` for none; else the one above it;
-    - ``check``: a function that its value is passed through.
+    - ``check``: a function that its value is passed through;
+    - ``late``: whether help lists it after the options of the command itself.
     """
     if default is not None:
         how["default"] = default
@@ -58,36 +58,24 @@ def command(
             request.check()
             run(request)
 
-        params = [
-            _as_click(each, each.name not in optional)
-            for each in in_order(kind)
-            if each.metadata and each.name not in without
-        ]
+        shown = [each for each in fields(kind) if each.metadata and each.name not in without]
+        late = [each for each in shown if "late" in each.metadata]
+        early = [_as_click(each, optional) for each in shown if each not in late]
+        early.sort(key=lambda option: not option.required)
+        params = [*early, *(_as_click(each, optional) for each in late)]
         return click.command(params=params)(wraps(run)(called))
 
     return decorate
 
 
-def in_order(kind: Any) -> list[Any]:
-    """The fields of a request in the order of help."""
-    found: list[Any] = []
-    place = 0
-    for each in fields(kind):
-        if (before := each.metadata.get("after")) is not None:
-            place = [other.name for other in found].index(before) + 1 if before else 0
-        found.insert(place, each)
-        place += 1
-    return found
-
-
-def _as_click(each: Any, required: bool) -> click.Option:
+def _as_click(each: Any, optional: Collection[str]) -> click.Option:
     """The option of a field: its type says whether it must be given, and what it takes."""
     said, types = each.metadata, get_args(each.type) or (each.type,)
-    how = {key: value for key, value in said.items() if key not in ("after", "check", "flag")}
+    how = {key: value for key, value in said.items() if key not in ("check", "flag", "late")}
     if isinstance(how.get("default"), bool):
         how["is_flag"] = True
     elif "default" not in how and not how.get("multiple"):
-        how["required"] = required and NoneType not in types
+        how["required"] = each.name not in optional and NoneType not in types
     for kind in {File, Column, Name} & {*types}:
         how["metavar"] = kind.__name__.upper()
     if {*types} - {NoneType} in ({int}, {float}):
@@ -128,9 +116,7 @@ def _delimiter(text: str | None) -> str | None:
     sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     # A character of numbers cannot separate them.
     if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
-        raise CalliperError(
-            f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
-        )
+        raise CalliperError(f"--delimiter {text!r}: give one character, such as ';', or tab.")
     return sign
 
 
@@ -161,12 +147,11 @@ class TableRequest:
         "Column separator in .csv files.  [default: a comma; with --decimal , a semicolon]",
         metavar="SIGN",
         check=_delimiter,
+        late=True,
     )
-    decimal: Literal[".", ","] = option("Decimal separator in .csv and .tsv files.", ".")
+    decimal: Literal[".", ","] = option("Decimal separator of text files.", ".", late=True)
     encoding: Name = option(
-        "Encoding of text files without a byte order mark.",
-        "utf-8",
-        check=_encoding,
+        "Encoding of text files without a byte order mark.", "utf-8", check=_encoding, late=True
     )
 
     def check(self) -> None:
@@ -196,9 +181,9 @@ class Request(TableRequest):
     """The options that ``calibrate``, ``compare``, ``interval`` and ``tune`` share."""
 
     calibration: File = option(
-        "Rows that the model was not trained on, with target, prediction and features.", after=""
+        "Rows that the model was not trained on, with target, prediction and features."
     )
-    prediction: Column = option("The model's predictions.", after="target")
+    prediction: Column = option("The model's predictions.")
     features: str | None = option(
         "Columns that may show where errors are large; if omitted, only the prediction.",
         metavar="A,B,...",
@@ -209,24 +194,22 @@ class Request(TableRequest):
         type=click.Choice([*named_kernels()]),
     )
     score: Name = option(
-        f"How errors are measured: {', '.join(named_scores())}. With signed, each side of the "
-        "interval has its own width; lower and upper give one-sided bounds.",
+        "Errors are absolute, or signed (each side has its own width); lower and upper give "
+        "one-sided bounds.",
         "absolute",
         type=click.Choice([*named_scores()]),
     )
     training: File | None = option(
-        "Rows that the model was trained on, with the same columns. They are checked against "
-        "the calibration rows and used to standardise features and fill missing values; some "
-        "methods and kernels learn from them."
+        "Rows that the model was trained on, with the same columns: to standardise features, fill "
+        "missing values and, for some methods and kernels, to learn from."
     )
     gaps: Literal["fill", "refuse"] = option(
-        "Missing feature values: fill them with the median of --training, or report an error. "
-        "Without --training, they are always an error.",
+        "Fill missing feature values with the median of --training, or report an error.",
         "fill",
-        after="encoding",
+        late=True,
     )
-    seed: int = option(**SEED, default=0)
-    quiet: bool = option("Print errors and warnings only.", False)
+    seed: int = option(**SEED, default=0, late=True)
+    quiet: bool = option("Print errors and warnings only.", False, late=True)
 
     def check(self) -> None:
         """Refuse names of columns that contradict one another."""
@@ -249,10 +232,7 @@ class Request(TableRequest):
                     f"{there_are(calibration)}."
                 )
         if self.target in features:
-            raise CalliperError(
-                f"the features include the target {self.target!r}, which new rows do not have: "
-                f"leave it out."
-            )
+            raise CalliperError(f"the features include the target {self.target!r}: leave it out.")
         alone = self.features is None and prefix is None
         return Columns(self.target, self.prediction, tuple(features), prefix, alone)
 

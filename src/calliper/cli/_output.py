@@ -59,15 +59,24 @@ _OPTIONS = {
 Progress = Callable[[float | None], None]
 
 
-def check_output(output: str, inputs: Sequence[str] = ()) -> None:
+def check_output(path: str, inputs: Sequence[str] = ()) -> None:
     """Refuse an output that cannot be written, or is one of the inputs."""
-    if output == "-":
+    target, wrong = Path(os.path.realpath(path)), ""
+    if path == "-":
         if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.name == os.devnull:
             raise CalliperError("cannot write to standard output: it is closed; name a file.")
-        return
-    if any(is_same(path, output) for path in inputs):
-        raise CalliperError(f"--output {output} is also an input: choose another file.")
-    _check_writable(output)
+    elif any(is_same(each, path) for each in inputs):
+        raise CalliperError(f"--output {path} is also an input: choose another file.")
+    elif not target.parent.is_dir():
+        wrong = f"there is no folder {target.parent}; create it"
+    elif target.is_dir():
+        wrong = "it is a folder; name a file in it"
+    elif target.exists() and not target.is_file():
+        wrong = "not a plain file; use --output - and redirect"
+    elif target.exists() and not os.access(target, os.W_OK):
+        wrong = "it is read-only; choose another file"
+    if wrong:
+        raise CalliperError(f"cannot write {path}: {wrong}.")
 
 
 def is_same(path: str, other: str) -> bool:
@@ -78,12 +87,9 @@ def is_same(path: str, other: str) -> bool:
 @contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
     """Standard output for ``-``, otherwise a file that appears when it is complete."""
-    if path == "-":
-        with _standard_output() as handle:
-            yield handle
-        return
-    _check_writable(path)
-    with whole_file(path, lambda: writing(path)) as handle:
+    check_output(path)
+    file = _standard_output() if path == "-" else whole_file(path)
+    with writing(path), file as handle:
         yield handle
 
 
@@ -109,14 +115,14 @@ def need(*packages: str) -> None:
 def check_figure_name(output: str) -> None:
     """Refuse a figure that cannot be drawn or written, before any work is done."""
     need("matplotlib")
-    if Path(output).suffix.lower() not in _FIGURES:
+    if not output.lower().endswith(_FIGURES):
         raise CalliperError(f"{output}: a figure's name must end in {', '.join(_FIGURES)}.")
     check_output(output)
 
 
 def write_file(path: str, content: bytes) -> None:
     """A file of these bytes."""
-    with open_output(path) as handle, writing(path):
+    with open_output(path) as handle:
         handle.write(content)
 
 
@@ -133,27 +139,11 @@ def write_figure(figure: Any, path: str) -> None:
     note(f"figure written to {path}")
 
 
-def _check_writable(path: str) -> None:
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        wrong = f"there is no folder {target.parent}; create it"
-    elif target.is_dir():
-        wrong = "it is a folder; name a file in it"
-    elif target.exists() and not target.is_file():
-        wrong = "not a plain file; use --output - and redirect"
-    elif target.exists() and not os.access(target, os.W_OK):
-        wrong = "it is read-only; choose another file"
-    else:
-        return
-    raise CalliperError(f"cannot write {path}: {wrong}.")
-
-
 @contextmanager
 def _standard_output() -> Iterator[BinaryIO]:
     try:
         yield sys.stdout.buffer
-        with writing("-"):
-            sys.stdout.buffer.flush()
+        sys.stdout.buffer.flush()
     except BaseException as error:
         # Discard the buffer, so that it cannot fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,7 +6,7 @@ import csv
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.cli._output import note, writing
+from calliper.cli._output import note
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:  # pyarrow is not loaded before a file is read
-    from calliper.cli._formats import Chunk, CsvWriter, ParquetWriter, Table
+    from calliper.cli._formats import Chunk, Table
 
 FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
-_WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 
 #: Labels of rows; None where a cell is empty, or for a column that was not named.
 Labels = list[str | None] | None
@@ -51,12 +50,8 @@ def format_of(path: str) -> str:
     for extension in FORMATS:
         if path == "-" or path.lower().endswith(extension):
             return extension
-    if path.lower().endswith(_WORKBOOKS):
-        raise CalliperError(
-            f"{path}: workbooks are neither read nor written; save it as CSV in the program that "
-            "made it, or name a .csv file, which spreadsheet programs open."
-        )
-    raise CalliperError(f"{path}: the name must end in {', '.join(FORMATS)}; rename it.")
+    known = ", ".join(FORMATS)
+    raise CalliperError(f"{path}: the name must end in {known}; save a workbook as .csv.")
 
 
 @contextmanager
@@ -84,32 +79,15 @@ def _open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
         raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
 
 
-@contextmanager
 def open_writer(
-    path: str,
-    handle: BinaryIO,
-    table: Table,
-    form: Form,
-    *,
-    numeric: Sequence[str],
-    added: Sequence[str],
-) -> Iterator[CsvWriter | ParquetWriter]:
-    """A writer of the rows of ``table`` with ``added`` columns, in the format of ``path``."""
-    from calliper.cli._formats import CsvWriter, ParquetWriter
+    path: str, handle: BinaryIO, table: Table, form: Form, added: list[str], numeric: list[str]
+) -> AbstractContextManager[Callable[[Chunk, FloatArray], None]]:
+    """Writes chunks of ``table`` with ``added`` columns of numbers, in the format of ``path``."""
+    from calliper.cli._formats import csv_writer, parquet_writer
 
-    writer: CsvWriter | ParquetWriter
-    with writing(path):
-        if format_of(path) == ".parquet":
-            writer = ParquetWriter(handle, table, added, numeric)
-        else:
-            writer = CsvWriter(handle, table, added, form.of(format_of(path)))
-    try:
-        yield writer
-        with writing(path):
-            writer.close()
-    except BaseException:
-        writer.abandon()
-        raise
+    if format_of(path) == ".parquet":
+        return parquet_writer(handle, table, added, numeric)
+    return csv_writer(handle, table, added, form.of(format_of(path)))
 
 
 @dataclass(eq=False)
@@ -155,25 +133,18 @@ class Filling:
 
 def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoReturn:
     """Say where a cell without a finite number is, and what to do about it."""
-    values, where, remedy = chunk.floats(name), f"column {name!r}", "repair or remove the row"
-    other_column = "name a column of numbers, or convert this one"
-    if is_feature:
-        other_column = "leave the column out of --features, or encode it as numbers"
+    values, where = chunk.floats(name), f"column {name!r}"
     if values is None:
-        kind = chunk.table.schema.field(name).type
-        wrong, remedy = f"holds {kind}, not numbers", other_column
+        wrong = f"holds {chunk.table.schema.field(name).type}, not numbers"
+        remedy = "name a column of numbers, or convert this one"
     else:
         where, wrong = f"{chunk.where(row)}, {where}", chunk.why(row, name)
-        others = np.isinf(np.delete(values, row))
-        if is_feature and np.isnan(values[row]):
-            how = "" if chunk.table.form.gaps else " without --gaps refuse"
-            remedy = (
-                f"give --training FILE{how}, whose medians fill the gaps, leave the column out of "
-                f"--features, or {remedy}"
-            )
-        elif wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
-            wrong += f", nor are {others.sum()} of {len(others)} other cells"
-            remedy = other_column
+        remedy = "repair or remove the row"
+    if is_feature:
+        remedy += ", or leave the column out of --features"
+    if is_feature and values is not None and np.isnan(values[row]):
+        how = "" if chunk.table.form.gaps else " without --gaps refuse"
+        remedy = f"give --training FILE{how}, whose medians fill the gaps, or {remedy}"
     raise CalliperError(f"{chunk.table.name}, {where}: {wrong}; {remedy}.")
 
 
