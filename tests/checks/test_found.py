@@ -247,9 +247,11 @@ def test_names_of_columns_that_are_no_text(tmp_path):
     ):
         assert table.columns
     path.write_bytes("p,y\n\udcff,2\n".encode("utf-7", "surrogatepass"))
-    with open_table(str(path), Form(encoding="utf-7")) as table:
-        with pytest.raises(CalliperError, match="not UTF-7; save the file as UTF-8"):
-            list(table.chunks())
+    with (
+        open_table(str(path), Form(encoding="utf-7")) as table,
+        pytest.raises(CalliperError, match="not UTF-7; save the file as UTF-8"),
+    ):
+        list(table.chunks())
 
 
 def test_a_day_that_no_calendar_has_has_no_text(tmp_path):

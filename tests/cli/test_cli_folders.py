@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from calliper import _writing
-from calliper.cli import _many
+from calliper.cli import _answering
 from calliper.cli._interval import interval
 from calliper.exceptions import CalliperError
 
@@ -172,7 +172,7 @@ def test_two_runs_do_not_share_a_folder(calliper, folder):
     assert words == "out: another run is writing there; wait for its end."
 
 
-OTHER = "data/year=2021/part-3.parquet"
+FIRST, OTHER = "data/year=2020/part-0.parquet", "data/year=2021/part-3.parquet"
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,17 @@ def test_options(calliper, folder, options, words):
     ("table", "words"),
     [
         (rows(5, 0).drop_columns(["b"]), f"{OTHER}: no column 'b'; there are"),
-        (rows(5, 0).drop_columns(["id"]), f"{OTHER}: not the columns of data/year=2020/part-0.parquet (id int64)"),
+        (
+            rows(5, 0).drop_columns(["id"]),
+            f"{OTHER}: not the columns of data/year=2020/part-0.parquet (id int64)",
+        ),
         (
             rows(5, 0).append_column("more", pa.array([1] * 5)),
-            f"{OTHER}: not the columns of data/year=2020/part-0.parquet (more int64); give all",
+            f"{OTHER}: not the columns of {FIRST} (more int64); give all",
         ),
         (
             rows(5, 0).set_column(0, "id", pa.array(["x"] * 5)),
-            f"{OTHER}: not the columns of data/year=2020/part-0.parquet (id int64, id string)",
+            f"{OTHER}: not the columns of {FIRST} (id int64, id string)",
         ),
         (rows(5, 0).slice(0, 0), f"{OTHER}: there are columns but no rows"),
         (rows(5, 0).append_column("upper", pa.array([1] * 5)), "already has a column 'upper'"),
@@ -269,14 +272,14 @@ def test_a_full_disk_says_how_much_is_written(folder, monkeypatch):
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_answered(folder, monkeypatch):
-    real = _many.Answering.write
+    real = _answering.Answering.write
 
     def late(self, new, output):
         os.utime(new.name)
         return real(self, new, output)
 
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(_many.Answering, "write", late)
+    monkeypatch.setattr(_answering.Answering, "write", late)
     with pytest.raises(CalliperError, match=r"changed while it was being read.* 0 of 4 files"):
         interval.main(
             [*BASE[1:], "--new", "data", "--output", "out", "--quiet"], standalone_mode=False
@@ -347,14 +350,17 @@ def test_ctrl_c_ends_all_and_the_next_run_goes_on(running, calliper, folder):
 
 
 def test_a_file_that_kills_every_process_is_named_and_leaves_nothing(tmp_path):
-    task, deaths = _many.Task("bad", "bad.parquet", str(tmp_path / "out")), _many.Counter()
+    task, deaths = (
+        _answering.Task("bad", "bad.parquet", str(tmp_path / "out")),
+        _answering.Counter(),
+    )
     for _ in range(2):
         (tmp_path / ".calliper-0.tmp").touch()
-        _many.note_death(task, deaths)
+        _answering.note_death(task, deaths)
         assert not [*tmp_path.iterdir()]
     (tmp_path / ".calliper-0.tmp").touch()
     with pytest.raises(CalliperError, match=r"bad.parquet was killed.*3 times: try fewer"):
-        _many.note_death(task, deaths)
+        _answering.note_death(task, deaths)
     assert not [*tmp_path.iterdir()]
 
 
@@ -393,7 +399,7 @@ def test_workers_of_a_scheduler_write_the_same(calliper, folder, monkeypatch):
 def test_a_scheduler_that_cannot_be_reached(folder, monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(_many, "PATIENCE", 0.2)
+    monkeypatch.setattr(_answering, "PATIENCE", 0.2)
     args = [*BASE[1:], "--new", "data", "--output", "out", "--scheduler"]
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(

@@ -170,7 +170,10 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
         ("--decimal ,", "if ',' separates cells, give --delimiter ','"),
         ("--new torn.csv.gz", "cannot read torn.csv.gz as .csv.gz: Compressed file ended"),
         ("--new cal.csv.gz", "cannot read cal.csv.gz as .csv.gz: Not a gzipped file"),
-        ("--new points.csv --decimal ,", "'1.5' is not a number (if its point is a decimal one, give --decimal .)"),
+        (
+            "--new points.csv --decimal ,",
+            "'1.5' is not a number (if its point is a decimal",
+        ),
         ("--new commas.csv", "'1,5' is not a number (if its comma is a decimal one, give"),
         ("--new wide.parquet --encoding latin-1", "latin-1 cannot encode '日': give --encoding"),
     ],

@@ -147,7 +147,10 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
     args = [part for part in TRAINED if part not in ("--features", "a,b")]
     done = calliper(*args, "--length-scales", "0.3,1")
     assert "nearness was judged by the prediction alone" in done.stderr
-    assert calliper(*args, "--length-scales", "0.3,1", "--features-prefix", "a", "--quiet").returncode == 0
+    assert (
+        calliper(*args, "--length-scales", "0.3,1", "--features-prefix", "a", "--quiet").returncode
+        == 0
+    )
     assert "1 features: 'a'" in calliper("inspect", "tuned.calliper").stdout
 
 

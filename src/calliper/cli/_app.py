@@ -96,7 +96,7 @@ def run() -> int:
 
 
 def _usage(error: click.UsageError) -> str:
-    """What is wrong with the options, and what other programs' users may have meant."""
+    """What is wrong with the options, and what may have been meant."""
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
         word = error.option_name.strip("-").replace("-", "_")
@@ -118,10 +118,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Replace streams that the caller has closed; print a question mark for unknown letters.
-
-    A closed stream's number would go to the next file that is opened, and with it all messages.
-    """
+    """Replace streams that are closed, whose numbers other files would get; print any letter."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115

@@ -16,7 +16,7 @@ from calliper import __version__, files
 from calliper._row_checks import sketch_rows
 from calliper._stored import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
-from calliper.calibrators import FullRescaled, Grouped
+from calliper.calibrators import FullRescaled
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -27,9 +27,7 @@ from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
 
 ENDING = ".calliper"
-
-#: Most rows in a sketch.
-SKETCHED = 500
+SKETCHED = 500  # most rows in a sketch
 
 
 def _learning_part(text: str) -> Any:
@@ -45,8 +43,6 @@ def _learning_part(text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRequest(options.Request):
-    """The options of a calibration: files, columns and the method."""
-
     method: Name = option("See 'calliper methods'.", DEFAULT, type=click.Choice([*METHODS]))
     neighbors: int | None = option(
         "Number of neighbours.  [default: see 'calliper methods --long']",
@@ -75,13 +71,11 @@ class CalibrationRequest(options.Request):
 
     @property
     def options(self) -> MethodOptions:
-        """The method with its options."""
         how = (self.kernel, self.neighbors, self.statistic, self.offset, self.seed)
         return MethodOptions(self.method, *how)
 
     @property
     def inputs(self) -> list[str]:
-        """All files that it reads."""
         return [*filter(None, (self.calibration, self.training, self.shifted_to))]
 
     def columns(self, calibration: Any) -> tables.Columns:
@@ -91,7 +85,6 @@ class CalibrationRequest(options.Request):
         return found
 
     def check(self) -> None:
-        """Refuse options that contradict one another, before any work is done."""
         super().check()
         self.options.check(has_training=self.training is not None)
         weighed = "--weight" if self.weight is not None else "--shifted-to"
@@ -99,17 +92,14 @@ class CalibrationRequest(options.Request):
             raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
         self.refuse_both("weight", "shifted_to")
         if self.shifted_to is not None and self.training is None:
-            raise CalliperError(
-                "--shifted-to needs --training: weights are learnt by separating new rows from "
-                "training rows, as calibration rows must not be used for it."
-            )
+            why = "weights are learnt by separating new rows from training rows"
+            raise CalliperError(f"--shifted-to needs --training: {why}.")
 
 
 class KnownRows(NamedTuple):
-    """Rows with known targets, as the files hold them.
+    """Rows with known targets, (n, 2 + d): target, prediction and features; and what they have.
 
-    ``known`` and ``training`` are (n, 2 + d): target, prediction and features. ``ratio`` gives rows
-    weights if it was learnt, from ``shifted``.
+    The ratio gives rows weights if it was learnt, from rows that are ``shifted``.
     """
 
     columns: tables.Columns
@@ -143,9 +133,8 @@ def read_known(request: CalibrationRequest, table: Any, columns: tables.Columns)
 class FileCalibration:
     """A calibrated method, and what it needs to know about new rows.
 
-    That is their columns, what fills gaps, and the ratio that gives them weights, if it was learnt;
-    and a checksum of what it was made from, and a sketch to be drawn: errors of some calibration
-    rows and half-widths there at 0.9, (2, n).
+    The digest is a checksum of what it was made from; the sketch, (2, n), errors of some rows and
+    half-widths there at 0.9, to be drawn.
     """
 
     calibrated: CalibratedOnStored
@@ -154,13 +143,6 @@ class FileCalibration:
     ratio: LikelihoodRatio | None
     digest: str
     sketch: FloatArray | None = None
-
-    @property
-    def weights(self) -> FloatArray:
-        """Weights of the calibration rows, (N,)."""
-        of = self.calibrated.calibrator
-        parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
-        return np.concatenate([part.weights_ for part in parts])
 
     def split(self, rows: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
         """Numbers of new rows without the column of weights, and weights, if there are any."""
@@ -181,10 +163,8 @@ class FileCalibration:
         counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
         shown = counted[:: -(-len(counted) // SKETCHED)]
         y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
-        how = {
-            "groups": None if groups is None else [groups[row] for row in shown],
-            "weights": None if weights is None else weights[shown],
-        }
+        how: dict[str, Any] = {"weights": None if weights is None else weights[shown]}
+        how["groups"] = None if groups is None else [groups[row] for row in shown]
         ends = self.calibrated.intervals(X, y_pred, 0.9, **how)
         return np.stack([np.abs(y - y_pred), ends.width / 2])
 
@@ -216,10 +196,7 @@ def calibrate_rows(
     calibrator: Any = None,
     tuned: FloatArray | None = None,
 ) -> FileCalibration:
-    """The requested method, fitted to the rows.
-
-    Or: this ``calibrator``, and what was ``tuned`` for it on these rows before.
-    """
+    """The method fitted to the rows: as requested, or with what was ``tuned`` on them before."""
     try:
         calibrated = calibrate_stored(
             calibrator or request.options.build(),
@@ -234,16 +211,12 @@ def calibrate_rows(
     except TypeError as error:  # raised by a kernel that does not support the method
         if request.kernel is None:
             raise
-        raise CalliperError(
-            f"--kernel {request.kernel} cannot be combined with --method {request.method}: give "
-            "another --kernel, or --method full."
-        ) from error
+        both = f"--kernel {request.kernel} cannot be combined with --method {request.method}"
+        raise CalliperError(f"{both}: give another --kernel, or --method full.") from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
     how = (__version__, asdict(request.options), request.learning_part, request.score)
-    made_from = rows._replace(
-        columns=asdict(rows.columns), filling=rows.filling.medians, ratio=None
-    )
-    digest = joblib.hash([how, [*made_from], tuned])
+    others = (rows.training, rows.groups, rows.weights, rows.filling.medians, rows.shifted, tuned)
+    digest = joblib.hash([how, asdict(rows.columns), rows.known, others])
     return FileCalibration(calibrated, rows.columns, rows.filling, rows.ratio, digest)
 
 
@@ -252,26 +225,20 @@ def load_calibration(path: str) -> FileCalibration:
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
-        raise CalliperError(
-            f"{path}: holds a {kind} without column names, for calliper.load in Python; make a "
-            "file for the command line with calliper calibrate."
-        )
+        what = f"holds a {kind} without column names, for calliper.load in Python"
+        raise CalliperError(f"{path}: {what}; make a file by calliper calibrate.")
     try:
         about = dict(calibrated.about)
         about["columns"] = tables.Columns(**about["columns"])
         about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
         return FileCalibration(calibrated=calibrated, **about)
     except (KeyError, TypeError) as error:
-        raise CalliperError(
-            f"{path}: this version cannot read its description of the columns; run calliper "
-            "calibrate again."
-        ) from error
+        what = "this version cannot read its description of the columns"
+        raise CalliperError(f"{path}: {what}; run calliper calibrate again.") from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateRequest(CalibrationRequest):
-    """The options of ``calliper calibrate``."""
-
     output: File = option(f"File to save the calibration to: {ENDING}.")
 
     def check(self) -> None:
@@ -295,9 +262,8 @@ def calibrate(request: CalibrateRequest) -> None:
         --training train.csv --output model.calliper
     calliper interval --calibrated model.calliper --new new.csv --output out.csv
 
-    The intervals are the same, digit for digit, as from 'calliper interval' in one step. The file
-    holds the calibration points as numbers, column names and what was learnt from training rows.
-    Opening it runs no code; 'calliper inspect' shows what it holds and what it guarantees.
+    The intervals are the same, digit for digit, as from 'calliper interval' in one step. Opening
+    the file runs no code; 'calliper inspect' shows what it holds and what it guarantees.
     """  # noqa: D301
     with out.warnings_as_lines(), tables.open_table(request.calibration, request.form) as table:
         rows = read_known(request, table, request.columns(table))

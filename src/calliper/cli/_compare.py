@@ -29,36 +29,26 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(options.Request):
-    """The options of ``calliper compare``."""
-
     test: File | None = option("Other held-out rows, to evaluate the intervals.")
-    data: File | None = option(
-        "Instead of both: one file, split at random into a calibration and a test half."
-    )
+    data: File | None = option("Instead of both: one file, which is split at random.")
     group: Column | None = option("Show coverage in each group of test rows.")
     identity: Column | None = option("Names of the rows, shown in figures.", flag="--id")
     methods: tuple[Name, ...] = option(
-        "Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
-        "--training also mad-split, slcp, locart]",
+        f"Repeat it for several.  [default: {', '.join(_ALONE)}; more with --training]",
         flag="--method",
         type=click.Choice([*METHODS]),
         multiple=True,
     )
-    coverage: float = options.level(
-        "Share of targets that should be inside; the page shows other levels too."
-    )
-    output: File | None = option(
-        "File for the report; '-' means standard output.  [default: report.html; for json: -]"
-    )
+    coverage: float = options.level("Share of targets that should be inside.")
+    output: File | None = option("The report; '-' is standard output.  [default: report.html]")
     kind: Literal["html", "json"] | None = option(
-        "An HTML page, or all numbers as JSON.  [default: by the extension of --output]",
-        flag="--format",
+        "A page, or all numbers as JSON.  [default: by the name of --output]", flag="--format"
     )
 
     @property
     def format(self) -> str:
         """``html`` or ``json``."""
-        named_json = Path(self.output or "").suffix.lower() == ".json"
+        named_json = (self.output or "").lower().endswith(".json")
         return self.kind or ("json" if named_json else "html")
 
     @property
@@ -68,34 +58,26 @@ class CompareRequest(options.Request):
 
     @property
     def inputs(self) -> list[str]:
-        """All files that are read."""
         return [*filter(None, (self.calibration, self.test, self.data, self.training))]
 
     def check(self) -> None:
-        """Refuse options that contradict one another, before any work is done."""
         super().check()
-        given = (self.calibration is not None, self.test is not None)
+        wrong, given = "", [self.calibration is not None, self.test is not None]
         if self.data is not None and any(given):
-            raise CalliperError(
-                "--data is both calibration and test rows: omit --calibration and --test."
+            wrong = "--data is both calibration and test rows: omit --calibration and --test"
+        elif self.data is None and not all(given):
+            wrong = "--calibration FILE and --test FILE are needed, or --data FILE, which is split"
+        elif "-" in self.inputs:
+            wrong = "compare reads files, not standard input: name a file"
+        elif self.where != "-" and not self.where.lower().endswith(_ENDINGS[self.format]):
+            ending = _ENDINGS[self.format][0]
+            wrong = f"{self.where}: the name of the report must end in {ending}; rename it"
+        elif not np.isfinite(self.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
+            wrong = (
+                f"--score {self.score} gives one-sided intervals, which have no width to compare"
             )
-        if self.data is None and not all(given):
-            raise CalliperError(
-                "--calibration FILE and --test FILE are needed, or --data FILE, which is split."
-            )
-        if "-" in self.inputs:
-            raise CalliperError("compare reads files, not standard input: name a file.")
-        suffix, endings = Path(self.where).suffix.lower(), _ENDINGS[self.format]
-        if self.where != "-" and suffix not in endings:
-            raise CalliperError(
-                f"{self.where}: the name of a report in {self.format} must end in {endings[0]}; "
-                "rename it."
-            )
-        if not np.isfinite(self.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
-            raise CalliperError(
-                f"--score {self.score} gives one-sided intervals, which have no width to compare: "
-                "give a two-sided score."
-            )
+        if wrong:
+            raise CalliperError(f"{wrong}.")
         out.check_output(self.where, self.inputs)
 
     def chosen(self) -> list[MethodOptions]:
@@ -121,10 +103,9 @@ def compare(request: CompareRequest) -> None:
     calliper compare --calibration cal.csv --test test.csv --target y --prediction y_pred \\
         --features a,b --training train.csv --group site --output report.html
 
-    Writes one HTML page that works offline. It contains the verdict in words, the guarantee,
-    interactive figures (choose level and method, hover over points), a table, warnings, and
-    everything needed to repeat the comparison. Every method is calibrated on the same rows and
-    evaluated on the others; a method that fails is shown as failed. With one file:
+    Writes one HTML page that works offline: the verdict in words, the guarantee, interactive
+    figures, a table, warnings, and everything needed to repeat the comparison. Every method is
+    calibrated on the same rows; one that fails is shown as failed. With one file:
 
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b
@@ -169,17 +150,17 @@ def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, tables.Filli
             known, (ids, groups) = tables.read_rows(table, columns.known, filling, *labels)
         return as_points(known, ids), groups
 
-    if request.data is not None:
+    if request.data is None:
+        calibration, _ = read(first, identity, None)
+        test, groups = read(others[0], request.identity, request.group)
+    else:
         both, groups = read(first, request.identity, request.group)
         if len(both) < 2:
             raise CalliperError(f"{first}: 1 row cannot be split into calibration and test rows.")
         order = np.random.default_rng(request.seed).permutation(len(both))
         halves = [np.sort(half) for half in np.split(order, [len(both) // 2])]
-        calibration, test = (both.take(half) for half in halves)
+        calibration, test = map(both.take, halves)
         groups = groups and [groups[row] for row in halves[1]]
-    else:
-        calibration, _ = read(first, identity, None)
-        test, groups = read(others[0], request.identity, request.group)
     parts = {"calibration": calibration, "test": test}
     if training is not None:
         parts["training"] = as_points(training)
@@ -188,15 +169,13 @@ def _read(request: CompareRequest) -> tuple[dict[str, Points], Any, tables.Filli
 
 def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance:
     """What is needed to repeat the comparison; files are named without their folders."""
-    paths, notes = [*request.inputs, request.where], []
+    paths, notes, files = [*request.inputs, request.where], [], []
     if request.data is not None:
-        notes.append(
-            f"The file was split at random with this seed into {len(parts['calibration']):,} "
-            f"calibration and {len(parts['test']):,} test rows."
-        )
+        sizes = [f"{len(parts[part]):,} {part}" for part in ("calibration", "test")]
+        split = "The file was split at random with this seed"
+        notes.append(f"{split} into {' and '.join(sizes)} rows.")
     if any(_name(path) != path for path in paths):
         notes.append("Folders are left out of the command: run it where the files are.")
-    files = []
     read = {"calibration": request.calibration, "test": request.test, "training": request.training}
     for part, points in parts.items():
         path = Path(read[part] or str(request.data))
@@ -208,14 +187,10 @@ def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance
 
 def command_without_folders(paths: Sequence[str]) -> str:
     """The command as it was typed, with these paths by their names, also after an equals sign."""
-    names = {path: _name(path) for path in paths}
-    words = ["calliper"]
-    for argument in sys.argv[1:]:
-        option, equals, value = argument.partition("=")
-        if equals and option.startswith("--"):
-            words.append(f"{option}={names.get(value, value)}")
-        else:
-            words.append(names.get(argument, argument))
+    words = ["calliper", *sys.argv[1:]]
+    for path in paths:
+        ends = {word for word in words if f"={word}".endswith(f"={path}")}
+        words = [w.removesuffix(path) + _name(path) if w in ends else w for w in words]
     return shlex.join(words)
 
 
@@ -235,18 +210,15 @@ def _use(request: CompareRequest) -> str:
 
 
 def _name(path: str) -> str:
-    """The name of a file without its folder, on any system."""
     return Path(path.replace("\\", "/")).name
 
 
 def _text(request: CompareRequest, comparison: Comparison, provenance: Provenance) -> str:
-    """The report: JSON or HTML."""
     if request.format == "json":
         return comparison.to_json(provenance=provenance.values()) + "\n"
-    file = provenance.files[1].name
-    title = f"Intervals for {request.target} around {request.prediction}, judged on {file}"
-    first = {name: name.split()[0] for name in comparison.methods}
-    what = {name: METHODS[word].about.width for name, word in first.items() if word in METHODS}
+    title = f"Intervals for {request.target} around {request.prediction}, judged on "
+    title += provenance.files[1].name
+    what = {name: METHODS[name.split()[0]].about.width for name in comparison.methods}
     return render_page(comparison, title=title, provenance=provenance, descriptions=what)
 
 
@@ -258,17 +230,16 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
         echo(verdict.headline)
         for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
             echo(out.wrapped(line))
-        said = {"covers": verdict.covers, "adapts": verdict.adapts}
-        said |= {"why": verdict.why, "instead": verdict.instead}
-        for title, text in said.items():
+        texts = (verdict.covers, verdict.adapts, verdict.why, verdict.instead)
+        for title, text in zip(("covers?", "adapts?", "why?", "instead?"), texts, strict=True):
             if text:
-                echo("\n" + out.wrapped(f"{title + '?':9}{text}", indent=" " * 9))
+                echo("\n" + out.wrapped(f"{title:9}{text}", indent=" " * 9))
         echo("")
     for check in comparison.checks:
         if check.severity != "note":
-            out.note(out.one_line(f"warning: {check.title} {check.meaning}"))
+            out.note(out.in_options(f"warning: {check.title} {check.meaning}"))
         elif check.kind == "all-rows" and not quiet:
-            out.note(out.one_line(f"{check.title} {check.meaning}"))
+            out.note(out.in_options(f"{check.title} {check.meaning}"))
     if not quiet:
         options.note_if_alone(request.features is None and request.features_prefix is None)
         if request.where != "-":

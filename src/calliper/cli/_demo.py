@@ -22,11 +22,8 @@ from calliper.lab.report import BandDisplay, Provenance, draw_bands, render_page
 DEMO_LEVEL, K = 0.9, 20
 N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000
 _N_SHOWN = 500  # test points in the picture; more would hide the bands
-_CAPTIONS = {
-    "Split": "same width everywhere",
-    "JackknifeRescaled": "as wide as nearby errors",
-    "FullRescaled": "as wide as nearby errors",
-}
+_CAPTIONS = {"Split": "same width everywhere"}
+_CAPTIONS |= dict.fromkeys(("JackknifeRescaled", "FullRescaled"), "as wide as nearby errors")
 
 _EXPLANATION = (
     "The noise of this problem changes with x. One width for all (Split) is too wide where there "
@@ -98,22 +95,14 @@ def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensi
     every = Points(problem.X, problem.y, model.predict(problem.X), feature_names=("x",))
     parts = np.split(np.arange(len(every)), [N_TRAINING, N_TRAINING + N_CALIBRATION])
     training, calibration, test = map(every.take, parts)
-    comparison = compare(
-        calibration,
-        test,
-        methods=calibrators(seed),
-        coverage=DEMO_LEVEL,
-        training=training,
-        random_state=seed,
-        progress=report,
-    )
-    return comparison, problem
+    how: Any = {"methods": calibrators(seed), "coverage": DEMO_LEVEL, "random_state": seed}
+    return compare(calibration, test, training=training, progress=report, **how), problem
 
 
 def _picture(
     comparison: Comparison, problem: OneDimensional
 ) -> tuple[dict[str, BandDisplay], dict[str, str]]:
-    """A constant and two adaptive bands at the test points, around the oracle; and captions."""
+    """Bands at the test points, around the oracle; and captions."""
     test, bands, captions = comparison.test, {}, {}
     known: Any = {"y_pred": test.y_pred, "oracle": problem.oracle(test.Z, DEMO_LEVEL)}
     order = np.argsort(test.Z[:, 0], kind="stable")
@@ -128,8 +117,7 @@ def _picture(
 
 
 def _promise(proved: float) -> str:
-    """The proved coverage in percent, rounded down so as not to promise more."""
-    return f"≥ {floor(proved * 1000) / 10:.1f} %"
+    return f"≥ {floor(proved * 1000) / 10:.1f} %"  # rounded down so as not to promise more
 
 
 def _print_table(comparison: Comparison, problem: OneDimensional) -> None:

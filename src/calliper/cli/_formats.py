@@ -28,21 +28,16 @@ from calliper._types import FloatArray
 from calliper.cli._tables import Form, format_of
 from calliper.exceptions import CalliperError
 
-#: Letters, values and bytes in a chunk, which bound memory where rows are wide.
+#: Letters, values and bytes in a chunk, which bound memory where rows are wide; bytes of a Parquet
+#: column that are read ahead; and letters of a cell: room for a document, not for a whole file
+#: behind a forgotten quotation mark.
 CHUNK_LETTERS, CHUNK_VALUES, CHUNK_BYTES = 1 << 22, 1 << 22, 1 << 24
-
-#: Bytes of a Parquet column that are read ahead, instead of a whole row group.
-BUFFER_BYTES = 1 << 20
-
-#: Longest cell: room for a document, not for a whole file behind a forgotten quotation mark.
-MAX_CELL = 1 << 26
+BUFFER_BYTES, MAX_CELL = 1 << 20, 1 << 26
 
 #: Byte order marks and their encodings; an output starts with the mark of its input.
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
-#: What programs write for a missing number.
-_GAPS = frozenset({"", "nan", "na", "n/a", "none", "null"})
-
+_GAPS = frozenset({"", "nan", "na", "n/a", "none", "null"})  # for a missing number
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 
 
@@ -61,7 +56,6 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
         return list(self.schema.names)
 
     def header(self, delimiter: str) -> str:
@@ -85,14 +79,12 @@ class Table:
             where = f"{self.name}, line {line()}"
             raise CalliperError(f"{where}: {error}; check the quotation marks.") from error
         except UnicodeError as error:
-            raise CalliperError(
-                f"{self.name}, line {line() + 1} or below: not {self.form.encoding.upper()}; save "
-                "the file as UTF-8, or name its encoding, as in --encoding latin-1."
-            ) from error
+            what = f"line {line() + 1} or below: not {self.form.encoding.upper()}"
+            how = "save the file as UTF-8, or name its encoding, as in --encoding latin-1"
+            raise CalliperError(f"{self.name}, {what}; {how}.") from error
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
-            raise CalliperError(
-                f"cannot read {self.name} as {format_of(self.name)}: {error}; write the file again."
-            ) from error
+            what = f"cannot read {self.name} as {format_of(self.name)}: {error}"
+            raise CalliperError(f"{what}; write the file again.") from error
 
 
 class CsvTable(Table):
@@ -126,7 +118,6 @@ class CsvTable(Table):
         return self._header if delimiter == self.form.delimiter else super().header(delimiter)
 
     def chunks(self, columns: Sequence[str] | None = None) -> "Iterator[Chunk]":
-        """See :class:`Table`."""
         place_of = {name: place for place, name in enumerate(self.columns)}
         names = [*dict.fromkeys(place_of if columns is None else columns)]
         with self._readable(lambda: self._reader.line_num):
@@ -183,7 +174,6 @@ class ParquetTable(Table):
             self.n_rows = int(self._file.metadata.num_rows) if self.columns else 0
 
     def chunks(self, columns: Sequence[str] | None = None) -> "Iterator[Chunk]":
-        """See :class:`Table`."""
         names, first = None if columns is None else [*dict.fromkeys(columns)], 1
         with self._readable():
             for batch in self._file.iter_batches(batch_size=self._batch_size(), columns=names):
@@ -212,7 +202,6 @@ class Chunk:
         return len(self.batch)
 
     def where(self, row: int) -> str:
-        """The place of a row."""
         return f"{self.table.unit} {self.places[row]}"
 
     def why(self, row: int, name: str) -> str:
@@ -254,10 +243,8 @@ class Chunk:
         return texts
 
     def _no_text(self, name: str, what: str) -> CalliperError:
-        """The error for a column that CSV cannot hold."""
-        return CalliperError(
-            f"{self.table.name}, column {name!r}: {what} has no text form; write .parquet."
-        )
+        where = f"{self.table.name}, column {name!r}"
+        return CalliperError(f"{where}: {what} has no text form; write .parquet.")
 
 
 @contextmanager
@@ -279,9 +266,8 @@ def csv_writer(
             target.write(encoder.encode("".join(lines)))
         except UnicodeEncodeError as error:
             letter = error.object[error.start]
-            raise CalliperError(
-                f"{encoding} cannot encode {letter!r}: give --encoding utf-8."
-            ) from error
+            what = f"{encoding} cannot encode {letter!r}"
+            raise CalliperError(f"{what}: give --encoding utf-8.") from error
 
     def write(chunk: Chunk, numbers: FloatArray) -> None:
         ends = ([repr(v).replace(".", decimal) for v in row] for row in numbers.tolist())

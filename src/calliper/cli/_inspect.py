@@ -1,5 +1,6 @@
 """``calliper inspect``: what a saved calibration is, what it promises and how it was made."""
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -39,9 +40,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
         if as_json:
             roles: dict[str, Any] = {}
             if made is not None:  # of a file that was saved in Python its header has them
-                of = made.columns
-                roles = {"columns": [*of.features], "target": of.target}
-                roles |= {"prediction": of.prediction, "group": of.group, "weight": of.weight}
+                roles = {**asdict(made.columns), "columns": made.columns.features}
             click.echo(to_text({**kept.header, **roles}, indent=1))
         else:
             first, *rest = kept.describe() if made is None else _described(kept, made)
@@ -49,11 +48,17 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
             for line in rest:
                 click.echo(out.wrapped(line, indent="  "))
         if figure is not None:
-            _draw(file, made, figure)
+            if made is None or made.sketch is None:
+                what = "was saved in Python and holds no rows for --figure to draw"
+                raise CalliperError(f"{file}: {what}; omit it.")
+            from calliper.lab.report import draw_calibration
+
+            (errors, widths), method = made.sketch, made.calibrated.guarantee(0.9).method
+            out.write_figure(draw_calibration(errors, widths, method), figure)
 
 
 def _described(kept: files.Kept, made: FileCalibration) -> list[str]:
-    """The file in words: also its columns by their roles, and how wide its intervals are."""
+    """The file in words, with its columns by their roles, and how wide its intervals are."""
     first, *rest = kept.describe()
     columns = made.columns
     text = f"columns: target {columns.target!r}, prediction {columns.prediction!r}, "
@@ -74,14 +79,3 @@ def _described(kept: files.Kept, made: FileCalibration) -> list[str]:
             low, middle, high = np.quantile(values, [0, 0.5, 0.99], method="lower")
             lines.append(f"{title}: {low:.3g} to {high:.3g} (median {middle:.3g}), 1 % larger")
     return lines
-
-
-def _draw(file: str, made: FileCalibration | None, figure: str) -> None:
-    if made is None or made.sketch is None:
-        raise CalliperError(
-            f"{file}: was saved in Python and holds no rows for --figure to draw; omit it."
-        )
-    from calliper.lab.report import draw_calibration
-
-    method = made.calibrated.guarantee(0.9).method
-    out.write_figure(draw_calibration(*made.sketch, method), figure)

@@ -1,4 +1,4 @@
-"""``calliper interval``: intervals around predictions that are in a file, or in many."""
+"""``calliper interval``: intervals around predictions that are in a file, or in rows."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import click
 from click.core import ParameterSource
 
-from calliper.cli import _many as many
+from calliper.cli import _answering as answers
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._answering import Answering, added_columns
 from calliper.cli._calibration import (
     CalibrationRequest,
     calibrate,
@@ -36,8 +35,6 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalRequest(CalibrationRequest):
-    """The options of ``calliper interval``."""
-
     calibrated: File | None = option("A file made by 'calliper calibrate', instead of its options.")
     new: File = option(
         "Rows that need intervals; '-' reads CSV from standard input. Or many files: a folder, or "
@@ -68,9 +65,9 @@ class IntervalRequest(CalibrationRequest):
 
     @property
     def inputs(self) -> list[str]:
-        """All files that it reads, without the new ones if they are many."""
+        """All files that it reads, without the new ones if they are rows."""
         known = super().inputs if self.calibrated is None else [str(self.calibrated)]
-        return known if many.is_many(self.new) else [self.new, *known]
+        return known if answers.is_many(self.new) else [self.new, *known]
 
     def check(self) -> None:
         context = click.get_current_context()
@@ -83,13 +80,11 @@ class IntervalRequest(CalibrationRequest):
             name = str(parameter.name)
             given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
             if given and name not in _STILL_OPEN:
-                raise CalliperError(
-                    f"{options.flag(name)} was decided when {self.calibrated} was made: omit it, "
-                    f"or run calliper calibrate again."
-                )
-        if many.is_many(self.new):
+                what = f"{options.flag(name)} was decided when {self.calibrated} was made"
+                raise CalliperError(f"{what}: omit it, or run calliper calibrate again.")
+        if answers.is_many(self.new):
             self.refuse_both("workers", "scheduler")
-            many.check_folder(self.new, self.output)
+            answers.check_folder(self.new, self.output)
         else:
             self._check_one()
 
@@ -97,15 +92,12 @@ class IntervalRequest(CalibrationRequest):
         """Refuse options for many files, and new rows whose targets were used."""
         for name in ("workers", "scheduler", "overwrite"):
             if self.given(name):
-                raise CalliperError(
-                    f"--{name} is for many files, as in --new 'folder/*.parquet': omit it."
-                )
+                many = "is for many files, as in --new 'folder/*.parquet'"
+                raise CalliperError(f"--{name} {many}: omit it.")
         for name, path in (("calibration", self.calibration), ("training", self.training)):
             if path is not None and out.is_same(path, self.new):
-                raise CalliperError(
-                    f"--new {self.new} is the file of --{name}: intervals around rows that were "
-                    "already used say nothing about new ones; name a file of new rows."
-                )
+                what = f"--new {self.new} is the file of --{name}, whose targets were used"
+                raise CalliperError(f"{what}: name a file of new rows.")
         tables.format_of(self.output)
         out.check_output(self.output, self.inputs)
 
@@ -118,26 +110,21 @@ def interval(request: IntervalRequest) -> None:
     calliper interval --calibration cal.csv --new new.csv --target y --prediction y_pred \\
         --features-prefix emb_ --coverage 0.8 --coverage 0.95 --output out.csv
 
-    Every row of the new file is written to the output with all its columns, followed by 'lower'
-    and 'upper' (or 'lower_0.8', 'upper_0.8', ... for several levels). An unbounded interval has
-    the ends -inf and inf.
-
-    With 300 calibration rows or more, the default method uses some of them to learn where errors
-    are large, and calibrates on the others; see --learning-part.
+    Every row is written with all its columns, followed by 'lower' and 'upper' (or 'lower_0.8',
+    'upper_0.8', ... for several levels). An unbounded interval has the ends -inf and inf.
 
     'calliper methods' lists the methods: full, jackknife, minmax, split and conditional; with
     --training also mad-split, slcp, rcp, locart, normalized-knn, lcp, rlcp and lvd.
 
-    Files are .csv, .tsv (both also as .gz) or .parquet, and the output may be in another of
-    these formats. CSV rows keep their text, Parquet columns their types. From CSV to
-    Parquet, the prediction and the features become numbers and every other column stays text.
+    Files are .csv, .tsv (both also as .gz) or .parquet. CSV rows keep their text, Parquet columns
+    their types. From CSV to Parquet, predictions and features become numbers.
 
     \b
     Many files, each written to a file of the same name; run it again to resume:
       calliper interval --calibrated model.calliper --new 'folder/*.parquet' \\
           --output folder-with-intervals --workers 8
     """  # noqa: D301
-    form, output, added = request.form, request.output, added_columns(request.coverage)
+    form, output, added = request.form, request.output, answers.added_columns(request.coverage)
     with ExitStack() as stack:
         stack.enter_context(out.warnings_as_lines())
         if request.calibrated is not None:
@@ -146,22 +133,20 @@ def interval(request: IntervalRequest) -> None:
         else:
             known = stack.enter_context(tables.open_table(request.calibration, form))
             columns = request.columns(known)
-        if several := many.is_many(request.new):
-            paths = many.find_files(request.new)
-            many.check_alike([*paths.values()], form, columns, added)
+        if several := answers.is_many(request.new):
+            paths = answers.find_files(request.new)
+            answers.check_alike([*paths.values()], form, columns, added)
         else:
             new = stack.enter_context(tables.open_table(request.new, form))
             columns.check(new, added)
         if request.calibrated is None:
             calibration = calibrate_rows(request, read_known(request, known, columns))
-        answering = Answering(
-            calibration, form, request.coverage, request.bounds, request.confidence
-        )
+        how = (request.coverage, request.bounds, request.confidence)
+        answering = answers.Answering(calibration, form, *how)
         hidden = request.quiet or output == "-"
         report = stack.enter_context(out.progress("writing", hidden=hidden))
         if several:
-            how = (request.overwrite, request.workers or 1, request.scheduler)
-            tally, done = many.write_all(answering, paths, output, report, *how)
+            tally, done = answers.write_all(answering, paths, request, report)
         else:
             tally = answering.write(new, output, report)
             where = "standard output" if output == "-" else output

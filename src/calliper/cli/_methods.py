@@ -38,8 +38,6 @@ _LETTERS = (
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """A method and its options; ``None`` where an option was not given."""
-
     name: str
     kernel: str | None = None
     neighbors: int | None = None
@@ -49,39 +47,30 @@ class MethodOptions:
 
     def check(self, *, has_training: bool) -> None:
         """Refuse options that this method cannot use."""
-        if self.offset is not None and not 0 <= self.offset < inf:
-            raise CalliperError("--offset must be a finite number, at least 0.")
         given = {
             "kernel": (self.kernel, self.takes_kernel),
             "neighbors": (self.neighbors, self.kind.about.neighbors is not None),
             "statistic": (self.statistic, self._takes("statistic")),
             "offset": (self.offset, self._takes("offset")),
         }
-        unused = [
-            f"--{n}" for n, (value, takes) in given.items() if value is not None and not takes
-        ]
-        if unused:
-            them = "them" if len(unused) > 1 else "it"
-            raise CalliperError(
-                f"--method {self.name} takes no {' and no '.join(unused)}: omit {them}."
-            )
+        for name, (value, takes) in given.items():
+            if value is not None and not takes:
+                raise CalliperError(f"--method {self.name} takes no --{name}: omit it.")
+        if self.offset is not None and not 0 <= self.offset < inf:
+            raise CalliperError("--offset must be a finite number, at least 0.")
         if self.kernel is not None and self.neighbors is not None:
             kernel: Any = named_kernels()[self.kernel]()
             if "n_neighbors" not in kernel.get_params():
-                raise CalliperError(
-                    f"--kernel {self.kernel} has no number of neighbours: omit --neighbors."
-                )
+                what = f"--kernel {self.kernel} has no number of neighbours"
+                raise CalliperError(f"{what}: omit --neighbors.")
         if (uses := self.build().uses).needs and not has_training:
-            by_kernel = not self.kind().uses.needs
-            what, instead = ("--kernel", "knn") if by_kernel else ("--method", "full")
             raise CalliperError(
-                f"{what} {self.kernel if by_kernel else self.name} learns from {uses.in_words()}: "
-                f"give --training FILE, or use {what} {instead}, which needs none."
+                f"--method {self.words} learns from {uses.in_words()}: give --training FILE, or "
+                f"use --method {DEFAULT}, which needs none."
             )
 
     @property
     def kind(self) -> type[Calibrator]:
-        """Its class."""
         return METHODS[self.name]
 
     @property
@@ -95,7 +84,6 @@ class MethodOptions:
         return self.kind.about.neighbors not in (None, "n_neighbors")
 
     def _takes(self, parameter: str) -> bool:
-        """Whether the class has this parameter."""
         return parameter in self.kind().get_params(deep=False)
 
     def build(self, kernel: Any = None) -> Any:
@@ -142,8 +130,8 @@ def _print_choice(title: str, kinds: dict[str, Any]) -> None:
     for name, kind in kinds.items():
         about, needs = kind.about, kind.about.needs or kind().uses.in_words()
         body.append((name, about.width, about.guarantee, needs, about.when))
-    widths = {"name": max(map(len, kinds)), "width": None, "guarantee": 11, "also needs": 10}
-    _print_table(title, {**widths, "when to choose it": None}, body)
+    columns = ("name", "width", "guarantee", "also needs", "when to choose it")
+    _print_table(title, columns, (max(map(len, kinds)), None, 11, 10, None), body)
 
 
 def _print_costs() -> None:
@@ -153,16 +141,14 @@ def _print_costs() -> None:
         body.append(("" if name == python else name, python, about.cost))
         if about.neighbors is not None and about.usual_neighbors != usual:
             neighbors.append(f"{name}: {about.usual_neighbors}")
-    _print_table("What they cost", {"name": 14, "Python": 23, "cost": None}, body)
+    _print_table("What they cost", ("name", "Python", "cost"), (14, 23, None), body)
     _print_text(_LETTERS)
     _print_text(f"Nearest points without --neighbors: {'; '.join(neighbors)}; others: {usual}.")
 
 
-def _print_table(title: str, widths: dict[str, int | None], body: Sequence[Sequence[str]]) -> None:
-    columns = {
-        name: {"width": width, "ratio": None if width else 1} for name, width in widths.items()
-    }
-    room = min(out.console().width, out.WIDTH)
+def _print_table(title: str, names: Sequence[str], widths: Any, body: Any) -> None:
+    looks = [{"width": width, "ratio": None if width else 1} for width in widths]
+    columns, room = dict(zip(names, looks, strict=True)), min(out.console().width, out.WIDTH)
     out.print_table(title, columns, body, padding=(0, 1, 0, 0), pad_edge=False, width=room)
     click.echo()
 

@@ -21,22 +21,16 @@ from calliper.monitoring import CoverageMonitor
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorRequest(options.TableRequest):
-    """The options of ``calliper monitor``."""
-
     labels: File = option("Intervals and targets, in chronological order.")
     lower: Column = option("Lower ends.", "lower")
     upper: Column = option("Upper ends.", "upper")
     time: Column | None = option("Column with row labels for the output.")
     coverage: float = options.level("The level of the intervals in the log.")
-    calibrated: File | None = option(
-        "Or: a file made by 'calliper calibrate' with a method such as split."
-    )
+    calibrated: File | None = option("Or: a file made by 'calliper calibrate'.")
     n_calibration: int | None = option("Or: the number of calibration points.")
     tolerated: float | None = option("The share of misses that you accept.")
     online: bool = option("Or: each label was added to the calibration set at once.", False)
-    side: Literal["more", "fewer", "both"] = option(
-        "Alarm on more misses than promised, fewer, or both.", "more"
-    )
+    side: Literal["more", "fewer", "both"] = option("Alarm on more or fewer misses.", "more")
     ties: bool = option("Errors may be equal, for example with counts.", False)
     false_alarms: float = option("Largest probability of any false alarm.", 0.05)
     figure: File | None = option("Draw the evidence over time: .png, .pdf or .svg.")
@@ -121,8 +115,6 @@ def _ends(chunk: Any, name: str, path: str) -> FloatArray:
     for place in np.flatnonzero(~np.isfinite(values)):
         sign = texts[place].strip().lower().lstrip("+-")
         if np.isnan(values[place]) or sign not in ("inf", "infinity"):
-            raise CalliperError(
-                f"{path}, column {name!r}: {texts[place]!r} is not a number; repair or remove the "
-                "row."
-            )
+            what = f"column {name!r}: {texts[place]!r} is not a number"
+            raise CalliperError(f"{path}, {what}; repair or remove the row.")
     return np.asarray(values)

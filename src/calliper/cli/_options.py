@@ -1,12 +1,11 @@
 """Options of commands, each declared once: as a field of the request that its command takes.
 
-What ``calibrate``, ``compare``, ``interval`` and ``tune`` have in common is :class:`Request`: an
-option that all of them have is a field of that class.
+What ``calibrate``, ``compare``, ``interval`` and ``tune`` have in common is :class:`Request`.
 """
 
 import codecs
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from types import NoneType
@@ -44,12 +43,10 @@ def option(help: str, default: Any = None, **how: Any) -> Any:  # noqa: A002
     return field(default=default, metadata={"help": help, **how})
 
 
-def command(
-    kind: Any, *, optional: Collection[str] = (), without: Collection[str] = ()
-) -> Decorator:
+def command(kind: Any, *, optional: Sequence[str] = (), without: Collection[str] = ()) -> Decorator:
     """A command that takes a request, which is checked before any work is done.
 
-    The fields named in ``optional`` are not required by click; those in ``without`` are no options.
+    Fields that are ``optional`` may be missing; those in ``without`` are no options.
     """
 
     def decorate(run: Callable[[Any], None]) -> click.Command:
@@ -59,23 +56,21 @@ def command(
             run(request)
 
         shown = [each for each in fields(kind) if each.metadata and each.name not in without]
-        late = [each for each in shown if "late" in each.metadata]
-        early = [_as_click(each, optional) for each in shown if each not in late]
-        early.sort(key=lambda option: not option.required)
-        params = [*early, *(_as_click(each, optional) for each in late)]
+        shown.sort(key=lambda each: "late" in each.metadata)
+        params = [_as_click(each, each.name not in optional) for each in shown]
         return click.command(params=params)(wraps(run)(called))
 
     return decorate
 
 
-def _as_click(each: Any, optional: Collection[str]) -> click.Option:
+def _as_click(each: Any, required: bool) -> click.Option:
     """The option of a field: its type says whether it must be given, and what it takes."""
     said, types = each.metadata, get_args(each.type) or (each.type,)
     how = {key: value for key, value in said.items() if key not in ("check", "flag", "late")}
     if isinstance(how.get("default"), bool):
         how["is_flag"] = True
     elif "default" not in how and not how.get("multiple"):
-        how["required"] = each.name not in optional and NoneType not in types
+        how["required"] = required and NoneType not in types
     for kind in {File, Column, Name} & {*types}:
         how["metavar"] = kind.__name__.upper()
     if {*types} - {NoneType} in ({int}, {float}):
@@ -88,7 +83,6 @@ def _as_click(each: Any, optional: Collection[str]) -> click.Option:
 
 
 def flag(name: str) -> str:
-    """The option of a field."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -155,7 +149,7 @@ class TableRequest:
     )
 
     def check(self) -> None:
-        """Refuse options that contradict one another, before any work is done."""
+        """Refuse options that contradict one another."""
 
     def given(self, name: str) -> bool:
         """Whether an option without a default was given."""
@@ -194,8 +188,7 @@ class Request(TableRequest):
         type=click.Choice([*named_kernels()]),
     )
     score: Name = option(
-        "Errors are absolute, or signed (each side has its own width); lower and upper give "
-        "one-sided bounds.",
+        "signed: each side has its own width; lower and upper give one-sided bounds.",
         "absolute",
         type=click.Choice([*named_scores()]),
     )
@@ -214,9 +207,8 @@ class Request(TableRequest):
     def check(self) -> None:
         """Refuse names of columns that contradict one another."""
         if self.target == self.prediction:
-            raise CalliperError(
-                f"--target and --prediction are both {self.target!r}: name two columns."
-            )
+            both = f"--target and --prediction are both {self.target!r}"
+            raise CalliperError(f"{both}: name two columns.")
         self.refuse_both("features", "features_prefix")
 
     def columns(self, calibration: Any) -> Columns:
@@ -227,10 +219,8 @@ class Request(TableRequest):
         elif prefix is not None:
             features = [name for name in calibration.columns if name.startswith(prefix)]
             if not features:
-                raise CalliperError(
-                    f"{calibration.name}: no column starts with {prefix!r}; "
-                    f"{there_are(calibration)}."
-                )
+                what = f"{calibration.name}: no column starts with {prefix!r}"
+                raise CalliperError(f"{what}; {there_are(calibration)}.")
         if self.target in features:
             raise CalliperError(f"the features include the target {self.target!r}: leave it out.")
         alone = self.features is None and prefix is None
@@ -238,7 +228,6 @@ class Request(TableRequest):
 
     @property
     def score_function(self) -> Score:
-        """The score that measures errors."""
         return named_scores()[self.score]
 
     @property

@@ -1,7 +1,6 @@
-"""Output: complete files or none, and messages.
+"""Output: files that appear when they are complete, or not at all, and messages.
 
-A file appears when it is complete, or not at all. Notes, warnings and progress go to standard
-error, where they cannot get into the data; tables and texts to standard output, at its width.
+Notes, warnings and progress go to standard error, where they cannot get into the data.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
@@ -26,12 +25,8 @@ from calliper.exceptions import CalliperError
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Characters in a line of a table; a pipe has no width of its own.
-WIDTH = 100
+WIDTH = 100  # of a table; a pipe has no width of its own
 _FIGURES = (".png", ".pdf", ".svg")
-
-#: The exit code of a program whose reader is gone (128 + SIGPIPE).
-_PIPE_CLOSED = 141
 
 #: Advice of the library for Python, and the same for the command line.
 _OPTIONS = {
@@ -80,7 +75,6 @@ def check_output(path: str, inputs: Sequence[str] = ()) -> None:
 
 
 def is_same(path: str, other: str) -> bool:
-    """Whether both name one file that exists."""
     return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
@@ -121,7 +115,6 @@ def check_figure_name(output: str) -> None:
 
 
 def write_file(path: str, content: bytes) -> None:
-    """A file of these bytes."""
     with open_output(path) as handle:
         handle.write(content)
 
@@ -148,8 +141,8 @@ def _standard_output() -> Iterator[BinaryIO]:
         # Discard the buffer, so that it cannot fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            # The reader has stopped reading (``| head``), which is no error.
-            raise SystemExit(_PIPE_CLOSED) from None
+            # The reader has stopped reading (``| head``), which is no error: 128 + SIGPIPE.
+            raise SystemExit(141) from None
         raise
 
 
@@ -157,16 +150,10 @@ def in_options(text: str) -> str:
     """A message of the library in one line, with options instead of arguments."""
     for python, option in _OPTIONS.items():
         text = re.sub(python, option, text)
-    return one_line(text)
-
-
-def one_line(text: str) -> str:
-    """The text with all white space, also line ends, as single spaces."""
     return " ".join(text.split())
 
 
 def note(message: str) -> None:
-    """Print a note to standard error, where it cannot get into the data."""
     click.echo(message, err=True)
 
 
@@ -184,10 +171,7 @@ def recorded_warnings() -> Iterator[list[str]]:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print each distinct warning once, as one line, when the work is done.
-
-    If the work fails, its error is the only message.
-    """
+    """Print each distinct warning once when the work is done; if it fails, only its error."""
     with recorded_warnings() as texts:
         yield
     for text in dict.fromkeys(in_options(f"warning: {text}") for text in texts):
@@ -206,11 +190,7 @@ def progress(title: str, *, hidden: bool = False) -> Iterator[Progress]:
     with Bar(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
 
-        def update(fraction: float | None) -> None:
-            total = None if fraction is None else 1.0
-            bar.update(task, total=total, completed=fraction or 0.0)
-
-        yield update
+        yield lambda part: bar.update(task, total=part and 1.0, completed=part or 0.0)
 
 
 def console() -> Console:
@@ -221,15 +201,9 @@ def console() -> Console:
 
 
 def print_table(
-    title: str,
-    columns: Mapping[str, Any],
-    rows: Sequence[Sequence[str]],
-    *,
-    line_after: int | None = None,
-    bold: int | None = None,
-    **style: Any,
+    title: str, columns: Any, rows: Sequence[Sequence[str]], line_after: int = -1, **style: Any
 ) -> None:
-    """Print a table, with a line after one row and another in bold; the rest is for rich."""
+    """Print a table, with a line after one row; columns and ``style`` are what rich takes."""
     from rich import box
     from rich.table import Table
 
@@ -238,8 +212,7 @@ def print_table(
     for name, how in columns.items():
         table.add_column(name, **how)
     for place, row in enumerate(rows):
-        heavy = "bold" if place == bold else None
-        table.add_row(*row, end_section=place == line_after, style=heavy)
+        table.add_row(*row, end_section=place == line_after)
     console().print(table)
 
 

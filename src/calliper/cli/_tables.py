@@ -28,10 +28,7 @@ Labels = list[str | None] | None
 
 @dataclass(frozen=True)
 class Form:
-    """The form of text files: delimiter, decimal sign and encoding.
-
-    With ``gaps``, feature cells may lack numbers where training rows can fill them.
-    """
+    """The form of text files; with ``gaps``, training rows fill feature cells without numbers."""
 
     delimiter: str = ","
     decimal: str = "."
@@ -92,10 +89,7 @@ def open_writer(
 
 @dataclass(eq=False)
 class Filling:
-    """What replaces feature cells without a number: medians of training rows, as in Python.
-
-    Without medians such cells are refused; the last ``n_features`` columns are features.
-    """
+    """What replaces gaps in the last ``n_features`` columns; without medians, gaps are refused."""
 
     n_features: int = 0
     medians: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -104,11 +98,8 @@ class Filling:
     def say(self) -> None:
         """Print how many cells were filled, if any."""
         if self.n_filled:
-            what = "1 feature cell" if self.n_filled == 1 else f"{self.n_filled:,} feature cells"
-            note(
-                f"note: {what} without a number got the median of the training rows; "
-                f"--gaps refuse would refuse them"
-            )
+            what = f"{self.n_filled:,} feature cells without a number got the median"
+            note(f"note: {what} of the training rows; --gaps refuse would refuse them")
 
     def numbers(self, chunk: Chunk, needed: Sequence[str]) -> FloatArray:
         """The needed columns of a chunk, with gaps among the features filled."""
@@ -152,12 +143,7 @@ def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoRe
 class Columns:
     """Columns by their roles, which calibration rows and new rows must have.
 
-    Attributes
-    ----------
-    target, prediction, features : the features tell where errors are large
-    prefix : what the names of all features start with, if they were named like this
-    alone : whether the prediction stands in for features
-    group, weight : columns of labels and of weights, if there are any
+    Features are named one by one or by a prefix, or the prediction stands in for them, alone.
     """
 
     target: str
@@ -189,14 +175,11 @@ class Columns:
         for name in table.columns:
             by_prefix = self.prefix is not None and name.startswith(self.prefix)
             if by_prefix and name not in known:
-                raise CalliperError(
-                    f"{table.name}: column {name!r} is a feature by its prefix, but the "
-                    f"calibration file has none of this name; give both the same features."
-                )
+                what = "is a feature by its prefix, but the calibration file has none of this name"
+                raise CalliperError(f"{table.name}: column {name!r} {what}; rename it.")
             if name in added:
-                raise CalliperError(
-                    f"{table.name}: already has a column {name!r}, which is to be added; rename it."
-                )
+                what = f"already has a column {name!r}, which is to be added"
+                raise CalliperError(f"{table.name}: {what}; rename it.")
 
 
 def split_names(text: str) -> list[str]:
@@ -208,7 +191,6 @@ def split_names(text: str) -> list[str]:
 
 
 def require_columns(table: Table, needed: Sequence[str | None]) -> None:
-    """Refuse a table that lacks a needed column."""
     present = {*table.columns, None}
     for name in needed:
         if name not in present:
@@ -216,7 +198,6 @@ def require_columns(table: Table, needed: Sequence[str | None]) -> None:
 
 
 def there_are(table: Table) -> str:
-    """The columns of a table, and what to do if they are but one."""
     names = table.columns
     text = f"there are {listed(names)}"
     if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
@@ -231,7 +212,6 @@ def listed(names: Sequence[str], most: int = 20) -> str:
 
 
 def refuse_no_rows(table: Table) -> None:
-    """Refuse a header without rows below it."""
     raise CalliperError(f"{table.name}: there are columns but no rows; at least one is needed.")
 
 
@@ -243,10 +223,7 @@ def known_labels(chunk: Chunk, label: str) -> list[str | None]:
 def read_rows(
     table: Table, needed: Sequence[str], filling: Filling, *names: str | None
 ) -> tuple[FloatArray, list[Labels]]:
-    """The needed columns of the whole table, (n, number of columns), and columns of labels.
-
-    There is at least one row. If the name of a column of labels is None, so are the labels.
-    """
+    """The needed columns of all rows, at least one, and labels; None for names that are None."""
     require_columns(table, [*needed, *names])
     labels: list[Labels] = [None if name is None else [] for name in names]
     numbers = []
@@ -263,10 +240,7 @@ def read_rows(
 def read_training(
     path: str | None, columns: Columns, form: Form
 ) -> tuple[FloatArray | None, Filling]:
-    """Training rows, (n, 2 + d): target, prediction, features; and what they fill gaps with.
-
-    Without a file there are none, and gaps are refused.
-    """
+    """Training rows, (n, 2 + d): target, prediction, features; and what they fill gaps with."""
     n_features = len(columns.features)
     filling = Filling(n_features, np.full(n_features if path and form.gaps else 0, np.nan))
     if path is None:

@@ -39,12 +39,9 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneRequest(calibration.CalibrationRequest):
-    """The options of ``calliper tune``; ``None`` where an option was not given."""
-
+class TuneRequest(calibration.CalibrateRequest):
     method: options.Name = options.Name("jackknife")
     learning_part: None = None
-    output: File = option("The calibration file: .calliper.")
     figure: File | None = option("Draw the curve: .png, .pdf or .svg.")
     criterion: str = option("See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]))
     length_scales: tuple[float, ...] | None = option(
@@ -92,10 +89,9 @@ def tune(request: TuneRequest) -> None:
         --features a,b --figure tuning.png --output tuned.calliper
     calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
-    Prints the criterion for each length scale (with --kernel tuned-knn, each number of neighbours)
-    and, for comparison, for the 10 nearest neighbours, the default of --method jackknife. The
-    scale of a calibration point is chosen on all others, so the guarantee of --method jackknife,
-    which the file uses, still holds. (--method full needs no tuning.)
+    Prints the criterion for each length scale (with --kernel tuned-knn, number of neighbours) and
+    for the 10 nearest neighbours. The scale of a calibration point is chosen on all others, so the
+    guarantee of --method jackknife, which the file uses, still holds.
 
     \b
     Criteria; smaller is better:
@@ -168,7 +164,6 @@ def _show(request: TuneRequest, curve: TuningCurve) -> None:
         {name: {"justify": "right", "no_wrap": True} for name in names},
         rows,
         line_after=len(curve.candidates) - 1,
-        bold=curve.favourite,
         padding=(0, 1),
     )
     click.echo(f"\n{out.wrapped(curve.describe())}")
