@@ -41,7 +41,7 @@ _GAPS = frozenset({"", "nan", "na", "n/a", "none", "null"})  # for a missing num
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 
 
-class Table:
+class TableFile:
     """A table in a file: its columns, and its rows in chunks."""
 
     unit = "row"  # what rows are counted in
@@ -87,7 +87,7 @@ class Table:
             raise CalliperError(f"{what}; write the file again.") from error
 
 
-class CsvTable(Table):
+class CsvTable(TableFile):
     """A CSV file with a header; empty lines are skipped."""
 
     unit = "line"
@@ -162,7 +162,7 @@ def _block(records: Iterator[tuple[int, list[str], str]]) -> list[tuple[int, lis
     return taken
 
 
-class ParquetTable(Table):
+class ParquetTable(TableFile):
     """A Parquet file."""
 
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
@@ -193,7 +193,7 @@ class ParquetTable(Table):
 class Chunk:
     """Rows of a table: columns, the place of each row in the file, and lines of CSV as text."""
 
-    table: Table
+    table: TableFile
     batch: Any
     places: Sequence[int]
     raws: Sequence[str] = ()
@@ -249,7 +249,7 @@ class Chunk:
 
 @contextmanager
 def csv_writer(
-    handle: BinaryIO, table: Table, added: Sequence[str], form: Form
+    handle: BinaryIO, table: TableFile, added: Sequence[str], form: Form
 ) -> "Iterator[Callable[[Chunk, FloatArray], None]]":
     """Writes the rows of a table as CSV, with more columns; those of a CSV file are copied."""
     encoding, join, decimal = table.form.encoding, form.delimiter.join, form.decimal
@@ -288,7 +288,7 @@ def csv_writer(
 
 @contextmanager
 def parquet_writer(
-    handle: BinaryIO, table: Table, added: Sequence[str], numeric: Sequence[str]
+    handle: BinaryIO, table: TableFile, added: Sequence[str], numeric: Sequence[str]
 ) -> "Iterator[Callable[[Chunk, FloatArray], None]]":
     """Writes the rows of a table as Parquet; of a CSV file, ``numeric`` columns as numbers."""
     own = table.schema

@@ -18,7 +18,7 @@ from calliper.cli._output import note
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:  # pyarrow is not loaded before a file is read
-    from calliper.cli._formats import Chunk, Table
+    from calliper.cli._formats import Chunk, TableFile
 
 FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
@@ -52,7 +52,7 @@ def format_of(path: str) -> str:
 
 
 @contextmanager
-def open_table(path: str, form: Form) -> Iterator[Table]:
+def open_table(path: str, form: Form) -> Iterator[TableFile]:
     """The table in a file; ``-`` is CSV on standard input."""
     from calliper.cli._formats import CsvTable, ParquetTable
 
@@ -77,7 +77,7 @@ def _open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
 
 
 def open_writer(
-    path: str, handle: BinaryIO, table: Table, form: Form, added: list[str], numeric: list[str]
+    path: str, handle: BinaryIO, table: TableFile, form: Form, added: list[str], numeric: list[str]
 ) -> AbstractContextManager[Callable[[Chunk, FloatArray], None]]:
     """Writes chunks of ``table`` with ``added`` columns of numbers, in the format of ``path``."""
     from calliper.cli._formats import csv_writer, parquet_writer
@@ -168,7 +168,7 @@ class Columns:
         """These columns, after the one of weights, if there is one."""
         return columns if self.weight is None else [self.weight, *columns]
 
-    def check(self, table: Table, added: list[str]) -> None:
+    def check(self, table: TableFile, added: list[str]) -> None:
         """Refuse new rows that lack what is needed, or have what would be added."""
         require_columns(table, [*self.numbers(self.new), self.group])
         known = {*self.features}
@@ -190,14 +190,14 @@ def split_names(text: str) -> list[str]:
     return names
 
 
-def require_columns(table: Table, needed: Sequence[str | None]) -> None:
+def require_columns(table: TableFile, needed: Sequence[str | None]) -> None:
     present = {*table.columns, None}
     for name in needed:
         if name not in present:
             raise CalliperError(f"{table.name}: no column {name!r}; {there_are(table)}.")
 
 
-def there_are(table: Table) -> str:
+def there_are(table: TableFile) -> str:
     names = table.columns
     text = f"there are {listed(names)}"
     if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
@@ -211,7 +211,7 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(map(repr, names[:most])) + (f" and {more} more" if more > 0 else "")
 
 
-def refuse_no_rows(table: Table) -> None:
+def refuse_no_rows(table: TableFile) -> None:
     raise CalliperError(f"{table.name}: there are columns but no rows; at least one is needed.")
 
 
@@ -221,7 +221,7 @@ def known_labels(chunk: Chunk, label: str) -> list[str | None]:
 
 
 def read_rows(
-    table: Table, needed: Sequence[str], filling: Filling, *names: str | None
+    table: TableFile, needed: Sequence[str], filling: Filling, *names: str | None
 ) -> tuple[FloatArray, list[Labels]]:
     """The needed columns of all rows, at least one, and labels; None for names that are None."""
     require_columns(table, [*needed, *names])
