@@ -34,7 +34,7 @@ def error_of(done) -> str:
         ("--new new.csv --output out.xls", "save a workbook as .csv"),
         ("--new book.csv", "book.csv: the file is a workbook or an archive; save it as CSV."),
         ("--new new.txt", "new.txt: the name must end in .csv, .tsv, .parquet"),
-        ("--new cal.csv", "--new cal.csv is the file of --calibration: intervals around rows"),
+        ("--new cal.csv", "--new cal.csv is the file of --calibration, whose targets were used"),
         ("--new train.csv --training train.csv", "--new train.csv is the file of --training"),
         ("--new new.csv --kernel rbf", "--kernel rbf learns from training rows: give --training"),
         ("--new new.csv --output nowhere/out.csv", "there is no folder"),

@@ -112,7 +112,7 @@ def test_what_was_decided_cannot_be_said_again(calliper, files, option):
         ("inspect m.calliper --figure f.bmp", "a figure's name must end in .png"),
         ("inspect none.calliper", "there is no file 'none.calliper': check the path"),
         ("inspect .", "'.' cannot be read: Is a directory"),
-        ("calibrate", "Missing option '--calibration'"),
+        ("calibrate", "Missing option '--target'"),
         ("calibrate @ --coverage 0.9", "targets inside with 'calliper interval --coverage' (see"),
         ("calibrate @ --output m.json", "m.json: the name must end in .calliper"),
         ("calibrate @ --output no/m.calliper", "there is no folder"),

@@ -182,7 +182,8 @@ def test_options_that_a_method_would_not_heed(calliper, files, base, options, wo
 def test_what_a_kernel_lacks_is_said_in_options(calliper, files, base, kernel):
     for name in ("full", "jackknife", "minmax"):
         done = run(calliper, base, f"{name} --kernel {kernel}")
-        assert done.returncode == 0 or f"calliper: error: --kernel {kernel}" in done.stderr
+        error = done.stderr.partition("calliper: error: ")[2]
+        assert done.returncode == 0 or f"--kernel {kernel}" in error
         assert not re.search(r"=|\bfit\b|[a-z][A-Z]", done.stderr.partition("error")[2])
 
 

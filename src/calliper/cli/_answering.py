@@ -397,7 +397,6 @@ def note_death(task: Task, deaths: Counter[str]) -> None:
 def prepare(n_threads: int) -> None:
     """Prepare a process for its work: with so many threads, until it or its parent is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     Thread(target=_end_with_parent, daemon=True).start()
     threadpool_limits(n_threads)
     os.environ["LOKY_MAX_CPU_COUNT"] = str(n_threads)
@@ -413,6 +412,7 @@ def _end_with_parent() -> None:
 def work_here(answering: Answering, task: Task) -> Written:
     """A task in a process of its own, with what was warned of."""
     try:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         with out.recorded_warnings() as said:
             written = work(answering, task)
         return written._replace(said=said)

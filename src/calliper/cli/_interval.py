@@ -113,8 +113,9 @@ def interval(request: IntervalRequest) -> None:
     Every row is written with all its columns, followed by 'lower' and 'upper' (or 'lower_0.8',
     'upper_0.8', ... for several levels). An unbounded interval has the ends -inf and inf.
 
-    'calliper methods' lists the methods: full, jackknife, minmax, split and conditional; with
-    --training also mad-split, slcp, rcp, locart, normalized-knn, lcp, rlcp and lvd.
+    \b
+    Methods (see 'calliper methods'): full, jackknife, minmax, split, conditional; with --training
+    also mad-split, slcp, rcp, locart, normalized-knn, lcp, rlcp and lvd.
 
     Files are .csv, .tsv (both also as .gz) or .parquet. CSV rows keep their text, Parquet columns
     their types. From CSV to Parquet, predictions and features become numbers.
