@@ -77,5 +77,5 @@ def _described(kept: files.Kept, made: FileCalibration) -> list[str]:
             ("calibration errors", "half-widths at 0.9"), made.sketch, strict=True
         ):
             low, middle, high = np.quantile(values, [0, 0.5, 0.99], method="lower")
-            lines.append(f"{title}: {low:.3g} to {high:.3g} (median {middle:.3g}), 1 % larger")
+            lines.append(f"{title}: {low:.3g} to {high:.3g} (median {middle:.3g}; 99 % of rows)")
     return lines
