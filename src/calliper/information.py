@@ -113,13 +113,11 @@ def mutual_information(
         given, otherwise to ``Z``.
     n_permutations : int, default 199
         Permutations for the null law; the smallest p-value is 1 / (n_permutations + 1).
-    random_state : int, RandomState or None
-        Breaks ties, permutes and subsamples.
+    random_state : int, RandomState or None; breaks ties, permutes and subsamples
 
     Returns
     -------
-    MutualInformation
-        The estimate, its null law and its standard error.
+    MutualInformation; the estimate, its null law and its standard error
 
     Examples
     --------

@@ -35,8 +35,7 @@ class Intervals:
     ----------
     lower, upper : array of shape (m,), or (m, L) for L levels
         Ends of the intervals; ``-inf`` and ``inf`` mean "no bound".
-    coverage : float or tuple of floats, optional
-        The requested level or levels.
+    coverage : float or tuple of floats, optional; the requested level or levels
     index : optional
         Row labels of the frame that the intervals belong to; those of ``lower``, if it has any.
     centre : array of shape (m,), optional

@@ -41,8 +41,7 @@ class OneDimensional:
     ----------
     X : array of shape (n, 1)
     y : array of shape (n,)
-    noise : {"cycles", "radians"}
-        The reading of k_ε = 2; see :func:`one_dimensional`.
+    noise : {"cycles", "radians"}; the reading of k_ε = 2; see :func:`one_dimensional`
 
     Examples
     --------
@@ -84,8 +83,7 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
 
     Parameters
     ----------
-    n : int
-        Number of rows.
+    n : int; number of rows
     noise : {"cycles", "radians"}
         What "k_ε = 2" means in the spread 0.1 · (0.01 + abs(sin(k_ε x + 0.3))).
 

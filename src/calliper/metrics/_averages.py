@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray, IntervalModel
+from calliper._types import BoolArray, FloatArray, IntervalModel
 from calliper._validation import check_vector
 from calliper.metrics import _inputs as inputs
-from calliper.metrics._inputs import IntervalsLike, as_intervals, mean_over_rows
+from calliper.metrics._inputs import IntervalsLike, as_intervals
 from calliper.quantile import as_fraction
 from calliper.rows import same_rows
 
@@ -21,19 +21,13 @@ from calliper.rows import same_rows
 def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
     """Share of the targets inside their interval: mean of 1{lower ≤ y ≤ upper}.
 
-    Good: the level asked for, or slightly more. With m test points even a perfect method scatters
-    by √(c(1−c)/m) around it, and by more if the calibration set is small.
-
-    Misleads: it is an average over rows. A method that always covers the easy half and covers the
-    hard half at 90 % shows 95 %; see :func:`tau_sqi` and :func:`r2_sqi`. Infinite intervals always
-    cover; quote :func:`fraction_infinite` with it.
+    Good: the level asked for, or slightly more; even a perfect method scatters by √(c(1−c)/m) or
+    more. Misleads: an average hides regions that are missed, and infinite intervals always cover.
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper)
-        Intervals are closed.
+    y : (m,) true targets
+    intervals : Intervals or (lower, upper), which are closed
 
     Returns
     -------
@@ -44,29 +38,23 @@ def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
     >>> empirical_coverage([1.0, 2.0, 3.0, 4.0], ([0, 0, 0, 0], [1, 2, 2, 9]))
     0.75
     """
-    return mean_over_rows(as_intervals(intervals).contains(y))
+    return _mean_over_rows(as_intervals(intervals).contains(y))
 
 
 def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
-    """Mean of upper − lower, in the unit of y; of half of it with ``half=True``.
+    """Mean of upper − lower, in the unit of y: the paper's "interval size" (IS).
 
-    The full width is the "interval size" (IS). The paper's tables seem to print the
-    half-width on their one-dimensional task: no intervals that cover 95 % can have a mean full
-    width below 0.24 there (:func:`calliper.lab.datasets.one_dimensional`), and the table has 0.16
-    to 0.22. Say which one you quote.
+    Its table of the one-dimensional task seems to print the half-width: no intervals that cover
+    95 % can have a mean full width below 0.24 there, and it has 0.16 to 0.22.
 
-    Good: small, among methods that reach the same coverage.
-
-    Misleads: narrower is not more adaptive. If rare points have large errors, the ideal
-    intervals are wider on average than constant ones (the paper's appendix "The Mean Interval Size
-    is not a Sufficient Measure of Adaptivity"). And a method that covers less is narrower; compare
-    :func:`interval_score`, which adds a penalty for misses.
+    Good: small, among methods that reach the same coverage. Misleads: narrower is not more
+    adaptive (if rare points have large errors, the ideal intervals are wider on average than
+    constant ones), and a method that covers less is narrower: compare :func:`interval_score`.
 
     Parameters
     ----------
     intervals : Intervals or (lower, upper)
-    half : bool
-        Divide by two.
+    half : bool; divide by two
 
     Returns
     -------
@@ -78,22 +66,18 @@ def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | Float
     >>> mean_width(([0.0, 0.0], [1.0, 2.0])), mean_width(([0.0, 0.0], [1.0, 2.0]), half=True)
     (1.5, 0.75)
     """
-    return mean_over_rows(as_intervals(intervals).width / (2 if half else 1))
+    return _mean_over_rows(as_intervals(intervals).width / (2 if half else 1))
 
 
 def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
-    """Median of upper − lower, in the unit of y; of half of it with ``half=True``.
+    """Median of upper − lower, in the unit of y; finite while half of the intervals are.
 
-    Good: small, among methods that reach the same coverage. Unlike :func:`mean_width` it stays
-    finite while fewer than half of the intervals are infinite.
-
-    Misleads: it ignores the tails. A method may be narrow for most rows and useless for the
-    others; quote it with :func:`fraction_infinite` and :func:`mean_width`.
+    Good: small, at the same coverage. Misleads: a method may be narrow for most rows and useless
+    for the others; quote :func:`fraction_infinite` and :func:`mean_width` with it.
 
     Parameters
     ----------
-    intervals, half
-        As in :func:`mean_width`.
+    intervals, half : as in :func:`mean_width`
 
     Returns
     -------
@@ -106,18 +90,14 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
     """
     widths = np.sort(as_intervals(intervals).width / (2 if half else 1), axis=0)
     # By order statistics: the mean of a finite and an infinite middle value is infinite, not NaN.
-    return mean_over_rows(widths[[(len(widths) - 1) // 2, len(widths) // 2]])
+    return _mean_over_rows(widths[[(len(widths) - 1) // 2, len(widths) // 2]])
 
 
 def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
-    """Share of the intervals with an infinite end: mean of 1{upper − lower = ∞}.
+    """Share of the intervals with an infinite end, as all one-sided bounds have.
 
-    Good: 0. An infinite interval is valid (the calibration data cannot support a bound there) but
-    useless, and it always covers. One-sided bounds all count as infinite.
-
-    Misleads: 0 does not mean that the widest intervals are useful; look at their widths too.
-    Always quote it with a mean width or an adaptivity measure that capped or dropped infinite
-    intervals, as the paper does for its baselines.
+    Good: 0. An infinite interval is valid but useless, and it always covers; quote the share with
+    any measure that caps or drops infinite intervals.
 
     Parameters
     ----------
@@ -132,7 +112,12 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
     >>> fraction_infinite(([0.0, -float("inf")], [1.0, float("inf")]))
     0.5
     """
-    return mean_over_rows(np.isinf(as_intervals(intervals).width))
+    return _mean_over_rows(np.isinf(as_intervals(intervals).width))
+
+
+def _mean_over_rows(values: FloatArray | BoolArray) -> float | FloatArray:
+    mean: FloatArray = np.mean(values, axis=0)
+    return float(mean) if mean.ndim == 0 else mean
 
 
 def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:
@@ -142,28 +127,18 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
        \qquad \alpha = 1 - \text{coverage}
 
     Good: small, in the unit of y. It is proper: no intervals score lower on average than the true
-    α/2 and 1 − α/2 quantiles given x, so it rewards narrow intervals and coverage at once.
-
-    Misleads: it is an average in the unit of y, so rows with large errors dominate; it depends
-    on the level (compare at one level only); and a bad value may come from width or from misses.
-    One infinite interval makes it infinite.
+    α/2 and 1 − α/2 quantiles given x (Gneiting, Raftery 2007, doi:10.1198/016214506000001437, Eq.
+    43). Misleads: rows with large errors dominate, and it can be compared at one level only.
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
+    y : (m,) true targets
     intervals : Intervals or (lower, upper), of one level
-    coverage : float, optional
-        The level to score at; by default that of the intervals.
+    coverage : float, optional; the level to score at, by default that of the intervals
 
     Returns
     -------
-    float
-
-    References
-    ----------
-    T. Gneiting, A. Raftery (2007), "Strictly Proper Scoring Rules, Prediction, and Estimation",
-    JASA, doi:10.1198/016214506000001437, Eq. 43; R. Winkler (1972).
+    float; infinite as soon as one interval is
 
     Examples
     --------
@@ -182,8 +157,7 @@ def interval_scores(
 
     Parameters
     ----------
-    y, intervals, coverage :
-        As in :func:`interval_score`.
+    y, intervals, coverage : as in :func:`interval_score`
 
     Returns
     -------
@@ -203,36 +177,6 @@ def interval_scores(
     return scores
 
 
-def interval_scorer(coverage: float = 0.9) -> "IntervalScorer":
-    """A scikit-learn scorer: minus :func:`interval_score`, so that larger is better.
-
-    For ``scoring=`` of ``GridSearchCV`` or ``cross_val_score`` around an estimator with
-    ``predict_interval(X, coverage)``, such as ``ConformalRegressor``. It can be pickled.
-
-    Misleads: a setting chosen by it depends on the rows it was scored on. Calibrate afterwards on
-    rows that were not used for the choice, or the guaranteed coverage no longer holds.
-
-    Parameters
-    ----------
-    coverage : float
-        The level of the intervals and of the score.
-
-    Returns
-    -------
-    scorer
-        A function of estimator, rows and targets.
-
-    Examples
-    --------
-    >>> class Unit:
-    ...     def predict_interval(self, X, coverage):
-    ...         return np.zeros(len(X)), np.ones(len(X))
-    >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
-    -3.5
-    """
-    return IntervalScorer(inputs.single_level(coverage))
-
-
 @dataclass(frozen=True)
 class IntervalScorer:
     """The result of :func:`interval_scorer`: a callable ``(estimator, X, y) -> float``."""
@@ -250,35 +194,49 @@ class IntervalScorer:
         return -interval_score(y, intervals, coverage=self.coverage)
 
 
+def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
+    """A scikit-learn scorer: minus :func:`interval_score`, so that larger is better.
+
+    For ``scoring=`` of ``GridSearchCV`` or ``cross_val_score`` around an estimator with
+    ``predict_interval(X, coverage)``, such as ``ConformalRegressor``. Calibrate afterwards on rows
+    that were not used for the choice, or the guaranteed coverage no longer holds.
+
+    Parameters
+    ----------
+    coverage : float; the level of the intervals and of the score
+
+    Returns
+    -------
+    scorer; a function of estimator, rows and targets, which can be pickled
+
+    Examples
+    --------
+    >>> class Unit:
+    ...     def predict_interval(self, X, coverage):
+    ...         return np.zeros(len(X)), np.ones(len(X))
+    >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
+    -3.5
+    """
+    return IntervalScorer(inputs.single_level(coverage))
+
+
 def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:
     r"""Mean pinball loss of the two ends, as quantiles at α/2 and 1 − α/2.
 
     .. math:: \tfrac12 \left[\rho_{\alpha/2}(y - l) + \rho_{1-\alpha/2}(y - u)\right], \qquad
        \rho_\tau(e) = \max(\tau e, (\tau - 1) e), \quad \alpha = 1 - \text{coverage}
 
-    This is α/4 times :func:`interval_score`: at one level both rank methods alike. Only the
-    pinball loss may be averaged over levels, where it approaches half the continuous ranked
-    probability score.
-
-    Good: small, in the unit of y; no ends score lower on average than the true quantiles given x.
-
-    Misleads: as the interval score does; and it takes the ends for the quantiles at α/2 and
-    1 − α/2, which intervals ŷ ± r around skewed noise need not be, however well they cover.
+    This is α/4 times :func:`interval_score`, good and misleading where that is; averaged over
+    levels it approaches half the continuous ranked probability score (Koenker, Bassett 1978,
+    doi:10.2307/1913643). Ends ŷ ± r around skewed noise need not be these quantiles.
 
     Parameters
     ----------
-    y, intervals, coverage :
-        As in :func:`interval_score`.
+    y, intervals, coverage : as in :func:`interval_score`
 
     Returns
     -------
-    float
-        Infinite as soon as one interval is.
-
-    References
-    ----------
-    R. Koenker, G. Bassett (1978), "Regression Quantiles", Econometrica, doi:10.2307/1913643;
-    T. Gneiting, A. Raftery (2007), JASA, doi:10.1198/016214506000001437, section 6.
+    float; infinite as soon as one interval is
 
     Examples
     --------

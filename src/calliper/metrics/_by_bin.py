@@ -11,9 +11,10 @@ import numpy as np
 from scipy import stats
 
 from calliper._notebook import aligned, table
-from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
+from calliper.intervals import Intervals
 from calliper.metrics._adaptivity import sort_widths
 from calliper.metrics._inputs import FEWEST, IntervalsLike, one_level
 from calliper.rows import numbered, same_rows
@@ -33,6 +34,9 @@ NO_VALUE = "missing"
 class CoverageTable:
     """Coverage in each bin or group of the test points, from ``coverage_by_…``.
 
+    The bounds are Clopper and Pearson's: they contain the true coverage of a bin with a
+    probability of at least 68 %, for each bin alone. Of ten valid bins about three miss them.
+
     Attributes
     ----------
     labels : names of the B bins, in ascending order
@@ -42,11 +46,6 @@ class CoverageTable:
     lower, upper : (B,) exact 68 % (1-σ) binomial bounds on the coverage of each bin
     edges : (B + 1,) smallest value of each bin, then the largest of all, and a NaN after it if the
         last bin holds the rows without a value; None for groups
-
-    Notes
-    -----
-    The bounds are Clopper and Pearson's: they contain the true coverage of a bin with a
-    probability of at least 68 %, for each bin alone. Of ten valid bins about three miss them.
 
     Examples
     --------
@@ -65,16 +64,14 @@ class CoverageTable:
     edges: FloatArray | None = None
 
     def __repr__(self) -> str:
-        """A line for each bin; the first and the last of many bins."""
         title = f"CoverageTable of {len(self.n):,} bins, the worst {self.worst:.3g}"
         return "\n".join([title, *aligned(self._texts(), str.ljust)])
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
         return table(self._texts())
 
     def _texts(self) -> list[tuple[str, ...]]:
-        """Header and printed bins as text."""
+        """Header and bins as text, of many the first and the last."""
         columns = self._columns()
         rows: list[tuple[str, ...]] = [
             (label, f"{n:,}", *(f"{value:.3g}" for value in values))
@@ -85,8 +82,8 @@ class CoverageTable:
         return [("bin", *columns), *rows]
 
     def _columns(self) -> dict[str, Any]:
-        shown = {"n": self.n, "coverage": self.coverage, "lower": self.lower, "upper": self.upper}
-        return {**shown, "mean_width": self.mean_width}
+        shown = "n", "coverage", "lower", "upper", "mean_width"
+        return {name: vars(self)[name] for name in shown}
 
     @property
     def worst(self) -> float:
@@ -100,8 +97,8 @@ class CoverageTable:
     def gap(self, coverage: float, *, weighted: bool = False) -> float:
         """Mean absolute difference between the coverage of the bins and the level (CovGap).
 
-        Good: small; it cannot reach 0, since even perfect bins of n points scatter by about
-        √(c(1−c)/n). With ``weighted`` bins are weighted by their points.
+        Good: small, though even perfect bins of n points scatter by about √(c(1−c)/n). With
+        ``weighted`` bins are weighted by their points.
         """
         weights = self.n if weighted else None
         return float(np.average(np.abs(self.coverage - coverage), weights=weights))
@@ -111,28 +108,6 @@ class CoverageTable:
         import pandas as pd
 
         return pd.DataFrame(self._columns(), index=pd.Index(self.labels, name="bin"))
-
-
-def coverage_table(
-    labels: Sequence[str],
-    covered: BoolArray,
-    widths: FloatArray,
-    start: IntArray,
-    edges: FloatArray | None = None,
-) -> CoverageTable:
-    """The table of rows sorted by bin, each bin from its ``start`` to the next one; O(n)."""
-    n = np.diff(np.append(start, len(covered)))
-    hits = np.add.reduceat(covered, start, dtype=np.intp)
-    lower, upper = binomial_bounds(hits, n)
-    return CoverageTable(
-        labels=tuple(labels),
-        n=n,
-        coverage=hits / n,
-        mean_width=np.add.reduceat(widths, start) / n,
-        lower=lower,
-        upper=upper,
-        edges=edges,
-    )
 
 
 def binomial_bounds(hits: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -145,16 +120,14 @@ def binomial_bounds(hits: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray
 def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> CoverageTable:
     """Coverage in bins of the width.
 
-    Good: the level asked for in every bin, up to the bounds. A method that knows where errors are
-    large covers equally at every width; ``worst`` of the table is the size-stratified coverage.
-
+    Good: the level asked for in every bin, up to the bounds; ``worst`` of the table is the
+    size-stratified coverage (Angelopoulos, Bates 2023, doi:10.1561/2200000101, section 4).
     Misleads: constant widths have one bin, however badly they adapt (use
     :func:`coverage_by_value`); widths of pure noise pass as well.
 
     Parameters
     ----------
-    y, intervals
-        As in :func:`interval_score`; infinite widths have a separate bin, the last.
+    y, intervals : as in :func:`interval_score`; infinite widths have a separate bin, the last
     n_bins : int
         Bins with counts as equal as ties allow: equal widths (up to rounding) share a bin.
 
@@ -162,12 +135,6 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
     -------
     CoverageTable
         With a :class:`SparseBinsWarning` if all widths are equal, or bins hold under 20 points.
-
-    References
-    ----------
-    A. Angelopoulos, S. Bates (2023), "Conformal Prediction: A Gentle Introduction", Foundations
-    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (size- and feature-stratified
-    coverage).
 
     Examples
     --------
@@ -177,9 +144,8 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
     array([0.38 , 0.685, 0.975])
     """
     read = one_level(intervals)
-    covered = read.contains(y)
     order, ordered = sort_widths(read)
-    return _by_quantiles(ordered, covered[order], ordered, n_bins, "widths")
+    return _by_quantiles(y, read, order, ordered, n_bins, "widths")
 
 
 def coverage_by_value(
@@ -187,30 +153,20 @@ def coverage_by_value(
 ) -> CoverageTable:
     """Coverage in bins of any value known for the rows: prediction, a feature, the difficulty.
 
-    Good: the level asked for in every bin, up to the bounds. Try the value that matters most to
-    the users of the intervals.
-
-    Misleads: bins average, so coverage may still vary inside one; and among many features some
-    bin misses its bounds by chance. Do not bin by y itself: no method covers evenly there, since
-    an interval is a statement about y given x.
+    Good: the level asked for in every bin, up to the bounds. Misleads: coverage may still vary
+    inside a bin, where it can be neither guaranteed nor measured (Foygel Barber et al. 2021,
+    doi:10.1093/imaiai/iaaa017), and among many features some bin misses its bounds by chance. Do
+    not bin by y itself: an interval is a statement about y given x.
 
     Parameters
     ----------
-    y, intervals, n_bins
-        As in :func:`coverage_by_width`.
-    values : array of shape (m,)
-        Numbers; rows without one (NaN) have a separate bin, the last.
+    y, intervals, n_bins : as in :func:`coverage_by_width`
+    values : (m,) numbers; rows without one (NaN) have a separate bin, the last
 
     Returns
     -------
     CoverageTable
         With a :class:`SparseBinsWarning` if all values are equal, or bins hold under 20 points.
-
-    References
-    ----------
-    R. Foygel Barber, E. Candès, A. Ramdas, R. Tibshirani (2021), "The limits of distribution-free
-    conditional predictive inference", Information and Inference, doi:10.1093/imaiai/iaaa017: at
-    single inputs coverage can be neither guaranteed nor measured; in bins it can.
 
     Examples
     --------
@@ -223,43 +179,22 @@ def coverage_by_value(
     """
     read = one_level(intervals)
     y, values = same_rows(read, "intervals", y=y, values=values)
-    covered = read.contains(y)
-    numbers = _with_gaps(values, len(covered))
+    numbers = _with_gaps(values, len(read.lower))
     order = np.argsort(numbers)
-    return _by_quantiles(numbers[order], covered[order], read.width[order], n_bins, "values")
-
-
-def _by_quantiles(
-    ordered: FloatArray, covered: BoolArray, widths: FloatArray, n_bins: int, what: str
-) -> CoverageTable:
-    """The table of rows sorted by a value; missing values (NaN) come last."""
-    known = ordered[~np.isnan(ordered)]
-    start = quantile_bins(known, at_least(n_bins, 1, "n_bins"))
-    _warn_of_few(start, known, what)
-    edges = np.append(known[start], known[-1])
-    labels = _labels(edges)
-    if len(known) < len(ordered):
-        labels, start = [*labels, NO_VALUE], np.append(start, len(known))
-        edges = np.append(edges, np.nan)
-    return coverage_table(labels, covered, widths, start, edges)
+    return _by_quantiles(y, read, order, numbers[order], n_bins, "values")
 
 
 def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> CoverageTable:
     """Coverage in each group of rows: sites, instruments, classes, cohorts.
 
     Good: the level asked for in every group, up to the bounds; ``worst`` of the table is the
-    feature-stratified coverage. Marginal coverage guarantees nothing for a group.
-
-    Misleads: small groups scatter (see the bounds), and the worst of many is low by chance alone.
-    For bounds that hold for all groups together, see
-    :func:`calliper.lab.bounds.cell_coverage`.
+    feature-stratified coverage. Misleads: small groups scatter, and the worst of many is low by
+    chance alone. :func:`calliper.lab.bounds.cell_coverage` has bounds for all groups together.
 
     Parameters
     ----------
-    y, intervals
-        As in :func:`coverage_by_width`.
-    groups : array of shape (m,)
-        A label for each row: strings, integers or booleans. Groups of one row are kept.
+    y, intervals : as in :func:`coverage_by_width`
+    groups : (m,) strings, integers or booleans; groups of one row are kept
 
     Returns
     -------
@@ -275,15 +210,53 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     """
     read = one_level(intervals)
     y, groups = same_rows(read, "intervals", y=y, groups=groups)
-    covered = read.contains(y)
     labels, group = numbered(groups, "groups")
-    if len(group) != len(covered):
-        raise CalliperError(f"groups has {len(group)} labels for {len(covered)} rows.")
-    names = [*map(str, labels)]
-    order = np.argsort(group, kind="stable")
+    if len(group) != len(read.lower):
+        raise CalliperError(f"groups has {len(group)} labels for {len(read.lower)} rows.")
     start = np.append(0, np.cumsum(np.bincount(group))[:-1])
-    _warn_of_few(start, group[order].astype(float), "groups", names)
-    return coverage_table(names, covered[order], read.width[order], start)
+    names = [*map(str, labels)]
+    found = _table(names, y, read, np.argsort(group, kind="stable"), start)
+    _warn_of_few(found.n, "groups", [*map(repr, names)])
+    return found
+
+
+def _by_quantiles(
+    y: Any, intervals: Intervals, order: IntArray, ordered: FloatArray, n_bins: int, what: str
+) -> CoverageTable:
+    """The table of rows in the order of a value; missing values (NaN) come last."""
+    known = ordered[~np.isnan(ordered)]
+    start = quantile_bins(known, at_least(n_bins, 1, "n_bins"))
+    edges = np.append(known[start], known[-1])
+    labels, n_known = _labels(edges), len(start)
+    if len(known) < len(ordered):
+        labels, start = [*labels, NO_VALUE], np.append(start, len(known))
+        edges = np.append(edges, np.nan)
+    found = _table(labels, y, intervals, order, start, edges)
+    if n_known == 1 and known[0] == known[-1]:
+        warn(
+            f"all {len(known)} {what} are equal ({known[0]:g}): there is only one bin.",
+            SparseBinsWarning,
+        )
+    else:
+        numbers = [f"number {place + 1}" for place in range(n_known)]
+        _warn_of_few(found.n[:n_known], f"bins of the {what}", numbers)
+    return found
+
+
+def _table(
+    labels: Sequence[str],
+    y: Any,
+    intervals: Intervals,
+    order: IntArray,
+    start: IntArray,
+    edges: FloatArray | None = None,
+) -> CoverageTable:
+    """The table of rows in the order of their bins, each from its ``start`` to the next one."""
+    covered, widths = intervals.contains(y)[order], intervals.width[order]
+    n = np.diff(np.append(start, len(covered)))
+    hits = np.add.reduceat(covered, start, dtype=np.intp)
+    mean_width = np.add.reduceat(widths, start) / n
+    return CoverageTable(tuple(labels), n, hits / n, mean_width, *binomial_bounds(hits, n), edges)
 
 
 def _with_gaps(values: Any, n: int) -> FloatArray:
@@ -325,22 +298,13 @@ def _labels(edges: FloatArray) -> list[str]:
     return [low if low == high else f"{low} to {high}" for low, high in pairwise(names)]
 
 
-def _warn_of_few(
-    start: IntArray, ordered: FloatArray, what: str, names: list[str] | None = None
-) -> None:
-    """Warn if there is only one bin, or if bins hold few points."""
-    n = np.diff(np.append(start, len(ordered)))
-    if names is None and len(start) == 1 and ordered[0] == ordered[-1]:
+def _warn_of_few(n: IntArray, bins: str, names: Sequence[str]) -> None:
+    """Warn if bins hold few points."""
+    if n.min() < FEWEST:
+        least = int(np.argmin(n))
         warn(
-            f"all {len(ordered)} {what} are equal ({ordered[0]:g}): there is only one bin.",
-            SparseBinsWarning,
-        )
-    elif n.min() < FEWEST:
-        n_few, least = np.count_nonzero(n < FEWEST), int(np.argmin(n))
-        which = repr(names[least]) if names else f"number {least + 1}"
-        bins = "groups" if names else f"bins of the {what}"
-        warn(
-            f"{n_few} of {len(n)} {bins} hold fewer than {FEWEST} points, the smallest ({which}) "
-            f"{n[least]}: their coverage is uncertain; see its bounds.",
+            f"{np.count_nonzero(n < FEWEST)} of {len(n)} {bins} hold fewer than {FEWEST} points, "
+            f"the smallest ({names[least]}) {n[least]}: their coverage is uncertain; see its "
+            f"bounds.",
             SparseBinsWarning,
         )

@@ -64,8 +64,7 @@ class ShareTable:
         """A pandas frame with a row for each share."""
         import pandas as pd
 
-        shown = {"place": self.place, "share": self.share, "expected": self.expected}
-        return pd.DataFrame({**shown, "lower": self.lower, "upper": self.upper})
+        return pd.DataFrame({name: of for name, of in vars(self).items() if np.ndim(of)})
 
 
 def crps(y: Any, distribution: Distribution) -> float:
@@ -74,21 +73,17 @@ def crps(y: Any, distribution: Distribution) -> float:
     The mean of ∫ (F(x) − 1{y ≤ x})² dx: smallest, on average, for the true distribution (Gneiting,
     Raftery 2007, doi:10.1198/016214506000001437); the absolute error for a single point at ŷ.
 
-    Good: small, on the same rows.
-
-    Misleads: rows with large errors dominate, and the middle of the distribution counts for more
-    than its tails. Infinite if the distribution has mass at infinity; ``predict_distribution``
-    takes ``bounds``.
+    Good: small, on the same rows. Misleads: rows with large errors dominate, and the middle of the
+    distribution counts for more than its tails.
 
     Parameters
     ----------
     y : (m,) targets
-    distribution : Distribution
-        From ``predict_distribution``.
+    distribution : Distribution; from ``predict_distribution``
 
     Returns
     -------
-    float
+    float; infinite if the distribution has mass at infinity, which ``bounds`` prevent
 
     Examples
     --------
@@ -106,22 +101,19 @@ def pit_histogram(
     """Where targets lie in their distributions: shares of Π(y, τ) in equal bins.
 
     Good: equal shares, up to the band. Few in the outer bins: distributions are too wide; many:
-    too narrow; a slope: they lie too high or too low.
-
-    Misleads: too wide for half of the rows and too narrow for the others looks right.
+    too narrow; a slope: they lie too high or too low. Misleads: too wide for half of the rows and
+    too narrow for the others looks right.
 
     Parameters
     ----------
-    y, distribution
-        As in :func:`crps`.
+    y, distribution : as in :func:`crps`
     n_bins : int, default 10
     random_state : int, RandomState or None, default 0
         Draws τ, which matters if N is small or targets are tied.
 
     Returns
     -------
-    ShareTable
-        A row for each bin.
+    ShareTable; a row for each bin
 
     Examples
     --------
@@ -135,31 +127,24 @@ def pit_histogram(
     pit = distribution.pit(y, random_state=random_state)
     share = np.histogram(pit, edges)[0] / len(pit)
     n = distribution.n_effective
-    band = _band((n + 1) / n_bins, len(pit), n)
-    expected, lower, upper = (np.full(n_bins, value) for value in (1 / n_bins, *band))
-    return ShareTable(edges[:-1], share, expected, lower, upper, len(pit))
+    return _share_table(edges[:-1], share, np.full(n_bins, (n + 1) / n_bins), n, len(pit))
 
 
 def quantile_calibration(
     y: Any, distribution: Distribution, *, p: Sequence[float] = QUANTILE_LEVELS
 ) -> ShareTable:
-    """Shares of the targets at or below the quantiles.
+    """Shares of the targets at or below the quantiles, over all rows.
 
     Good: p or slightly more (``expected`` is ⌈p(N+1)⌉/(N+1)), up to the band.
 
-    Misleads: it averages over all rows.
-
     Parameters
     ----------
-    y, distribution
-        As in :func:`crps`.
-    p : sequence of float
-        Levels of the quantiles.
+    y, distribution : as in :func:`crps`
+    p : sequence of float; levels of the quantiles
 
     Returns
     -------
-    ShareTable
-        A row for each level.
+    ShareTable; a row for each level
 
     Examples
     --------
@@ -176,12 +161,13 @@ def quantile_calibration(
     ranks = np.array(levels) * (n + 1)
     if n == distribution.n_calibration:
         ranks = np.array([conformal_rank(each, int(n)) for each in levels])
-    band = _band(ranks, len(target), n)
-    return ShareTable(np.array(levels), share, ranks / (n + 1), *band, len(target))
+    return _share_table(np.array(levels), share, ranks, n, len(target))
 
 
-def _band(places: Any, m: int, n: float) -> tuple[FloatArray, FloatArray]:
-    """The band of the share of m targets in ``places`` of the N+1 gaps between points."""
-    rest = np.maximum(n + 1 - places, 1e-9)
-    law = stats.betabinom(m, places, rest)
-    return law.ppf((1 - BAND) / 2) / m, law.ppf((1 + BAND) / 2) / m
+def _share_table(
+    place: FloatArray, share: FloatArray, gaps: FloatArray, n: float, m: int
+) -> ShareTable:
+    """Shares of m targets, with the band of those in ``gaps`` of the N+1 between points."""
+    law = stats.betabinom(m, gaps, np.maximum(n + 1 - gaps, 1e-9))
+    lower, upper = (law.ppf(each) / m for each in ((1 - BAND) / 2, (1 + BAND) / 2))
+    return ShareTable(place, share, gaps / (n + 1), lower, upper, m)

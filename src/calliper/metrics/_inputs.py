@@ -1,7 +1,9 @@
 """Input of measures: intervals, rows and the level; and what to do without a value."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
@@ -17,6 +19,26 @@ from calliper.rows import same_rows
 IntervalsLike: TypeAlias = Intervals | tuple[Any, Any]
 #: Fewest rows of a set, or of a bin, for which coverage says something.
 FEWEST = 20
+
+Given = ParamSpec("Given")
+
+
+class UndefinedError(Exception):
+    """Why a measure has no value."""
+
+
+def nan_if_undefined(measure: Callable[Given, float]) -> Callable[Given, float]:
+    """NaN, with a warning that says why, where a measure raises :class:`UndefinedError`."""
+
+    @wraps(measure)
+    def value(*given: Given.args, **named: Given.kwargs) -> float:
+        try:
+            return measure(*given, **named)
+        except UndefinedError as reason:
+            warn(f"{measure.__name__} is NaN: {reason}.", UndefinedMetricWarning)
+            return float("nan")
+
+    return value
 
 
 def as_intervals(intervals: IntervalsLike) -> Intervals:
@@ -56,14 +78,13 @@ def one_level(intervals: IntervalsLike) -> Intervals:
     if read.lower.ndim == 1:
         return read
     n_levels = read.lower.shape[1]
-    if n_levels == 1:
-        return replace(read, lower=read.lower[:, 0], upper=read.upper[:, 0])
-    found, remedy = "unnamed", "name them (coverage=...) and pass intervals.at(level) of one"
-    if read.coverage is not None and np.size(read.coverage) == n_levels:
-        levels = [f"{level:g}" for level in np.ravel(read.coverage)]
-        found = f"({', '.join(levels)})"
-        remedy = f"pass intervals.at({levels[-1]}), or loop over the levels"
-    raise CalliperError(f"intervals must have one level; got {n_levels} {found}: {remedy}.")
+    if n_levels > 1:
+        known = f" {read.coverage}" if read.coverage is not None else ", unnamed"
+        raise CalliperError(
+            f"intervals must have one level; got {n_levels}{known}: pass intervals.at(level) of "
+            f"one, for which Intervals(..., coverage=) names them."
+        )
+    return replace(read, lower=read.lower[:, 0], upper=read.upper[:, 0])
 
 
 def level_of(intervals: Intervals, coverage: float | None) -> float:
@@ -85,12 +106,6 @@ def single_level(coverage: Any) -> float:
     return levels[0]
 
 
-def mean_over_rows(values: FloatArray | BoolArray) -> float | FloatArray:
-    """The mean of one level as a number, of L levels as an array (L,)."""
-    mean: FloatArray = np.mean(values, axis=0)
-    return float(mean) if mean.ndim == 0 else mean
-
-
 def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
     """All rows in order, or ``max_points`` of them at random."""
     size = at_least(max_points, FEWEST, "max_points")
@@ -101,9 +116,10 @@ def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
     return np.sort(rng.choice(n, size, replace=False, shuffle=False))
 
 
-def too_few(n: int) -> str | None:
-    """Why n rows are too few, or None."""
-    return f"{n} rows are too few, at least {FEWEST} are needed" if n < FEWEST else None
+def refuse_few(n: int) -> None:
+    """No value from fewer than 20 rows."""
+    if n < FEWEST:
+        raise UndefinedError(f"{n} rows are too few, at least {FEWEST} are needed")
 
 
 def covered_and_features(y: Any, intervals: Intervals, X: Any) -> tuple[BoolArray, FloatArray]:
@@ -124,9 +140,3 @@ def unit_spread(features: FloatArray) -> FloatArray:
     centred = between - between.mean(axis=0)
     scaled: FloatArray = centred / centred.std(axis=0)
     return scaled
-
-
-def undefined(name: str, reason: str) -> float:
-    """NaN, with a warning that says why."""
-    warn(f"{name} is NaN: {reason}.", UndefinedMetricWarning)
-    return float("nan")

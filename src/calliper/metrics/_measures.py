@@ -27,19 +27,15 @@ Best = Literal["smaller", "larger", "level", "none"]
 class Context:
     """What a measure may use besides targets and intervals of the test rows.
 
-    ``y_pred`` is the centre of the intervals, ``X`` the inputs (Z by default), ``groups`` the
-    labels if there are any, and ``max_score`` the largest calibration score, which the paper uses
-    in place of an infinite half-width. An evaluation sets all of them.
-
     Parameters
     ----------
     level : the coverage asked for
-    y_pred : (m,) predictions
+    y_pred : (m,) centres of the intervals
     problem, method : names
     n_calibration : number of calibration points
-    Z, X : features, and inputs if they differ
-    groups : labels, one a row
-    max_score : the largest calibration score
+    Z, X : features, and inputs (Z by default)
+    groups : labels, one a row, if there are any
+    max_score : the largest calibration score, the paper's half-width of infinite intervals
 
     Examples
     --------
@@ -74,10 +70,8 @@ class Measure:
     if_covered : bool
         Whether methods that cover too little are not compared, as for widths: they would win by
         missing.
-    label : str, optional
-        Column header; by default its name.
-    meaning : str
-        What it says in a line.
+    label : str, optional; column header; by default its name
+    meaning : str; what it says in a line
 
     Examples
     --------

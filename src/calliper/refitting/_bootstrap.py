@@ -46,18 +46,13 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
     Parameters
     ----------
-    estimator : scikit-learn regressor
-        Cloned and trained on each bootstrap.
-    n_bootstraps : int, default 100
-        Number of bootstraps; the expected number if it is drawn.
-    aggregate : {"mean", "median"}, default "mean"
-        How the predictions of the models are combined.
+    estimator : scikit-learn regressor; cloned and trained on each bootstrap
+    n_bootstraps : int, default 100; number of bootstraps; the expected number if it is drawn
+    aggregate : {"mean", "median"}, default "mean"; how the predictions of the models are combined
     draw_number : bool, default True
         Draw the number of bootstraps, as the proof of coverage needs; see above.
-    random_state : int, RandomState or None
-        Draws the bootstraps and their number.
-    n_jobs : int, optional
-        Number of models trained at a time, as in joblib.
+    random_state : int, RandomState or None; draws the bootstraps and their number
+    n_jobs : int, optional; number of models trained at a time, as in joblib
 
     Attributes
     ----------

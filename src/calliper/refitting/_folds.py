@@ -60,12 +60,10 @@ class JackknifePlus(RefittedRegressor):
     ----------
     estimator : scikit-learn regressor
         Cloned and trained without each row in turn, and once on all rows.
-    minmax : bool, default False
-        Wider intervals with the full guarantee 1 − α.
+    minmax : bool, default False; wider intervals with the full guarantee 1 − α
     score_function : score, optional
         How errors are measured, as in ``ConformalRegressor``; the absolute error by default.
-    n_jobs : int, optional
-        Number of models trained at a time, as in joblib.
+    n_jobs : int, optional; number of models trained at a time, as in joblib
 
     Attributes
     ----------
@@ -128,15 +126,12 @@ class CVPlus(RefittedRegressor):
         Number of folds, at most the number of rows; equal to it, this is the Jackknife+. Or a
         splitter that leaves each row out once, such as ``GroupKFold(5)``: nothing is then proved
         unless it is ``KFold`` or ``LeaveOneOut``, since others may depend on the rows.
-    minmax : bool, default False
-        Wider intervals with a stronger guarantee, about (1 − α) F/(F + 1).
+    minmax : bool, default False; wider intervals with a stronger guarantee, about (1 − α) F/(F + 1)
     score_function : score, optional
         How errors are measured, as in ``ConformalRegressor``; the absolute error by default.
         ``QuantileError()`` with a model of two quantiles is CQR without a calibration set.
-    random_state : int, RandomState or None
-        Divides the rows into folds, where ``cv`` is a number.
-    n_jobs : int, optional
-        Number of models trained at a time, as in joblib.
+    random_state : int, RandomState or None; divides the rows into folds, where ``cv`` is a number
+    n_jobs : int, optional; number of models trained at a time, as in joblib
 
     Attributes
     ----------

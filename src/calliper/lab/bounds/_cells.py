@@ -88,8 +88,7 @@ def partition(Z_train: Any, n_cells: int = 10, *, random_state: Any = None) -> P
 
     Returns
     -------
-    Partition
-        Its ``assign(Z)`` gives the cell of each row.
+    Partition; its ``assign(Z)`` gives the cell of each row
 
     Examples
     --------
@@ -201,16 +200,14 @@ def cell_coverage(
         The cell of each held-out point, for example ``partition(Z_train).assign(Z_test)``.
     covered : (m,) of bool
         Whether its target lies in its interval, for example ``intervals.contains(y_test)``.
-    confidence : float, default 0.95
-        Probability that all bounds hold.
+    confidence : float, default 0.95; probability that all bounds hold
     labels : iterable, optional
         All cells, including those without points; by default the cells that occur. The bounds
         hold given the number of points in each cell, so empty ones may be left out.
 
     Returns
     -------
-    CellCoverage
-        The cells with their bounds, in the order of ``labels``.
+    CellCoverage; the cells with their bounds, in the order of ``labels``
 
     Examples
     --------

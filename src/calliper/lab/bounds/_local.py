@@ -86,8 +86,7 @@ def local_coverage_bound(
     mutual_information : float or array
         In nats, ≥ 0. Infinity means unknown: the binary form is then max{0, 1 − (1−c)/ρ}, which
         follows from coverage over all inputs alone, and the paper's form is 0.
-    coverage : float
-        Coverage over all inputs, strictly inside (0, 1).
+    coverage : float; coverage over all inputs, strictly inside (0, 1)
     rho : float or array
         Probability of the region, in (0, 1]; broadcast against ``mutual_information``.
     form : {"binary", "paper"}, default "binary"
@@ -212,17 +211,13 @@ def plug_in_local_coverage(
     Parameters
     ----------
     Z : (n, d) inputs or embeddings; for d > 1 marginal informations are summed
-    scores : (n,)
-        The scores that the threshold applies to (rescaled if the method rescales).
-    coverage, rho, form :
-        As in ``local_coverage_bound``; ``rho`` may be an array.
-    n_neighbors, n_components, Z_train, random_state :
-        As in ``mutual_information``.
+    scores : (n,); the scores that the threshold applies to (rescaled if the method rescales)
+    coverage, rho, form : as in ``local_coverage_bound``; ``rho`` may be an array
+    n_neighbors, n_components, Z_train, random_state : as in ``mutual_information``
 
     Returns
     -------
-    LocalCoverageEstimate
-        With ``bound`` and ``cautious_bound``.
+    LocalCoverageEstimate; with ``bound`` and ``cautious_bound``
 
     Examples
     --------
@@ -254,13 +249,11 @@ def markov_local_coverage(threshold: Any) -> float | FloatArray:
 
     Parameters
     ----------
-    threshold : float or array
-        q ≥ 0, on the score divided by its mean.
+    threshold : float or array; q ≥ 0, on the score divided by its mean
 
     Returns
     -------
-    float or array
-        Like ``threshold``.
+    float or array; like ``threshold``
 
     Examples
     --------
@@ -279,15 +272,13 @@ def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArra
 
     Parameters
     ----------
-    threshold : float or array
-        τ ≥ 0, on the score divided by its mean.
+    threshold : float or array; τ ≥ 0, on the score divided by its mean
     variation : float or array
         r ≥ 0; infinite for a score without finite variance, for which nothing follows.
 
     Returns
     -------
-    float or array
-        In their common shape.
+    float or array; in their common shape
 
     Examples
     --------
@@ -309,15 +300,12 @@ def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
 
     Parameters
     ----------
-    coverage : float
-        c, strictly inside (0, 1).
-    variation : float or array
-        r = σ(x)/s̄(x) ≥ 0.
+    coverage : float; c, strictly inside (0, 1)
+    variation : float or array; r = σ(x)/s̄(x) ≥ 0
 
     Returns
     -------
-    float or array
-        Like ``variation``.
+    float or array; like ``variation``
 
     Examples
     --------

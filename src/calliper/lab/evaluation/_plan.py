@@ -30,20 +30,15 @@ class Problem:
 
     Parameters
     ----------
-    name : str
-        Name in the records; the splits depend on it.
-    Z : array of shape (n, d)
-        Features of the held-out rows.
-    y, y_pred : arrays of shape (n,)
-        Targets and predictions.
+    name : str; name in the records; the splits depend on it
+    Z : array of shape (n, d); features of the held-out rows
+    y, y_pred : arrays of shape (n,); targets and predictions
     Z_train, y_train, y_pred_train : arrays of n_train rows, optional
         Training rows of the model, for methods that learn from them (``MADSplit``).
     groups : array of shape (n,), optional
         A label for each row, for measures by group; splits ignore it.
-    X : array of shape (n, p), optional
-        Inputs for measures that use them; by default Z.
-    score_function : score, default AbsoluteError()
-        Definition of the error.
+    X : array of shape (n, p), optional; inputs for measures that use them; by default Z
+    score_function : score, default AbsoluteError(); definition of the error
     outputs, outputs_train : mappings from a name to an array of n (n_train) rows, optional
         Other predictions of the same rows, such as two quantiles of shape (n, 2), for a
         :class:`Method` that names them.
@@ -117,8 +112,7 @@ class Method:
     Parameters
     ----------
     calibrator : calibrator
-    score_function : score, optional
-        Replaces that of the problem.
+    score_function : score, optional; replaces that of the problem
     outputs : str, optional
         Name of predictions in ``Problem.outputs``; by default ``y_pred``. On a problem without
         them the method is skipped, which the records show.

@@ -39,10 +39,8 @@ class Records:
         ``level`` (the coverage asked for), ``status`` ("ok", "failed" or "skipped"), ``error``
         (its text), ``warnings``, ``seconds_fit``, ``seconds_predict``, ``guaranteed`` (the proved
         coverage) and one for each measure, NaN if undefined.
-    measures : dict
-        Of each measure, which values are good, and its label.
-    runs : list of dicts
-        Settings, seed and versions of the runs.
+    measures : dict; of each measure, which values are good, and its label
+    runs : list of dicts; settings, seed and versions of the runs
 
     Examples
     --------

@@ -358,8 +358,7 @@ def one_sigma(values: Any) -> tuple[float, float]:
 
     Returns
     -------
-    tuple of float
-        The mean, and its error.
+    tuple of float; the mean, and its error
 
     Examples
     --------
@@ -385,8 +384,7 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     Parameters
     ----------
     value : float
-    error : float, optional
-        Its uncertainty; NaN if unknown.
+    error : float, optional; its uncertainty; NaN if unknown
 
     Returns
     -------
