@@ -1,31 +1,27 @@
 """Finished trials on disk, each under a key of everything that its result depends on.
 
 Two runs share a trial exactly if data, calibrator, score, N, split, seed, levels, measures and the
-versions of calliper, numpy, scipy and scikit-learn are the same. Objects are compared by their
-class's name and what they hold, arrays by their numbers. A function is compared by
-
-- its module and qualified name,
-- its instructions, and the version of Python that compiled them,
-- the values of its defaults, and of what it has closed over.
-
-Pickling would identify a function by its name, so two measures made by one factory, or one measure
-before and after an edit, would look the same. Comments and layout do not count. Global names that a
-function reads, and classes, are compared by name only; the version of calliper stands for its own.
+versions of calliper, numpy, scipy and scikit-learn are the same. Objects are compared as joblib
+compares them: by their class's name and what they hold. Functions would be compared by their name,
+so that two measures made by one factory, or one before and after an edit, would look the same:
+instead their instructions, defaults and closures count, but not comments, layout, or global names
+that they read.
 
 The store holds one line of JSON for each trial. A killed run leaves complete lines and at most one
 torn line at the end, which is removed when the store is next opened. Only the process that called
 ``evaluate`` writes.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from functools import cache
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from joblib.hashing import NumpyHasher
 from sklearn.base import clone
@@ -33,16 +29,14 @@ from sklearn.base import clone
 from calliper._version import __version__
 from calliper._writing import to_text
 from calliper.exceptions import CalliperError, TornStoreWarning, warn
-from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row, read_row
-from calliper.metrics import Measure
+
+if TYPE_CHECKING:
+    from calliper.lab.evaluation._evaluate import Trial
 
 
 class Store:
-    """Rows of finished trials; ``path`` is a ``.jsonl`` file, or a folder for one.
-
-    Without a path nothing is kept.
-    """
+    """Rows of finished trials; ``path`` is a ``.jsonl`` file, a folder for one, or None."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self._trials: dict[str, list[Row]] = {}
@@ -69,6 +63,9 @@ class Store:
             except (ValueError, KeyError, TypeError, AttributeError):
                 self._warn(f"line {number} is not the record of a trial")
 
+    def _warn(self, what: str) -> None:
+        warn(f"{self.path}: {what}; that trial will be computed again.", TornStoreWarning)
+
     def get(self, trial: Trial) -> list[Row] | None:
         """The rows of a finished trial without errors, or None."""
         rows = None if self.path is None else self._trials.get(self.key(trial))
@@ -82,26 +79,27 @@ class Store:
 
     def key(self, trial: Trial) -> str:
         """The hash of everything that a trial's result depends on."""
-        draw = trial.draw
-        parts = (
-            self._hash(trial.problem),
-            self._hash(trial.method),
-            *(self._hash(measure) for measure in trial.measures.values()),
-            tuple(trial.measures),
-            (draw.problem, trial.name, draw.n_calibration, trial.n_test, draw.split),
-            (draw.random_state, trial.levels),
-            tuple(versions().items()),
-        )
-        return sha256(repr(parts).encode()).hexdigest()  # texts and numbers only
+        shared = trial.problem, trial.method, *(m.function for m in trial.measures.values())
+        plain = {**vars(trial), "measures": tuple(trial.measures)}
+        del plain["problem"], plain["method"]
+        return content_hash((*map(self._hash, shared), plain, versions()))
 
     def _hash(self, shared: Any) -> str:
         """The hash of an object, computed once; it is kept alive so that its id is not reused."""
         if id(shared) not in self._hashes:
-            self._hashes[id(shared)] = _fresh_hash(shared), shared
+            try:
+                contents = {"measure": shared} if callable(shared) else dict(vars(shared))
+                if "calibrator" in contents:  # without the results of an earlier fit
+                    contents["calibrator"] = clone(contents["calibrator"])
+                self._hashes[id(shared)] = content_hash(contents), shared
+            except Exception as error:
+                raise CalliperError(
+                    f"store= compares methods and measures with those of other runs, and "
+                    f"{shared!r} holds something that cannot be compared ({error}): keep locks, "
+                    f"open files and the like out of it, define classes at the top level of a "
+                    f"module, or omit store."
+                ) from error
         return self._hashes[id(shared)][0]
-
-    def _warn(self, what: str) -> None:
-        warn(f"{self.path}: {what}; that trial will be computed again.", TornStoreWarning)
 
 
 @cache
@@ -111,68 +109,28 @@ def versions() -> dict[str, str]:
     return {"calliper": __version__, **{name: version(name) for name in others}}
 
 
-def _fresh_hash(shared: Any) -> str:
-    try:
-        if isinstance(shared, Measure):
-            # A callable object is known by the name of its class: add the code of its __call__.
-            called = type(shared.function).__call__
-            code = called if isinstance(called, FunctionType) else None
-            return content_hash((shared.function, code))
-        contents = dict(vars(shared))
-        if "calibrator" in contents:  # without the results of an earlier fit
-            contents["calibrator"] = clone(contents["calibrator"])
-        return content_hash(contents)
-    except Exception as error:
-        raise CalliperError(
-            f"store= compares methods and measures with those of other runs, and {shared!r} holds "
-            f"something that cannot be compared ({error}): keep locks, open files and the like out "
-            f"of it, define classes at the top level of a module, or omit store."
-        ) from error
-
-
 def content_hash(contents: Any) -> str:
     """The hash of an object; raises what pickling raises if it cannot be pickled."""
     return str(_Hasher(coerce_mmap=True).hash(contents))
 
 
 class _Hasher(NumpyHasher):  # type: ignore[misc]
-    """joblib's hasher, with functions by their code and sets in a fixed order."""
-
-    def save(self, obj: Any) -> None:
-        if isinstance(obj, MethodType):  # joblib would take its name
-            obj = ("method", obj.__func__, obj.__self__)
-        super().save(obj)
+    """joblib's hasher, with functions by their code and frozen sets in a fixed order."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType):
             # As a state, which is saved after the function is memoised: it may close over itself.
-            return tuple, (("function", obj.__module__, obj.__qualname__),), _parts(obj)
+            closed = [cell.cell_contents for cell in obj.__closure__ or ()]
+            held = obj.__code__, obj.__defaults__, obj.__kwdefaults__, closed
+            return tuple, (("function", obj.__module__, obj.__qualname__),), held
         if isinstance(obj, CodeType):
-            return tuple, (_instructions(obj),)
-        if isinstance(obj, set | frozenset):
-            # Their order differs from one process to the next.
-            return tuple, ((type(obj).__name__, *sorted(map(content_hash, obj))),)
+            # Constants one by one: whether equal ones are the same object depends on the compiler.
+            constants = [content_hash((type(c).__name__, c)) for c in obj.co_consts]
+            names = obj.co_names, obj.co_varnames, obj.co_freevars, obj.co_argcount
+            does = sys.version_info[:2], obj.co_code, obj.co_exceptiontable, obj.co_flags
+            return tuple, ((does, names, constants),)
+        if isinstance(obj, frozenset):
+            return tuple, (("frozenset", *sorted(map(content_hash, obj))),)
         if isinstance(obj, ModuleType):
             return tuple, (("module", obj.__name__),)
         return NotImplemented
-
-
-def _parts(function: FunctionType) -> Any:
-    """Code, defaults and closure of a function, but not the global names that it reads."""
-    closed: list[Any] = []
-    for cell in function.__closure__ or ():
-        try:
-            closed.append(("cell", cell.cell_contents))
-        except ValueError:  # a name that is not bound yet
-            closed.append("empty")
-    does = sys.version_info[:2], function.__code__
-    return does, function.__defaults__, function.__kwdefaults__, closed
-
-
-def _instructions(code: CodeType) -> tuple[Any, ...]:
-    """What code does, without its file and line numbers."""
-    # Constants one by one: whether equal ones are the same object depends on the compiler.
-    constants = [content_hash((type(c).__name__, c)) for c in code.co_consts]
-    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    return code.co_code, code.co_exceptiontable, constants, counts, names

@@ -56,7 +56,7 @@ _UNCERTAINTIES = {
 }
 
 
-@dataclass(kw_only=True)
+@dataclass
 class TableEntry:
     """A value of the table: its mean over ``n`` of ``of`` splits, and how it is shown."""
 
@@ -69,7 +69,7 @@ class TableEntry:
     flagged: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Line:
     """A method in its group, with an entry for each measure."""
 
@@ -79,7 +79,7 @@ class Line:
     entries: dict[str, TableEntry]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Summary:
     """The table of :func:`summarise`.
 
@@ -178,12 +178,11 @@ def summarise(
     measures : list of names, optional
         Columns. By default the paper's, the interval score, your own measures, and the fraction of
         infinite intervals if there are any.
-    by : names of fields
-        Fields that define a group, in which methods are compared. The level is added if there are
-        several.
+    by : names of fields that define a group, in which methods are compared
+        The level is added if there are several.
     uncertainty : {"splits", "bootstrap"}
-        ``"splits"``: the 68th percentile of the distances of single splits from their mean, the
-        paper's. ``"bootstrap"``: that of the means of resampled splits, the error of the mean.
+        The 68th percentile of the distances of single splits from their mean, the paper's; or that
+        of the means of resampled splits, the error of the mean.
 
     Returns
     -------
@@ -222,24 +221,16 @@ def summarise(
     lines: list[Line] = []
     for group, methods in groups.items():
         found = {
-            method: {name: entry_of(rows, name, known[name], uncertainty) for name in known}
+            method: {name: _entry(rows, name, known[name], uncertainty) for name in known}
             for method, rows in methods.items()
         }
-        mark_best(list(found.values()), shown, known)
+        _mark_best(list(found.values()), shown, known)
         for method, entries in found.items():
             above = lines[-1].group if lines else ()
             same = [one == other for one, other in zip(group, above, strict=False)]
-            n_same = [*same, False].index(False)
             own = {name: entries[name] for name in shown}
-            lines.append(Line(group=group, same=n_same, method=method, entries=own))
-    return Summary(
-        by=keys,
-        measures=shown,
-        lines=lines,
-        notes=_notes(records, shown),
-        levels=levels,
-        uncertainty=uncertainty,
-    )
+            lines.append(Line(group, [*same, False].index(False), method, own))
+    return Summary(keys, shown, lines, _notes(records, shown), levels, uncertainty)
 
 
 def _columns(records: Records, measures: Sequence[str] | None) -> dict[str, dict[str, Any]]:
@@ -278,12 +269,12 @@ def _notes(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str) -> TableEntry:
+def _entry(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str) -> TableEntry:
     """Mean of a measure over the splits of one method, and its text."""
     done = [row for row in rows if row["status"] == "ok"]
     if not done:
         text = "failed" if any(row["status"] == "failed" for row in rows) else "skipped"
-        return TableEntry(value=nan, error=nan, n=0, of=len(rows), text=text)
+        return TableEntry(nan, nan, 0, len(rows), text)
     values = np.array([row.get(name, nan) for row in done], dtype=np.float64)
     values = values[~np.isnan(values)]
     mean, error = one_sigma(values)
@@ -297,9 +288,7 @@ def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: s
     if 0 < counted < len(rows):
         text += f" [{counted}/{len(rows)}]"
     flagged = measure.get("best") == "level" and len(values) > 0 and _misses(values, done)
-    return TableEntry(
-        value=mean, error=error, n=len(values), of=len(rows), text=text, flagged=flagged
-    )
+    return TableEntry(mean, error, len(values), len(rows), text, flagged=flagged)
 
 
 def _misses(values: Any, rows: list[Row]) -> bool:
@@ -313,7 +302,7 @@ def _misses(values: Any, rows: list[Row]) -> bool:
     return bool(values.mean() < level.mean() - FLAG * standard_error)
 
 
-def mark_best(
+def _mark_best(
     lines: list[dict[str, TableEntry]],
     shown: Mapping[str, dict[str, Any]],
     known: Mapping[str, dict[str, Any]],
@@ -336,7 +325,7 @@ def mark_best(
             continue
         best = min(rivals, key=lambda entry: sign * entry.value)
         for entry in rivals:
-            errors = (each if isfinite(each) else 0.0 for each in (entry.error, best.error))
+            errors = np.nan_to_num([entry.error, best.error], posinf=0.0)
             entry.best = abs(entry.value - best.value) <= hypot(*errors)
 
 
