@@ -88,7 +88,7 @@ class Store:
         """The hash of an object, computed once; it is kept alive so that its id is not reused."""
         if id(shared) not in self._hashes:
             try:
-                contents = {"measure": shared} if callable(shared) else dict(vars(shared))
+                contents: Any = [shared] if callable(shared) else dict(vars(shared))
                 if "calibrator" in contents:  # without the results of an earlier fit
                     contents["calibrator"] = clone(contents["calibrator"])
                 self._hashes[id(shared)] = content_hash(contents), shared
