@@ -1,11 +1,8 @@
 """Jackknife+-after-bootstrap: the Jackknife+ for the price of one bagged ensemble.
 
 B models are trained on bootstraps of the rows. The ensemble *without* row i is made of those
-models whose bootstrap happens to miss it, so nothing is fitted twice:
-
-    μ₋ᵢ = φ{μ_b : i ∉ S_b},  R_i = |y_i − μ₋ᵢ(x_i)|
-    lower = ⌊α(n+1)⌋-th smallest of μ₋ᵢ(x) − R_i
-    upper = ⌈(1−α)(n+1)⌉-th smallest of μ₋ᵢ(x) + R_i
+models whose bootstrap happens to miss it, so nothing is fitted twice: the ends are those of
+:mod:`calliper.refitting._base` with μ₋ᵢ = φ{μ_b : i ∉ S_b}.
 
 Letters: μ_b → ``models_[b]``, i ∈ S_b → ``in_bag_[b, i]``, φ → ``aggregate``, R_i →
 ``residuals_``, B → ``len(models_)``.
@@ -34,7 +31,7 @@ from calliper.declarations import About
 from calliper.exceptions import InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegressor
 from calliper.scores import AbsoluteError, Score
 
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
@@ -92,8 +89,8 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     random_state: Any = None
     n_jobs: int | None = None
 
-    def _asked(self, model: Any) -> tuple[Any, Score]:
-        return model, AbsoluteError()
+    def _asked(self) -> tuple[Any, Score]:
+        return self.estimator, AbsoluteError()
 
     def predict(self, X: Any) -> FloatArray:
         """The aggregate of all models, (m,)."""
@@ -155,13 +152,12 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
     def _remark(self, coverage: float) -> str:
         if self.draw_number:
-            return "On ordinary data coverage is close to the level asked for."
+            return f"{ORDINARY}."
         proved = jackknife_coverage(coverage, len(self.residuals_))
         return (
-            f"The proof of {proved:.4g} needs a number of bootstraps "
-            f"drawn at random (draw_number=True); with the {len(self.models_)} chosen beforehand "
-            f"it holds approximately, and on ordinary data coverage is close to the level asked "
-            f"for."
+            f"The proof of {proved:.4g} needs a number of bootstraps drawn at random "
+            f"(draw_number=True); with the {len(self.models_)} chosen beforehand it holds "
+            f"approximately. {ORDINARY}."
         )
 
 

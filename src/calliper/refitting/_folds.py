@@ -2,12 +2,8 @@
 
 No row is set aside for calibration. F models each leave out one fold of rows, and each of them
 predicts the new point; a fold of one row makes the Jackknife+, folds of several CV+, at the price
-of a cross-validation:
-
-    R_i = |y_i − μ₋ₖ₍ᵢ₎(x_i)|,  k(i) the fold of row i
-    lower = ⌊α(n+1)⌋-th smallest of μ₋ₖ₍ᵢ₎(x) − R_i
-    upper = ⌈(1−α)(n+1)⌉-th smallest of μ₋ₖ₍ᵢ₎(x) + R_i
-    minmax: [min_k μ₋ₖ(x) − R, max_k μ₋ₖ(x) + R],  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
+of a cross-validation. The ends are those of :mod:`calliper.refitting._base`, with
+μ₋ᵢ = μ₋ₖ₍ᵢ₎ and k(i) the fold of row i.
 
 Letters: μ₋ₖ → ``models_[k]``, k(i) → ``fold_``, R_i → ``residuals_``, F → ``cv``, 1−α →
 ``coverage``.
@@ -48,7 +44,7 @@ from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegressor
 from calliper.rows import row_values, same_rows, warn_of_times
 
 
@@ -106,12 +102,9 @@ class JackknifePlus(RefittedRegressor):
         return conformal_coverage(coverage, n) if self.minmax else jackknife_coverage(coverage, n)
 
     def _remark(self, coverage: float) -> str:
-        return (
-            "Coverage is usually well above it."
-            if self.minmax
-            else "On ordinary data coverage is close to the level asked for; it can fall to the "
-            "bound if the model changes much when one row is left out."
-        )
+        if self.minmax:
+            return "Coverage is usually well above it."
+        return f"{ORDINARY}; it can fall to the bound if the model changes much without one row."
 
 
 @dataclass(eq=False, repr=False)
@@ -198,8 +191,7 @@ class CVPlus(RefittedRegressor):
         return self
 
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
-        n = len(y)
-        splitter = self.cv
+        n, splitter = len(y), self.cv
         if isinstance(splitter, Integral):
             most = n if groups is None else len({str(group) for group in groups})
             if isinstance(splitter, bool) or not 2 <= int(splitter) <= most:
@@ -237,9 +229,8 @@ class CVPlus(RefittedRegressor):
         return max(bounds)
 
     def _remark(self, coverage: float) -> str:
+        if self.minmax:
+            return "Coverage is usually well above the level asked for."
         return (
-            "Coverage is usually well above the level asked for."
-            if self.minmax
-            else "On ordinary data coverage is close to the level asked for or above it; it can "
-            "fall towards the bound if the model changes much when a fold is left out."
+            f"{ORDINARY}; it can fall towards the bound if the model changes much without a fold."
         )
