@@ -8,22 +8,19 @@ The mutual information MI(X, σ) measures the dependence, and so bounds the cove
     binary    p ≥ min{p ≤ c : ρ kl(p, c) + (1−ρ) kl((c − ρp)/(1−ρ), c) ≤ MI}
 
 with kl the divergence of two Bernoulli laws. The binary form is the data processing inequality for
-(1{X ∈ ω}, 1{σ ≤ q}), whose information cannot exceed that of (X, σ). Two bits with that
-information attain it, so it is the best bound from MI, c and ρ. It is convex in c and starts at 0,
-so by Jensen's inequality it also holds for coverage averaged over calibration draws, and for every
-coverage of at least c. For MI = ∞ it is the trivial max{0, 1 − (1−c)/ρ}; the paper's form is below
-even that unless MI < −log(1 − (1−c)²(1−ρ)²), 0.002 nats at c = 0.95 and ρ = 0.1.
+(1{X ∈ ω}, 1{σ ≤ q}). Two bits with that information attain it, so it is the best bound from MI, c
+and ρ; convex in c and 0 at 0, it also holds for coverage averaged over calibration draws. For
+MI = ∞ it is the trivial max{0, 1 − (1−c)/ρ}; the paper's form is below even that unless
+MI < −log(1 − (1−c)²(1−ρ)²), 0.002 nats at c = 0.95 and ρ = 0.1.
 
 Letters: MI → ``mutual_information`` (nats), c = 1−α → ``coverage``, ρ → ``rho``.
 
-Assumptions: a score that is fixed before calibration (split conformal, MADSplit; the proof does
-not cover scores rescaled by calibration data); coverage marginal over calibration draws; and the
-*true* mutual information, which is unknown. ``plug_in_local_coverage`` uses an estimate M̂ instead,
-so the result is an estimate, not a guarantee: bound(max{0, M̂}, c, ρ), and next to it the bound at
-two standard errors more. The second number shows how much the noise of M̂ matters; it is not a
-confidence bound, since mutual information of continuous variables has no distribution-free upper
-one. For several columns, M̂ is a sum of marginal informations, which may be below the joint
-information. For a bound that data can prove, use ``cell_coverage``.
+Assumptions: a score that is fixed before calibration (split conformal, MADSplit), coverage marginal
+over calibration draws, and the *true* mutual information, which is unknown.
+``plug_in_local_coverage`` uses an estimate M̂ instead, so the result is an estimate: the bound at
+max{0, M̂}, and next to it the bound at two standard errors more. That is no confidence bound, since
+mutual information of continuous variables has no distribution-free upper one. For several columns,
+M̂ is a sum of marginal informations, which may be below the joint one. ``cell_coverage`` is proved.
 
 Two classic inequalities show why rescaling helps. Divide the score by its mean at x, s̄(x), and use
 one threshold q (or τ) for the ratio. Then the coverage at this x is bounded, whatever the law of
@@ -33,15 +30,13 @@ the score there:
     Cantelli    P(s/s̄(x) ≥ τ | x) ≤ σ²(x) / (σ²(x) + (τ−1)² s̄²(x)),   τ > 1
     solved      P(s/s̄(x) ≥ 1 + σ(x)/s̄(x) √((1−α)/α) | x) ≤ α
 
-So if σ(x)/s̄(x) is bounded, one threshold covers everywhere. The paper prints s̄(x) instead of s̄²(x)
-in the second denominator, and λ = (1−τ)s̄ for (τ−1)s̄; with the slip the fraction depends on the
-unit of y and is no bound. With estimated moments these inequalities are not bounds, and no method
-here uses them.
+(the paper prints s̄(x) instead of s̄²(x), which would depend on the unit of y). With estimated
+moments these inequalities are not bounds, and no method here uses them.
 
 References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
-Jackknife+ Rescaled Scores", Transactions on Machine Learning Research: Theorem S.2 (in the text
-Proposition 2), and the supplement's "Rescaled Scores and Concentration Inequalities". Kraskov,
-Stögbauer, Grassberger (2004), doi:10.1103/PhysRevE.69.066138 (the estimator of information).
+Jackknife+ Rescaled Scores", TMLR: Theorem S.2 (in the text Proposition 2), and the supplement's
+"Rescaled Scores and Concentration Inequalities". Kraskov, Stögbauer, Grassberger (2004),
+doi:10.1103/PhysRevE.69.066138 (the estimator of information).
 """
 
 from dataclasses import dataclass
@@ -78,24 +73,20 @@ def local_coverage_bound(
     """Lower bound on the coverage in any region with a share ``rho`` of all inputs.
 
     Holds for a score fixed before calibration, marginally over calibration draws, and for the
-    *true* mutual information of input and score; see the module for the theorem and its proof.
-    An estimate of it gives an estimate of the bound.
+    *true* mutual information of input and score. An estimate of it gives an estimate of the bound.
 
     Parameters
     ----------
     mutual_information : float or array
-        In nats, ≥ 0. Infinity means unknown: the binary form is then max{0, 1 − (1−c)/ρ}, which
-        follows from coverage over all inputs alone, and the paper's form is 0.
-    coverage : float; coverage over all inputs, strictly inside (0, 1)
-    rho : float or array
-        Probability of the region, in (0, 1]; broadcast against ``mutual_information``.
-    form : {"binary", "paper"}, default "binary"
-        The sharper bound, accurate to 1e-12, or the one printed in the paper.
+        In nats, ≥ 0. Infinity means unknown: only coverage over all inputs is then used.
+    coverage : float; over all inputs, strictly inside (0, 1)
+    rho : float or array; probability of the region, in (0, 1], broadcast against the information
+    form : {"binary", "paper"}
+        The sharper bound, accurate to 1e-12, or the one printed in the paper, clipped at 0.
 
     Returns
     -------
-    float or array
-        At most ``coverage``. The paper's form is clipped at 0; the binary form needs no clipping.
+    float or array; at most ``coverage``
 
     Examples
     --------
@@ -103,8 +94,6 @@ def local_coverage_bound(
     array([0.785, 0.868, 0.95 ])
     >>> local_coverage_bound(0.02, 0.95, [0.1, 0.25, 1.0], form="paper").round(3)
     array([0.   , 0.387, 0.809])
-    >>> round(local_coverage_bound(np.inf, 0.95, 0.25), 3)  # from coverage over all inputs alone
-    0.8
     """
     check_option(form, ("binary", "paper"), "form")
     level = check_level(coverage)
@@ -130,12 +119,10 @@ class LocalCoverageEstimate:
 
     Examples
     --------
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Z, scores = rng.uniform(size=(300, 1)), rng.exponential(size=300)
-    >>> found = plug_in_local_coverage(Z, scores, 0.9, 0.2, random_state=0)
-    >>> found.coverage, found.form
-    (0.9, 'binary')
+    >>> plug_in_local_coverage(Z, scores, 0.9, 0.2, random_state=0).form
+    'binary'
     """
 
     rho: float | FloatArray
@@ -148,10 +135,8 @@ class LocalCoverageEstimate:
     def cautious_bound(self) -> float | FloatArray:
         """The bound at the estimate plus two standard errors; at infinity if these are unknown."""
         found = self.mutual_information
-        more = max(0.0, found.estimate) + 2 * found.standard_error
-        return local_coverage_bound(
-            more if np.isfinite(more) else np.inf, self.coverage, self.rho, form=self.form
-        )
+        more = np.nan_to_num(max(0.0, found.estimate) + 2 * found.standard_error, nan=np.inf)
+        return local_coverage_bound(more, self.coverage, self.rho, form=self.form)
 
     def _repr_html_(self) -> str:
         columns = zip(*map(np.ravel, (self.rho, self.bound, self.cautious_bound)), strict=True)
@@ -162,16 +147,25 @@ class LocalCoverageEstimate:
 
     def describe(self) -> str:
         """The estimate in words: what was measured, and what follows from it."""
-        found, n_summed = self.mutual_information, len(self.mutual_information.per_component)
-        trivial = local_coverage_bound(np.inf, self.coverage, self.rho)
-        remarks = {
-            "There are too few points for a standard error.": not np.isfinite(found.standard_error),
-            "The true value is not negative, so 0 is used.": found.estimate < 0,
-            "No dependence was detected, which does not prove that there is none.": found.p_value
-            > 0.05,
-            f"It is a sum over {n_summed} features or components, which may be below their joint "
-            f"information.": n_summed > 1,
-        }
+        found, trivial = (
+            self.mutual_information,
+            local_coverage_bound(np.inf, self.coverage, self.rho),
+        )
+        words = [
+            "Local coverage, a plug-in estimate, not a guarantee.",
+            f"Mutual information of inputs and scores: {found.estimate:.4f} nats, standard "
+            f"error {found.standard_error:.4f}, p-value {found.p_value:.3g} against "
+            f"independence ({found.n} points, {found.n_neighbors} neighbours).",
+        ]
+        if not np.isfinite(found.standard_error):
+            words.append("There are too few points for a standard error.")
+        if found.estimate < 0:
+            words.append("The true value is not negative, so 0 is used.")
+        if found.p_value > 0.05:
+            words.append("No dependence was detected, which does not prove that there is none.")
+        if (n_summed := len(found.per_component)) > 1:
+            which = f"{n_summed} features or components"
+            words.append(f"It is a sum over {which}, which may be below their joint information.")
         columns = map(np.ravel, (self.rho, self.bound, self.cautious_bound, trivial))
         regions = (
             f"at least {bound:.3f} in a region of {100 * rho:g} % of inputs (two standard errors "
@@ -180,11 +174,7 @@ class LocalCoverageEstimate:
         )
         return " ".join(
             [
-                "Local coverage, a plug-in estimate, not a guarantee.",
-                f"Mutual information of inputs and scores: {found.estimate:.4f} nats, standard "
-                f"error {found.standard_error:.4f}, p-value {found.p_value:.3g} against "
-                f"independence ({found.n} points, {found.n_neighbors} neighbours).",
-                *(words for words, applies in remarks.items() if applies),
+                *words,
                 f"If it were exact, coverage (over all inputs: {self.coverage:g}) would be",
                 "; ".join(regions) + ".",
                 "Even then this would be an average over calibration draws, and proved only for a "
@@ -211,8 +201,8 @@ def plug_in_local_coverage(
     Parameters
     ----------
     Z : (n, d) inputs or embeddings; for d > 1 marginal informations are summed
-    scores : (n,); the scores that the threshold applies to (rescaled if the method rescales)
-    coverage, rho, form : as in ``local_coverage_bound``; ``rho`` may be an array
+    scores : (n,) that the threshold applies to (rescaled if the method rescales)
+    coverage, rho, form : as in ``local_coverage_bound``
     n_neighbors, n_components, Z_train, random_state : as in ``mutual_information``
 
     Returns
@@ -230,14 +220,8 @@ def plug_in_local_coverage(
     """
     check_option(form, ("binary", "paper"), "form")
     level, share = check_level(coverage), _like_input(*_checked(rho=rho))
-    found = mutual_information(
-        Z,
-        scores,
-        n_neighbors=n_neighbors,
-        n_components=n_components,
-        Z_train=Z_train,
-        random_state=random_state,
-    )
+    how: Any = {"n_components": n_components, "Z_train": Z_train, "random_state": random_state}
+    found = mutual_information(Z, scores, n_neighbors=n_neighbors, **how)
     bound = local_coverage_bound(max(0.0, found.estimate), level, share, form=form)
     return LocalCoverageEstimate(share, bound, found, level, form)
 
@@ -267,14 +251,12 @@ def markov_local_coverage(threshold: Any) -> float | FloatArray:
 def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArray:
     """Cantelli's bound (τ−1)²/(r² + (τ−1)²) for τ > 1, else 0, for the rule s < τ·s̄(x).
 
-    Here r = σ(x)/s̄(x). Assumes the exact mean and standard deviation at x; not a bound for
-    finite samples. Better than Markov's 1 − 1/τ where r² < τ − 1.
+    Here r = σ(x)/s̄(x), both exact; better than Markov's 1 − 1/τ where r² < τ − 1.
 
     Parameters
     ----------
     threshold : float or array; τ ≥ 0, on the score divided by its mean
-    variation : float or array
-        r ≥ 0; infinite for a score without finite variance, for which nothing follows.
+    variation : float or array; r ≥ 0, infinite for a score without finite variance
 
     Returns
     -------
@@ -296,8 +278,6 @@ def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArra
 def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
     """The threshold 1 + r √(c/(1−c)) on s/s̄(x) at which Cantelli's inequality gives c.
 
-    Assumes the exact mean and standard deviation at x; not a bound for finite samples.
-
     Parameters
     ----------
     coverage : float; c, strictly inside (0, 1)
@@ -311,8 +291,6 @@ def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
     --------
     >>> cantelli_threshold(0.95, [0.5, 1.0]).round(3)
     array([3.179, 5.359])
-    >>> round(cantelli_local_coverage(cantelli_threshold(0.95, 0.5), 0.5), 12)  # and back
-    0.95
     """
     level, (r,) = check_level(coverage), _checked(variation=variation)
     return _like_input(1 + r * np.sqrt(level / (1 - level)))
@@ -327,14 +305,11 @@ def _binary_deficit(information: FloatArray, c: float, rho: FloatArray) -> Float
     with np.errstate(divide="ignore"):
         inside = np.minimum(c, (1 - c) * (1 - rho) / rho)  # largest c − p
         outside = np.minimum(c * rho / (1 - rho), 1 - c)  # what the other inputs gain then
-
-    def cost(u: FloatArray) -> FloatArray:
-        return rho * _kl(-inside * u, c) + (1 - rho) * _kl(outside * u, c)
-
     low, high = np.zeros_like(rho), np.ones_like(rho)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        enough = cost(middle) <= information
+        cost = rho * _kl(-inside * middle, c) + (1 - rho) * _kl(outside * middle, c)
+        enough = cost <= information
         low, high = np.where(enough, middle, low), np.where(enough, high, middle)
     return inside * high
 
