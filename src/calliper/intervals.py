@@ -24,8 +24,25 @@ if TYPE_CHECKING:
 N_SHOWN, N_TARGETS_SHOWN = 5, 6
 
 
+class Ends:
+    """A lower and an upper end, arrays of the same shape."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        yield self.lower
+        yield self.upper
+
+    @property
+    def width(self) -> FloatArray:
+        """Upper minus lower end; infinite where an end is."""
+        with np.errstate(over="ignore"):
+            return self.upper - self.lower
+
+
 @dataclass(frozen=True, eq=False)
-class Intervals:
+class Intervals(Ends):
     """Closed prediction intervals; unpacks as ``lower, upper``.
 
     ``intervals[rows]``, with a slice, a mask or row numbers, gives the intervals of these rows,
@@ -39,8 +56,7 @@ class Intervals:
     index : optional
         Row labels of the frame that the intervals belong to; those of ``lower``, if it has any.
     centre : array of shape (m,), optional
-        The centre of the intervals: the prediction, or the prediction corrected by its expected
-        error.
+        The centre of the intervals: the prediction, corrected by its expected error if known.
 
     Examples
     --------
@@ -91,10 +107,6 @@ class Intervals:
             object.__setattr__(self, "lower", lower)
             object.__setattr__(self, "upper", upper)
 
-    def __iter__(self) -> Iterator[FloatArray]:
-        yield self.lower
-        yield self.upper
-
     def __len__(self) -> int:
         raise TypeError(
             f"Intervals have no length, since they unpack as lower, upper = intervals: there are "
@@ -118,14 +130,11 @@ class Intervals:
 
     def _row_numbers(self, rows: Any) -> IntArray:
         """Rows that a mask or numbers pick, (n,)."""
-        found, m = np.asarray(rows), len(self.lower)
+        found, every = np.asarray(rows), np.arange(len(self.lower))
         if found.dtype == object and all(isinstance(each, bool | np.bool_) for each in found.flat):
             found = found.astype(bool)  # as pandas has a mask that could have gaps
-        if (
-            isinstance(rows, tuple)
-            or found.ndim != 1
-            or (found.size and found.dtype.kind not in "biu")
-        ):
+        known = found.dtype.kind in "biu" or not found.size
+        if isinstance(rows, tuple) or found.ndim != 1 or not known:
             raise CalliperError(
                 f"intervals[...] takes rows: a slice, a mask or numbers, such as intervals[[0]]; "
                 f"got {rows!r:.60}. intervals.lower and intervals.upper are the ends, "
@@ -133,14 +142,12 @@ class Intervals:
             )
         if found.dtype == bool:
             same_rows(self, "intervals", mask=rows)
-        else:
-            found = found.astype(np.intp)
         try:
-            return np.asarray(np.arange(m)[found])
+            return np.asarray(every[found if found.dtype == bool else found.astype(np.intp)])
         except IndexError as error:
             raise IndexError(
-                f"there are {m} intervals: a mask must have one value for each, and numbers must "
-                f"be below {m}; got {rows!r:.60}."
+                f"there are {len(every)} intervals: a mask must have one value for each, and "
+                f"numbers must be below {len(every)}; got {rows!r:.60}."
             ) from error
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
@@ -149,22 +156,14 @@ class Intervals:
             raise ValueError("an array of both ends is a copy of them: leave copy=False out.")
         return np.stack([self.lower, self.upper], axis=1).astype(dtype or float, copy=False)
 
-    @property
-    def width(self) -> FloatArray:
-        """Upper minus lower end; infinite where an end is."""
-        with np.errstate(over="ignore"):
-            return self.upper - self.lower
-
     def contains(self, y: Any) -> BoolArray:
-        """Whether each target lies in its interval, ends included.
+        """Whether each target lies in its interval, ends included; (m, L) for L levels.
 
-        ``y`` has one value for each row; with several levels the answer has a column for each. If
-        the rows and ``y`` have labels, as in pandas, they must be in the same order.
+        If the rows and ``y`` have labels, as in pandas, they must be in the same order.
         """
         (y,) = same_rows(self, "intervals", y=y)
         target = check_vector(y, "y", n=len(self.lower))
-        if self.lower.ndim == 2:
-            target = target[:, None]
+        target = target.reshape(-1, *[1] * (self.lower.ndim - 1))
         inside: BoolArray = (self.lower <= target) & (target <= self.upper)
         return inside
 
@@ -190,21 +189,18 @@ class Intervals:
         return "\n".join([self._summary(), *aligned(self._shown())])
 
     def _repr_html_(self) -> str:
-        return card(self._summary(), self._widths(), self._picture(), table(self._shown()))
+        return self._drawn(self._summary(), table(self._shown()))
 
-    def _picture(self) -> str:
-        """A few of the intervals as bars, for notebooks."""
+    def _drawn(self, title: str, *more: str) -> str:
+        """Widths at up to three levels in words, and a few intervals as bars, for notebooks."""
         known = self.centre is not None and np.shape(self.centre) == self.lower.shape[:1]
-        return interval_bars(self.lower, self.upper, self.centre if known else None)
-
-    def _widths(self) -> list[str]:
-        """Widths at up to three levels, in words; empty without rows."""
-        if not self.lower.size:
-            return []
-        if self.lower.ndim == 1:
-            return [f"Width: {_range(self.width)}"]
-        shown = sampled(self.lower.shape[1], 3)
-        return [f"Width at {self._levels()[at]}: {_range(self.width[:, at])}" for at in shown]
+        picture = interval_bars(self.lower, self.upper, self.centre if known else None)
+        words, width = [], self.width if self.lower.ndim == 2 else self.width[:, None]
+        for at in sampled(width.shape[1], 3) if width.size else ():
+            each, level = width[:, at], "" if self.lower.ndim == 1 else f" at {self._levels()[at]}"
+            half = f"half of them below {np.median(each):.4g}"
+            words.append(f"Width{level}: {each.min():.4g} to {each.max():.4g}, {half}")
+        return card(title, words, picture, *more)
 
     def _levels(self) -> FloatArray:
         """Levels of the columns of ends, or column numbers if no levels are known."""
@@ -230,13 +226,9 @@ class Intervals:
         return [["", *self.column_names()], *rows]
 
     def to_frame(self, library: str | None = None) -> pd.DataFrame | pl.DataFrame:
-        """A frame with the ends as columns.
+        """A frame with the ends as columns, of "pandas" (with the index of the rows) or "polars".
 
-        Parameters
-        ----------
-        library : "pandas" or "polars", optional
-            By default the setting of scikit-learn (``sklearn.set_config(transform_output=…)``),
-            else pandas. A pandas frame has the index of the rows; a Polars frame has none.
+        By default of that which scikit-learn is set to (``transform_output``), else pandas.
         """
         return as_frame(self.ends(), self.column_names(), self.index, library)
 
@@ -298,11 +290,6 @@ def as_frame(
     return pd.DataFrame(ends, columns=names, index=index)
 
 
-def _range(width: FloatArray) -> str:
-    """The range and the median of some widths, in words."""
-    return f"{width.min():.4g} to {width.max():.4g}, half of them below {np.median(width):.4g}"
-
-
 def _label(value: Any) -> Any:
     """A row label for JSON; multi-level labels become lists."""
     if isinstance(value, tuple):
@@ -324,7 +311,7 @@ def _numbers(values: Any, level: Any = None) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Boxes:
+class Boxes(Ends):
     """A closed interval for each target of each row; unpacks as ``lower, upper``.
 
     Parameters
@@ -347,29 +334,20 @@ class Boxes:
     names: tuple[Any, ...]
     joint: bool = True
 
-    def __iter__(self) -> Iterator[FloatArray]:
-        yield self.lower
-        yield self.upper
-
     def __getitem__(self, name: Any) -> Intervals:
         if name not in self.names:
             raise KeyError(f"no target {name!r}; there are {listed(self.names)}.")
         return self.intervals[self.names.index(name)]
 
     @property
-    def lower(self) -> FloatArray:
+    def lower(self) -> FloatArray:  # type: ignore[override]
         """Lower ends, (m, k), or (m, k, L) for L levels."""
         return np.stack([each.lower for each in self.intervals], axis=1)
 
     @property
-    def upper(self) -> FloatArray:
+    def upper(self) -> FloatArray:  # type: ignore[override]
         """Upper ends, (m, k), or (m, k, L) for L levels."""
         return np.stack([each.upper for each in self.intervals], axis=1)
-
-    @property
-    def width(self) -> FloatArray:
-        """Upper minus lower ends, (m, k), or (m, k, L); infinite where an end is."""
-        return self.upper - self.lower
 
     @property
     def volume(self) -> FloatArray:
@@ -400,7 +378,7 @@ class Boxes:
 
     def _repr_html_(self) -> str:
         shown = [*zip(self.names, self.intervals, strict=True)][:N_TARGETS_SHOWN]
-        parts = (card(f"target {name}", each._widths(), each._picture()) for name, each in shown)
+        parts = (each._drawn(f"target {name}") for name, each in shown)
         rest = len(self.names) - len(shown)
         return card(repr(self), [f"and {rest} more targets"] if rest else [], *parts)
 
