@@ -31,7 +31,7 @@ def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
+    float, or array of shape (L,) for L levels
 
     Examples
     --------
@@ -44,22 +44,18 @@ def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
 def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
     """Mean of upper − lower, in the unit of y: the paper's "interval size" (IS).
 
-    Its table of the one-dimensional task seems to print the half-width: no intervals that cover
-    95 % can have a mean full width below 0.24 there, and it has 0.16 to 0.22.
-
-    Good: small, among methods that reach the same coverage. Misleads: narrower is not more
-    adaptive (if rare points have large errors, the ideal intervals are wider on average than
-    constant ones), and a method that covers less is narrower: compare :func:`interval_score`.
+    Good: small, among methods that reach the same coverage. Misleads: narrower is not more adaptive
+    (if rare points have large errors, ideal intervals are wider on average than constant ones), and
+    a method that covers less is narrower: compare :func:`interval_score`.
 
     Parameters
     ----------
     intervals : Intervals or (lower, upper)
-    half : bool; divide by two
+    half : bool; divide by two, as the paper's table of its one-dimensional task seems to do
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
-        ``inf`` as soon as one interval is infinite; see :func:`fraction_infinite`.
+    float, or array of shape (L,) for L levels; ``inf`` as soon as one interval is infinite
 
     Examples
     --------
@@ -72,8 +68,7 @@ def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | Float
 def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
     """Median of upper − lower, in the unit of y; finite while half of the intervals are.
 
-    Good: small, at the same coverage. Misleads: a method may be narrow for most rows and useless
-    for the others; quote :func:`fraction_infinite` and :func:`mean_width` with it.
+    Good: small, at the same coverage. Misleads: others than the typical row may be useless.
 
     Parameters
     ----------
@@ -81,7 +76,7 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
+    float, or array of shape (L,) for L levels
 
     Examples
     --------
@@ -96,8 +91,7 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
 def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
     """Share of the intervals with an infinite end, as all one-sided bounds have.
 
-    Good: 0. An infinite interval is valid but useless, and it always covers; quote the share with
-    any measure that caps or drops infinite intervals.
+    Good: 0. Quote it with any measure that caps or drops infinite intervals, which always cover.
 
     Parameters
     ----------
@@ -105,7 +99,7 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
+    float, or array of shape (L,) for L levels
 
     Examples
     --------
@@ -142,9 +136,7 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
 
     Examples
     --------
-    A width of 2, and one of two targets 0.5 above its interval: 2 + (2 / 0.2 · 0.5) / 2.
-
-    >>> interval_score([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)
+    >>> interval_score([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)  # 2 + (2 / 0.2 · 0.5) / 2
     4.5
     """
     return float(np.mean(interval_scores(y, intervals, coverage=coverage)))
@@ -227,8 +219,7 @@ def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = N
        \rho_\tau(e) = \max(\tau e, (\tau - 1) e), \quad \alpha = 1 - \text{coverage}
 
     This is α/4 times :func:`interval_score`, good and misleading where that is; averaged over
-    levels it approaches half the continuous ranked probability score (Koenker, Bassett 1978,
-    doi:10.2307/1913643). Ends ŷ ± r around skewed noise need not be these quantiles.
+    levels it approaches half the continuous ranked probability score.
 
     Parameters
     ----------

@@ -64,11 +64,8 @@ def bootstrap(
 
     ``metric(y, intervals, *rows, **parameters)`` is computed on all rows and on ``n_resamples``
     draws of them. The error is half the distance between the 15.87th and the 84.13th percentile:
-    the standard deviation if the values are normal, and robust against a few outliers. The paper's
-    "1-σ percentile error" agrees with it if the law is symmetric.
-
-    Misleads: it covers the draw of the test rows only. Another calibration set, or a model trained
-    again, changes the values too, often by more; repeat over splits for that.
+    the standard deviation if the values are normal, and robust. Misleads: it covers the draw of the
+    test rows only. Another calibration set often changes more; repeat over splits for that.
 
     Parameters
     ----------
@@ -81,13 +78,11 @@ def bootstrap(
     n_resamples : int; draws, of which 200 know the error to about 6 %
     replace : bool, optional
         True: m rows with replacement. False: half of the rows without, which gives the same error
-        to first order and repeats no row. By default True, but False for ``worst_slab_coverage``
-        and ``excess_risk_of_target_coverage``, which split the rows; pass False for a function of
-        your own that does.
+        to first order. By default True, but False for ``worst_slab_coverage`` and
+        ``excess_risk_of_target_coverage``, which split the rows; pass False for a function that
+        does.
     random_state : optional; seed of the draws, and of the metric if it takes one
-    **parameters
-        Passed to the metric. Arrays, frames, series and lists with m rows, such as ``y_pred``, are
-        resampled with the rows.
+    **parameters : passed to the metric; what has m rows, such as ``y_pred``, is resampled with them
 
     Returns
     -------

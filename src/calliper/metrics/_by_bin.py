@@ -122,19 +122,17 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
 
     Good: the level asked for in every bin, up to the bounds; ``worst`` of the table is the
     size-stratified coverage (Angelopoulos, Bates 2023, doi:10.1561/2200000101, section 4).
-    Misleads: constant widths have one bin, however badly they adapt (use
-    :func:`coverage_by_value`); widths of pure noise pass as well.
+    Misleads: constant widths have one bin, and widths of pure noise pass.
 
     Parameters
     ----------
     y, intervals : as in :func:`interval_score`; infinite widths have a separate bin, the last
-    n_bins : int
-        Bins with counts as equal as ties allow: equal widths (up to rounding) share a bin.
+    n_bins : int; counts are as equal as ties allow: equal widths (up to rounding) share a bin
 
     Returns
     -------
-    CoverageTable
-        With a :class:`SparseBinsWarning` if all widths are equal, or bins hold under 20 points.
+    CoverageTable; with a :class:`SparseBinsWarning` if there is one bin, or bins hold under 20
+    points
 
     Examples
     --------
@@ -154,9 +152,8 @@ def coverage_by_value(
     """Coverage in bins of any value known for the rows: prediction, a feature, the difficulty.
 
     Good: the level asked for in every bin, up to the bounds. Misleads: coverage may still vary
-    inside a bin, where it can be neither guaranteed nor measured (Foygel Barber et al. 2021,
-    doi:10.1093/imaiai/iaaa017), and among many features some bin misses its bounds by chance. Do
-    not bin by y itself: an interval is a statement about y given x.
+    inside a bin, and among many features some bin misses its bounds by chance. Do not bin by y
+    itself: an interval is a statement about y given x.
 
     Parameters
     ----------
@@ -165,13 +162,11 @@ def coverage_by_value(
 
     Returns
     -------
-    CoverageTable
-        With a :class:`SparseBinsWarning` if all values are equal, or bins hold under 20 points.
+    CoverageTable; with a :class:`SparseBinsWarning` if there is one bin, or bins hold under 20
+    points
 
     Examples
     --------
-    Constant intervals for growing noise: too wide at first, too narrow at the end.
-
     >>> x = np.linspace(0, 1, 1000)
     >>> y = x * np.random.default_rng(0).standard_normal(1000)
     >>> coverage_by_value(y, (np.full(1000, -1.0), np.ones(1000)), x, n_bins=4).coverage
@@ -188,8 +183,8 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     """Coverage in each group of rows: sites, instruments, classes, cohorts.
 
     Good: the level asked for in every group, up to the bounds; ``worst`` of the table is the
-    feature-stratified coverage. Misleads: small groups scatter, and the worst of many is low by
-    chance alone. :func:`calliper.lab.bounds.cell_coverage` has bounds for all groups together.
+    feature-stratified coverage. Misleads: the worst of many small groups is low by chance alone;
+    :func:`calliper.lab.bounds.cell_coverage` has bounds for all groups together.
 
     Parameters
     ----------
@@ -198,8 +193,7 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
 
     Returns
     -------
-    CoverageTable
-        In the order of the labels; with a :class:`SparseBinsWarning` if groups hold under 20 rows.
+    CoverageTable; by label, with a :class:`SparseBinsWarning` if groups hold under 20 rows
 
     Examples
     --------

@@ -1,35 +1,27 @@
-r"""Conditional coverage: by width, in slabs of inputs, and as a classifier sees it.
+"""Conditional coverage: by width, in slabs of inputs, and as a classifier sees it.
 
 **Worst-slab coverage.** A slab lies between two parallel planes, S = {x : a ≤ v·x ≤ b}, and holds
 at least a share δ of the points. If coverage holds at every input, it holds in *every* slab. The
-lowest coverage found would partly be chance, so one part of the rows chooses the slab and the other
-part measures it:
-
-.. math:: \hat S = \arg\min_{v, a, b} \frac{\sum_i c_i 1\{x_i \in S\}}{\sum_i 1\{x_i \in S\}}
-   \text{ on part 1}, \qquad
-   \mathrm{WSC} = \text{mean of } c_i \text{ over } x_i \in \hat S \text{ on part 2}
+lowest coverage found would partly be chance, so one part of the rows chooses the slab with the
+least mean of c_i = 1{y_i covered}, and the other part measures it there.
 
 Dinkelbach's iteration finds the window of least mean: for a mean λ, the window with the least
 Σ(c − λ) needs one running maximum over prefix sums; its own mean is the next λ, until none is
 lower. Each iteration is O(n) a direction after one sort, and tied projections stay together.
 
-Letters: δ → ``slab``, c → ``covered``, v → ``directions``.
-
 **Excess risk of the target coverage (ERT).** If coverage is c at every input, no forecast of misses
 from x is better than the constant c. So train a classifier p̂(x) of being covered, by
-cross-validation, and measure with a proper loss how much it beats c:
-
-.. math:: \mathrm{ERT}_\ell = \hat E[\ell(c, C)] - \hat E[\ell(\hat p(X), C)], \qquad
-   C = 1\{\text{covered}\}
+cross-validation, and measure with a proper loss how much it beats c,
+ERT = Ê[ℓ(c, C)] − Ê[ℓ(p̂(X), C)] with C = 1{covered} and p(x) the true coverage at x:
 
     l2   ℓ(p, C) = (p − C)²                        estimates E (p(X) − c)²
     kl   ℓ(p, C) = −C log p − (1−C) log(1−p)       estimates E KL(p(X) ‖ c)
     l1   ERT = Ê[sign(c − p̂(X)) (c − C)]           estimates E |p(X) − c|
 
-with p(x) the true coverage at x. Whatever the classifier, none exceeds in expectation what it
-estimates: the value is a lower bound, tight if p̂ = p.
+Whatever the classifier, none exceeds in expectation what it estimates: the value is a lower bound,
+tight if p̂ = p.
 
-Letters: c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
+Letters: δ → ``slab``, v → ``directions``, c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
 """
 
 from math import ceil
@@ -66,13 +58,11 @@ def hsic(
     .. math:: \mathrm{HSIC} = \frac{\mathrm{tr}(K H L H)}{(n - 1)^2}, \qquad
        K_{ij} = e^{-(c_i - c_j)^2}, \quad L_{ij} = e^{-(w_i - w_j)^2}, \quad H = I - \tfrac1n 1 1^T
 
-    with c = 1 if covered, else 0, and w the width divided by its standard deviation: raw widths,
-    as often used, make the value depend on the unit of y (Gretton et al. 2005,
-    doi:10.1007/11564089_7; for intervals Feldman, Bates, Romano 2021, arXiv:2106.00394).
+    with c = 1 if covered, else 0, and w the width divided by its standard deviation (Gretton et al.
+    2005, doi:10.1007/11564089_7; for intervals Feldman, Bates, Romano 2021, arXiv:2106.00394).
 
-    Good: 0, coverage is the same at every width. Under independence its mean is about 0.06/n at
-    90 % coverage and 0.17/n at 50 %, if widths are normal. Misleads: it has no absolute scale, and
-    misses coverage that varies with x at equal widths. MAPIE quotes the square root.
+    Good: 0, coverage is the same at every width; chance gives about 0.06/n at 90 % coverage.
+    Misleads: it has no absolute scale, and misses coverage that varies with x at equal widths.
 
     Parameters
     ----------
@@ -88,10 +78,7 @@ def hsic(
 
     Examples
     --------
-    Wide intervals that always cover, and narrow ones that cover half of the time.
-
-    >>> width = np.repeat([1.0, 2.0], 100)
-    >>> inside = np.repeat([True, False, True], [50, 50, 100])
+    >>> width, inside = np.repeat([1.0, 2.0], 100), np.repeat([True, False, True], [50, 50, 100])
     >>> round(hsic(np.where(inside, 0.0, 9.0), (-width, width)), 4)
     0.0392
     """
@@ -113,9 +100,8 @@ def hsic(
 def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     r"""Absolute correlation between being covered and the width: \|Pearson(c, w)\|.
 
-    Good: 0, misses are as frequent among wide intervals as among narrow ones. Misleads: 0 may hide
-    coverage that is low at both ends; a few very wide intervals dominate; chance alone gives about
-    1/√m. Feldman, Bates, Romano (2021, arXiv:2106.00394) train models to lower it.
+    Good: 0, misses are as frequent among wide intervals as among narrow ones; chance alone gives
+    about 1/√m. Misleads: 0 may hide coverage that is low at both ends.
 
     Parameters
     ----------
@@ -127,8 +113,7 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
 
     Examples
     --------
-    >>> width = np.repeat([1.0, 2.0], 100)
-    >>> inside = np.repeat([True, False, True], [50, 50, 100])
+    >>> width, inside = np.repeat([1.0, 2.0], 100), np.repeat([True, False, True], [50, 50, 100])
     >>> round(coverage_width_correlation(np.where(inside, 0.0, 9.0), (-width, width)), 3)
     0.577
     """
@@ -182,11 +167,10 @@ def worst_slab_coverage(
 ) -> float:
     """Coverage of the worst slab of inputs, on rows that were not used to choose it.
 
-    Good: the level asked for, or slightly less. Misleads: a good value is no proof, since random
-    directions hardly find a slab in many dimensions; and it is a mean over about ``slab`` of part
-    2 only (0.1 · 0.75 · 5000 = 375 points: ± 0.016 at 90 %). From Cauchois, Gupta, Duchi (2021),
-    JMLR 22(81), arXiv:2004.10181, section 4; in two parts: Romano, Sesia, Candès (2020),
-    arXiv:2006.02544, supplement.
+    Good: the level asked for, or slightly less. Misleads: random directions hardly find a slab in
+    many dimensions, and it is a mean over few rows (0.1 · 0.75 · 5000 = 375: ± 0.016 at 90 %). From
+    Cauchois, Gupta, Duchi (2021), arXiv:2004.10181, and Romano, Sesia, Candès (2020),
+    arXiv:2006.02544.
 
     Parameters
     ----------
@@ -206,11 +190,9 @@ def worst_slab_coverage(
 
     Examples
     --------
-    Intervals that always cover except for x > 0.8, where they cover half of the targets.
-
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(size=4000)
-    >>> y = np.where(x > 0.8, rng.choice([0.0, 2.0], size=4000), 0.0)
+    >>> y = np.where(x > 0.8, rng.choice([0.0, 2.0], size=4000), 0.0)  # half covered there
     >>> round(worst_slab_coverage(y, (y * 0 - 1, y * 0 + 1), x, random_state=0), 2)
     0.47
     """
@@ -291,21 +273,17 @@ def excess_risk_of_target_coverage(
 ) -> float:
     """How far coverage at x is from the level, as far as a classifier can tell (ERT).
 
-    Good: 0 or below, the classifier found no input where coverage differs from the level; an
-    ``"l1"`` of 0.05 means that coverage at x is off by at least 5 points on average. Misleads: it
-    is a lower bound, so a weak classifier finds nothing, and it includes the marginal miss:
-    intervals that cover 99 % everywhere instead of 90 % have an l1 of 0.09. From Braun, Holzmüller,
-    Jordan, Bach (2025), "Conditional Coverage Diagnostics for Conformal Prediction",
-    arXiv:2512.11779.
+    Good: 0 or below; an ``"l1"`` of 0.05 means that coverage at x is off by at least 5 points on
+    average. Misleads: a weak classifier finds nothing, and it includes the marginal miss: intervals
+    that cover 99 % everywhere instead of 90 % have an l1 of 0.09. From Braun, Holzmüller, Jordan,
+    Bach (2025), "Conditional Coverage Diagnostics for Conformal Prediction", arXiv:2512.11779.
 
     Parameters
     ----------
     y, intervals, X, max_points : as in :func:`worst_slab_coverage`
-    loss : {"l1", "l2", "kl"}
-        Estimates the mean of ``|p − c|``, (p − c)² or KL(p ‖ c) over inputs, p the coverage there.
+    loss : {"l1", "l2", "kl"}; for the mean of ``|p − c|``, (p − c)² or KL(p ‖ c) over inputs
     side : {"both", "under", "over"}
-        Count inputs that seem to be covered too rarely, too often, or both; the first two sum to
-        the third.
+        Count inputs that seem to be covered too rarely, too often, or both, which is their sum.
     coverage : float, optional; c, by default the level of the intervals
     classifier : optional
         A scikit-learn classifier with ``predict_proba``; by default 50 boosted trees of 8 leaves.
@@ -318,11 +296,9 @@ def excess_risk_of_target_coverage(
 
     Examples
     --------
-    Half of the inputs are always covered, the others at 80 %: 0.1 from 90 % everywhere.
-
     >>> rng = np.random.default_rng(0)
     >>> x = rng.integers(0, 2, size=2000)
-    >>> y = np.where((x == 1) & (rng.random(2000) < 0.2), 9.0, 0.0)
+    >>> y = np.where((x == 1) & (rng.random(2000) < 0.2), 9.0, 0.0)  # covered always, or at 80 %
     >>> ends = (y * 0 - 1, y * 0 + 1)
     >>> round(excess_risk_of_target_coverage(y, ends, x, coverage=0.9, random_state=0), 2)
     0.11

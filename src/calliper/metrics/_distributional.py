@@ -68,13 +68,10 @@ class ShareTable:
 
 
 def crps(y: Any, distribution: Distribution) -> float:
-    """Mean continuous ranked probability score, in the unit of y.
+    """Mean continuous ranked probability score, ∫ (F(x) − 1{y ≤ x})² dx, in the unit of y.
 
-    The mean of ∫ (F(x) − 1{y ≤ x})² dx: smallest, on average, for the true distribution (Gneiting,
-    Raftery 2007, doi:10.1198/016214506000001437); the absolute error for a single point at ŷ.
-
-    Good: small, on the same rows. Misleads: rows with large errors dominate, and the middle of the
-    distribution counts for more than its tails.
+    Good: small, on the same rows; smallest, on average, for the true distribution (Gneiting,
+    Raftery 2007, doi:10.1198/016214506000001437). Misleads: rows with large errors dominate.
 
     Parameters
     ----------
@@ -101,15 +98,13 @@ def pit_histogram(
     """Where targets lie in their distributions: shares of Π(y, τ) in equal bins.
 
     Good: equal shares, up to the band. Few in the outer bins: distributions are too wide; many:
-    too narrow; a slope: they lie too high or too low. Misleads: too wide for half of the rows and
-    too narrow for the others looks right.
+    too narrow; a slope: too high or too low. Misleads: errors that cancel over rows look right.
 
     Parameters
     ----------
     y, distribution : as in :func:`crps`
     n_bins : int, default 10
-    random_state : int, RandomState or None, default 0
-        Draws τ, which matters if N is small or targets are tied.
+    random_state : int, RandomState or None, default 0; draws τ, which matters if N is small
 
     Returns
     -------
