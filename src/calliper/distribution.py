@@ -12,11 +12,8 @@ statistics of y_i* are bounds, with −∞ at rank 0 and +∞ at rank N+1:
 
 Between two points Π is known up to 1/(N+1) only. The curve with 1/N at each of them, which ``cdf``,
 ``sf``, ``ppf``, ``mean``, ``std``, ``crps`` and ``sample`` use, lies in that band; ``exceedance``
-is the middle of the band. Quantiles cost what intervals cost; everything else needs the N numbers
-of a row, which exist for a block of rows at a time.
-
-Under covariate shift the points count by their weights w_i, and the new row by its own, w, in place
-of 1: Π(y, τ) = (Σ w_i over y_i* < y + τ·(w + Σ w_i over y_i* = y)) / (Σ w_i + w).
+is the middle of the band. Under covariate shift the points count by their weights w_i, and the new
+row by its own, w, in place of 1.
 
 Reference: Vovk, Shen, Manokhin, Xie (2019), "Nonparametric predictive distributions based on
 conformal prediction", doi:10.1007/s10994-018-5755-8. The closed form with local scales is, to our
@@ -63,9 +60,7 @@ SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Predictive distributions of a batch of rows, computed on demand.
-
-    Made by ``predict_distribution`` of ``ConformalRegressor`` and, on arrays, of calibrators.
+    """Predictive distributions of a batch of rows, computed on demand by ``predict_distribution``.
 
     Attributes
     ----------
@@ -84,10 +79,8 @@ class Distribution:
     >>> distribution.quantile([0.1, 0.5, 0.9]).round(6)
     array([[ 7., 12., 16.],
            [17., 22., 26.]])
-    >>> distribution.cdf([10.5, 30.0]).round(3), distribution.interval(0.8).width.round(6)
-    (array([0.333, 1.   ]), array([9., 9.]))
-    >>> distribution.exceedance(14.0), distribution.mean().round(3), distribution.std().round(3)
-    (array([0.3 , 0.95]), array([11.667, 21.667]), array([2.981, 2.981]))
+    >>> distribution.cdf([10.5, 30.0]).round(3), distribution.exceedance(14.0)
+    (array([0.333, 1.   ]), array([0.3 , 0.95]))
     """
 
     # Features of the rows; of rows of them all ±t_i, (m, N), or those of given ranks, (m, L); and
@@ -108,10 +101,9 @@ class Distribution:
         return f"Distribution({len(self):,} rows, {self.n_calibration:,} calibration points)"
 
     def quantile(self, p: Coverage, *, side: str = "upper") -> FloatArray:
-        """A bound for each row: (m,), or (m, L) for L increasing levels.
+        """A bound for each row, (m,) or (m, L): at least p of the targets are at or below "upper".
 
-        "upper": y*_(⌈p(N+1)⌉), at or below which a target lies with probability at least p.
-        "lower": y*_(⌊p(N+1)⌋), at or above which it lies with at least 1 − p.
+        "upper" is y*_(⌈p(N+1)⌉), "lower" y*_(⌊p(N+1)⌋), with at least 1 − p at or above it.
         """
         valid.check_option(side, ("upper", "lower"), "side")
         levels = valid.check_levels(p, "p")
@@ -121,10 +113,9 @@ class Distribution:
 
     @valid.says_coverage
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
-        """Equal-tailed intervals: (1 − coverage)/2 may lie below, and as much above.
+        """Equal-tailed intervals, which follow the skewness of errors and cover at least so much.
 
-        It follows the skewness of errors, as that of ``predict_interval`` does not, and holds a new
-        target with probability at least ``coverage``.
+        (1 − coverage)/2 may lie below, and as much above.
         """
         levels = valid.check_levels(coverage)
         tails = tuple(float((1 + as_fraction(level)) / 2) for level in levels)
@@ -139,7 +130,8 @@ class Distribution:
         """
         _, not_above, total, _ = self._counts(y).swapaxes(0, 1)
         # Weights may add up to more than their total, by rounding.
-        return np.minimum(not_above / total, 1.0)
+        share: FloatArray = np.minimum(not_above / total, 1.0)
+        return share
 
     def sf(self, y: Any) -> FloatArray:
         """1 − :meth:`cdf`, the share of the N points above y, without points at y itself.
@@ -151,8 +143,7 @@ class Distribution:
     def exceedance(self, y: Any) -> FloatArray:
         """The probability that a target is above y: 1 − Π(y, ½), the middle of what is proved.
 
-        A point at y counts half, and so does the new row, which may lie on either side. Above
-        ``quantile(p)`` it is 1 − p, but for rounding of the rank. ``y`` as in :meth:`cdf`.
+        A point at y counts half, and so does the new row. ``y`` as in :meth:`cdf`.
         """
         low, high = self.cdf_band(y)
         return 1 - (low + high) / 2
@@ -160,8 +151,8 @@ class Distribution:
     def ppf(self, q: Any) -> FloatArray:
         """The inverse of :meth:`cdf`: the smallest point with a share of at least q at or below it.
 
-        (m,), or (m, L) for L levels from 0 to 1, in any order. It has no guarantee, and is finite
-        where points are; :meth:`quantile` is the bound with a guarantee.
+        (m,), or (m, L) for L levels from 0 to 1, in any order; without the guarantee of
+        :meth:`quantile`.
         """
         levels = np.atleast_1d(_targets(q))
         if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
@@ -205,13 +196,13 @@ class Distribution:
         target = valid.check_vector(y, "y", n=len(self))
         below, not_above, total, own = self._counts(target, bounded=False).swapaxes(0, 1)
         tau = check_random_state(random_state).uniform(size=len(self))
-        return np.minimum((below + tau * (own + not_above - below)) / (total + own), 1.0)
+        place = (below + tau * (own + not_above - below)) / (total + own)
+        return np.asarray(np.minimum(place, 1.0))
 
     def crps(self, y: Any) -> FloatArray:
-        """Continuous ranked probability score at the target of each row, (m,), in the unit of y.
+        """∫ (F(x) − 1{y ≤ x})² dx at the target of each row for the curve F of :meth:`cdf`, (m,).
 
-        ∫ (F(x) − 1{y ≤ x})² dx for the curve F of :meth:`cdf`; infinite where a point stands at
-        infinity, unless ``bounds`` are known.
+        In the unit of y; infinite where a point stands at infinity, unless ``bounds`` are known.
         """
         (y,) = same_rows(self, "distribution", y=y)
         return self._of_curve(_crps, valid.check_vector(y, "y", n=len(self)))
@@ -311,8 +302,8 @@ class Distribution:
         """Where targets with these errors may lie, rounding considered: from where, up to where.
 
         A target that ties with its bound must keep to it. Errors are enlarged before they are added
-        to the prediction, not the sum after: the sum of what is at least the target's own error is
-        rounded to the target or beyond, and what rises with the error is never rounded to fall.
+        to the prediction, not the sum after: then the sum is rounded to the target or beyond, and
+        never falls.
         """
         with np.errstate(over="ignore"):  # beyond the largest number there is no bound
             low, high = (self.score.place(y_pred, side * _up(side * signed)) for side in (-1, 1))

@@ -59,9 +59,8 @@ class MutualInformation:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> found = mutual_information(rng.normal(size=(200, 1)), rng.normal(size=200), random_state=0)
-    >>> found.n, found.p_value > 0.05
-    (200, True)
+    >>> mutual_information(rng.normal(size=(200, 1)), rng.normal(size=200), random_state=0).n
+    200
     """
 
     estimate: float

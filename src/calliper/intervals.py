@@ -50,29 +50,21 @@ class Intervals(Ends):
 
     Parameters
     ----------
-    lower, upper : array of shape (m,), or (m, L) for L levels
-        Ends of the intervals; ``-inf`` and ``inf`` mean "no bound".
+    lower, upper : (m,), or (m, L) for L levels; ``-inf`` and ``inf`` mean "no bound"
     coverage : float or tuple of floats, optional; the requested level or levels
-    index : optional
-        Row labels of the frame that the intervals belong to; those of ``lower``, if it has any.
-    centre : array of shape (m,), optional
-        The centre of the intervals: the prediction, corrected by its expected error if known.
+    index : optional; row labels of the frame that they belong to, by default those of ``lower``
+    centre : (m,), optional; the prediction, corrected by its expected error if known
 
     Examples
     --------
     >>> intervals = Intervals(np.array([1.0, 2.0]), np.array([3.0, 2.5]))
     >>> lower, upper = intervals
-    >>> intervals.width
-    array([2. , 0.5])
-    >>> intervals.contains([3.0, 2.6])
-    array([ True, False])
-    >>> np.asarray(intervals[intervals.width < 1])
-    array([[2. , 2.5]])
-    >>> intervals
-    Intervals(2 rows)
+    >>> intervals.width, intervals.contains([3.0, 2.6])
+    (array([2. , 0.5]), array([ True, False]))
+    >>> intervals[intervals.width < 1]
+    Intervals(1 row)
        lower  upper
-    0      1      3
-    1      2    2.5
+    0      2    2.5
     """
 
     lower: FloatArray
@@ -240,8 +232,8 @@ class Intervals(Ends):
     def to_dict(self) -> dict[str, Any]:
         """Values for strict JSON, by attribute name.
 
-        An end without a bound is the text ``"-inf"`` or ``"inf"``. Row labels that are neither
-        numbers nor text, such as dates, become text.
+        An end without a bound is the text ``"-inf"`` or ``"inf"``; labels such as dates become
+        text.
         """
         from calliper._writing import plain
 
@@ -324,10 +316,8 @@ class Boxes(Ends):
     --------
     >>> sides = Intervals([0.0, 1.0], [2.0, 3.0]), Intervals([0.0, 0.0], [10.0, 5.0])
     >>> boxes = Boxes(sides, ("height", "weight"))
-    >>> boxes
-    Boxes(2 rows, 2 targets: height, weight; joint)
-    >>> boxes.contains([[1.0, 5.0], [2.0, 9.0]]), boxes.volume, boxes["height"].width
-    (array([ True, False]), array([20., 10.]), array([2., 2.]))
+    >>> boxes, boxes.contains([[1.0, 5.0], [2.0, 9.0]])
+    (Boxes(2 rows, 2 targets: height, weight; joint), array([ True, False]))
     """
 
     intervals: tuple[Intervals, ...]

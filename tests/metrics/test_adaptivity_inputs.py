@@ -92,7 +92,7 @@ def test_no_middle_no_prediction(measure, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"infinite": "cap"}, "needed for infinite='cap'.*pass both .the largest calibration score"),
+        ({"infinite": "cap"}, "needed for infinite='cap'.*the largest calibration score"),
         ({"infinite": "cap", "max_score": 0.0}, "positive and finite; got 0.0"),
         ({"infinite": "cap", "max_score": INF}, "positive and finite; got inf"),
         ({"infinite": "cap", "max_score": float("nan")}, "positive and finite; got nan"),

@@ -89,7 +89,7 @@ def test_several_levels_are_refused_with_the_way_out():
     with pytest.raises(CalliperError, match=r"got 2 \(0\.8, 0\.95\): pass intervals\.at\(level\)"):
         interval_score([0.0, 0.0], several)
     unnamed = Intervals(np.zeros((2, 2)), np.ones((2, 2)))
-    with pytest.raises(CalliperError, match="got 2, unnamed: .* names them"):
+    with pytest.raises(CalliperError, match=r"got 2, unnamed: .* names them"):
         interval_score([0.0, 0.0], unnamed, coverage=0.9)
 
 
@@ -132,8 +132,8 @@ def test_the_scorer_is_minus_the_score_at_its_level():
 
 def test_the_scorer_survives_a_pickle_and_shows_its_level():
     scorer = interval_scorer(0.8)
-    assert pickle.loads(pickle.dumps(scorer)) == scorer
-    assert repr(scorer) == "IntervalScorer(coverage=0.8)"
+    assert "coverage=0.8" in repr(scorer)
+    assert repr(pickle.loads(pickle.dumps(scorer))) == repr(scorer)
 
 
 def test_grid_search_finds_the_right_radius():

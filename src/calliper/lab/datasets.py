@@ -86,11 +86,10 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
     n : int; number of rows
     noise : {"cycles", "radians"}
         What "k_ε = 2" means in the spread 0.1 · (0.01 + abs(sin(k_ε x + 0.3))). ``"cycles"``: two
-        full periods over the unit interval, sin(2π · 2x + 0.3), which is not what is printed, but
-        comes close to the paper's table if its "IS" is the half-width; the authors have not
-        confirmed it. ``"radians"``: as printed, sin(2x + 0.3), a single hump, in which no
-        intervals that cover 95 % on average have a mean half-width below 0.1596; the table has
-        0.17 (0.1224 in the other reading).
+        full periods over the unit interval, which is not what is printed, but comes close to the
+        paper's table if its "IS" is the half-width; the authors have not confirmed it.
+        ``"radians"``: as printed, a single hump, in which no intervals that cover 95 % on average
+        have a mean half-width below 0.1596 (0.1224 in the other reading); the table has 0.17.
     random_state : int, RandomState, Generator or None
         The same seed gives the same X and the same standardised noise in both readings.
 
@@ -101,11 +100,9 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
 
     Examples
     --------
-    The mean half-width of the oracle is z · 0.1 · (0.01 + 2/π) in the first reading.
-
     >>> problem = one_dimensional(1000, random_state=0)
     >>> grid = (np.arange(10_000)[:, None] + 0.5) / 10_000
-    >>> round(float(problem.oracle(grid, 0.95).width.mean()) / 2, 4)
+    >>> round(float(problem.oracle(grid, 0.95).width.mean()) / 2, 4)  # z · 0.1 · (0.01 + 2/π)
     0.1267
     """
     if noise not in _FREQUENCY:

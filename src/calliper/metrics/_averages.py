@@ -5,7 +5,8 @@ Regression with Jackknife+ Rescaled Scores", TMLR. Its columns "Cov." and "IS" a
 :func:`empirical_coverage` and :func:`mean_width`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,24 +170,7 @@ def interval_scores(
     return scores
 
 
-@dataclass(frozen=True)
-class IntervalScorer:
-    """The result of :func:`interval_scorer`: a callable ``(estimator, X, y) -> float``."""
-
-    coverage: float
-
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Minus the mean interval score of the estimator's intervals for X."""
-        if not isinstance(estimator, IntervalModel):
-            raise TypeError(
-                f"interval_scorer needs an estimator with predict_interval(X, coverage); "
-                f"got {type(estimator).__name__}: wrap it in ConformalRegressor."
-            )
-        intervals = as_intervals(estimator.predict_interval(X, coverage=self.coverage))
-        return -interval_score(y, intervals, coverage=self.coverage)
-
-
-def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
+def interval_scorer(coverage: float = 0.9) -> Callable[[Any, Any, Any], float]:
     """A scikit-learn scorer: minus :func:`interval_score`, so that larger is better.
 
     For ``scoring=`` of ``GridSearchCV`` or ``cross_val_score`` around an estimator with
@@ -209,7 +193,17 @@ def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
     >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
     -3.5
     """
-    return IntervalScorer(inputs.single_level(coverage))
+    return partial(_minus_score, coverage=inputs.single_level(coverage))
+
+
+def _minus_score(estimator: Any, X: Any, y: Any, *, coverage: float) -> float:
+    if not isinstance(estimator, IntervalModel):
+        raise TypeError(
+            f"interval_scorer needs an estimator with predict_interval(X, coverage); "
+            f"got {type(estimator).__name__}: wrap it in ConformalRegressor."
+        )
+    intervals = as_intervals(estimator.predict_interval(X, coverage=coverage))
+    return -interval_score(y, intervals, coverage=coverage)
 
 
 def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:

@@ -16,12 +16,12 @@ from calliper._types import FloatArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._by_bin import ONE_SIGMA_TAIL
 from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
 from calliper.metrics._inputs import IntervalsLike, one_level
+from calliper.metrics._tables import ONE_SIGMA_TAIL
 from calliper.rows import labels_of, same_rows
 
-_SPLIT_THE_ROWS = [*map(unwrap, (worst_slab_coverage, excess_risk_of_target_coverage))]
+_SPLIT_THE_ROWS = (unwrap(worst_slab_coverage), unwrap(excess_risk_of_target_coverage))
 
 
 @dataclass(frozen=True)

@@ -306,8 +306,7 @@ def plus_ends(
     """Order statistics of a_i(R_i) and b_i(R_i) at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
 
     ``down`` and ``up`` are (m, n), infinite where nothing is known about a row. Below level 1/2 the
-    ends can be out of order; no target then qualifies, and the interval is the point of
-    :func:`_innermost`. O(mn) by selection.
+    ends can be out of order; the interval is then the point of :func:`_innermost`.
     """
     n = down.shape[1]
     ranks = [conformal_rank(level, n) for level in levels]
@@ -328,7 +327,6 @@ def plus_ends(
 def _innermost(down: FloatArray, up: FloatArray) -> FloatArray:
     """A point (m,) within the ends of every rank Q at which these are in order.
 
-    ``down`` and ``up`` (m, n) are the ends of each left-out row; out of order at the first rank.
     Halfway between the ends at the last rank where they are out of order, or as near to that as
     the next rank allows: the same whatever levels are asked for, so that intervals are nested.
     """

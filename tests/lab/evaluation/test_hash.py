@@ -13,7 +13,7 @@ from calliper import Split
 from calliper.lab.evaluation import Method
 from calliper.lab.evaluation._evaluate import Trial
 from calliper.lab.evaluation._problems import check_measures
-from calliper.lab.evaluation._store import Store, content_hash
+from calliper.lab.evaluation._records import Store, content_hash
 from cases.evaluation import fan
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_compared_is_refused():
 
 
 SCRIPT = """
-from calliper.lab.evaluation._store import content_hash
+from calliper.lab.evaluation._records import content_hash
 def measure(y, intervals, context):
     return float(context.method in {"Split", "LVD", "a", "b", "c"})
 print(content_hash([measure, {"x", "y", (1, "z")}, frozenset("abcdef")]))

@@ -29,8 +29,7 @@ from calliper.calibrators import as_calibrator
 from calliper.exceptions import FailedTrialsWarning, warn
 from calliper.lab.evaluation import _problems as checked
 from calliper.lab.evaluation._problems import Method, Problem, Sizes
-from calliper.lab.evaluation._records import ROW_FIELDS, Records, Row
-from calliper.lab.evaluation._store import Store, versions
+from calliper.lab.evaluation._records import ROW_FIELDS, Records, Row, Store, versions
 from calliper.metrics import Context, Measure
 from calliper.rows import Rows
 from calliper.scores import as_score
@@ -53,9 +52,9 @@ def evaluate(
     """Evaluate every method on the same splits of every problem.
 
     Each split draws N held-out rows to calibrate and others to test. It depends only on
-    ``random_state``, the name of the problem, N and the number of the split, so adding a problem,
-    a method or more splits changes no other value. A method without a ``random_state`` of its
-    own is seeded by the split.
+    ``random_state``, the name of the problem, N and the number of the split, so adding a problem, a
+    method or more splits changes no other value. A method without a ``random_state`` of its own is
+    seeded by the split.
 
     Parameters
     ----------
@@ -66,23 +65,20 @@ def evaluate(
     n_splits : int, default 10
     n_calibration : int, several, or a mapping from names of problems to either
         N; by default half of the held-out rows.
-    n_test : int, optional
-        Test rows of each split; by default all that are not used for calibration.
+    n_test : int, optional; test rows of each split; by default all that do not calibrate
     random_state : int, default 0
     n_jobs : int, optional
         As in joblib, whose ``parallel_config`` chooses where trials run: processes, threads, or
         any registered backend that can return results one by one, such as Dask.
     store : folder or path of a ``.jsonl`` file, optional
-        Finished trials (one method on one split of one problem) are appended there at once. A
-        later call with this store computes only what is missing: trials with the same data,
-        parameters, levels, measures and versions are read. Trials with errors are computed again.
-        Functions are compared by their code, defaults and closures, but not by the functions they
-        call or the code of your own classes: start another store if these change.
+        Finished trials (one method on one split of one problem) are appended there at once, and a
+        later call computes only what is missing: trials with other data, parameters, levels,
+        measures or versions, and those with errors. Functions are compared by their code, defaults
+        and closures, but not by the functions they call or the code of your own classes.
     measures : mapping from a name to a function or a :class:`calliper.metrics.Measure`
         Functions of ``(y, intervals, context)``; by default ``calliper.metrics.MEASURES``.
     progress : callable or True, optional
-        Called with the fraction of trials done; may raise to stop. ``True`` shows a bar in a
-        notebook, elsewhere a line on standard error.
+        Called with the fraction of trials done; may raise to stop. ``True`` shows a bar.
 
     Returns
     -------
@@ -93,15 +89,12 @@ def evaluate(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import FullRescaled, Split
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.uniform(size=(400, 1))
-    >>> y = Z[:, 0] * rng.normal(size=400)
-    >>> problem = Problem("fan", Z=Z, y=y, y_pred=np.zeros(400))
+    >>> problem = Problem("fan", Z=Z, y=Z[:, 0] * rng.normal(size=400), y_pred=np.zeros(400))
+    >>> from calliper import FullRescaled, Split
     >>> methods = {"Split": Split(), "FullRescaled": FullRescaled()}
-    >>> records = evaluate(problem, methods, n_splits=3, n_calibration=200)
-    >>> for row in records.where(split=0):
+    >>> for row in evaluate(problem, methods, n_splits=1, n_calibration=200):
     ...     print(row["method"], round(row["coverage"], 1), round(row["mean_width"], 1))
     Split 0.9 2.0
     FullRescaled 0.9 1.7
@@ -297,9 +290,9 @@ def _caught_warnings() -> Iterator[list[str]]:
     """A list that fills with the warnings of this thread, each different text once.
 
     ``warnings.catch_warnings`` changes the whole process, so two threads inside it at once would
-    lose warnings or leave the filters changed. So the first trial installs a hook, the last one
-    removes it, and the hook sorts warnings by thread. Warnings of threads that a trial has started
-    go to every trial then at work, marked.
+    lose warnings. So the first trial installs a hook, the last one removes it, and the hook sorts
+    warnings by thread; those of threads that a trial has started go to every trial then at work,
+    marked.
     """
     mine = threading.get_ident(), list[str]()
     with _lock:

@@ -336,18 +336,15 @@ def _in_cell(text: str) -> str:
 
 
 def one_sigma(values: Any) -> tuple[float, float]:
-    """Mean and 1-σ percentile error: the 68th percentile of the distances from the mean.
-
-    It is the standard deviation if the values are normal, and more robust otherwise. With fewer
-    than two values the error is unknown: NaN. An infinite value makes the mean infinite.
+    """Mean, and the 68th percentile of the distances from it, the deviation of normal values.
 
     Parameters
     ----------
-    values : (n,) numbers
+    values : (n,) numbers, of which an infinite one makes the mean infinite
 
     Returns
     -------
-    tuple of float; the mean, and its error
+    tuple of float; the mean, and its error, NaN with fewer than two values
 
     Examples
     --------
@@ -367,13 +364,12 @@ def one_sigma(values: Any) -> tuple[float, float]:
 def last_digit(value: float, error: float = float("nan")) -> str:
     """A value with the uncertainty of its last digit in parentheses.
 
-    The error is rounded to one digit and the value to the same place. Without parentheses the
-    error is zero (with three decimals) or unknown. NaN is a dash.
+    Without parentheses the error is zero (with three decimals) or unknown. NaN is a dash.
 
     Parameters
     ----------
     value : float
-    error : float, optional; its uncertainty; NaN if unknown
+    error : float, optional; its uncertainty, which is rounded to one digit; NaN if unknown
 
     Returns
     -------

@@ -1,8 +1,24 @@
-"""Bounds on the coverage in a region of inputs, from the mutual information of input and score.
+"""Coverage near one input: what is bounded, what is only estimated, and coverage in cells.
 
-If the score σ did not depend on the input X, one threshold would cover equally in every region.
-The mutual information MI(X, σ) measures the dependence, and so bounds the coverage p in any region
-ω of probability ρ = P(X ∈ ω), given the coverage c over all inputs:
+**Cells.** Data can prove coverage in a few cells of inputs: divide them into G cells *before*
+looking at held-out points, count how many of the n_g points of cell g lie in their intervals, and
+invert the binomial law at level δ/G, so that by Bonferroni all G bounds hold together (Clopper,
+Pearson 1934, doi:10.1093/biomet/26.4.404):
+
+    L_g = max{p : P(Bin(n_g, p) ≥ k_g) ≤ δ/G} = Beta⁻¹(δ/G; k_g, n_g − k_g + 1),
+    P(L_g ≤ coverage in cell g, for all g) ≥ 1 − δ.
+
+Any rule that is fixed in advance defines such cells: a season, a site, or k-means on training
+inputs, where a point belongs to the nearest of G centres. Letters: 1−δ → ``confidence``, n_g,
+k_g/n_g, L_g → ``n``, ``coverage``, ``lower`` of a ``Cell``.
+
+Assumptions: held-out points are independent draws from the distribution of new points, and were
+not used for training, calibration or the choice of cells. The bounds hold for these intervals,
+whatever the method, not on average over calibration draws.
+
+**Regions.** If the score σ did not depend on the input X, one threshold would cover equally in
+every region. The mutual information MI(X, σ) measures the dependence, and so bounds the coverage p
+in any region ω of probability ρ = P(X ∈ ω), given the coverage c over all inputs:
 
     paper     p ≥ c − √(1 − exp(−MI)) / ρ                                          (Theorem S.2)
     binary    p ≥ min{p ≤ c : ρ kl(p, c) + (1−ρ) kl((c − ρp)/(1−ρ), c) ≤ MI}
@@ -13,18 +29,14 @@ and ρ; convex in c and 0 at 0, it also holds for coverage averaged over calibra
 MI = ∞ it is the trivial max{0, 1 − (1−c)/ρ}; the paper's form is below even that unless
 MI < −log(1 − (1−c)²(1−ρ)²), 0.002 nats at c = 0.95 and ρ = 0.1.
 
-Letters: MI → ``mutual_information`` (nats), c = 1−α → ``coverage``, ρ → ``rho``.
-
 Assumptions: a score that is fixed before calibration (split conformal, MADSplit), coverage marginal
 over calibration draws, and the *true* mutual information, which is unknown.
-``plug_in_local_coverage`` uses an estimate M̂ instead, so the result is an estimate: the bound at
-max{0, M̂}, and next to it the bound at two standard errors more. That is no confidence bound, since
-mutual information of continuous variables has no distribution-free upper one. For several columns,
-M̂ is a sum of marginal informations, which may be below the joint one. ``cell_coverage`` is proved.
+``plug_in_local_coverage`` uses an estimate M̂ instead: the bound at max{0, M̂}, and next to it the
+bound at two standard errors more. That is no confidence bound, since mutual information of
+continuous variables has no distribution-free upper one.
 
-Two classic inequalities show why rescaling helps. Divide the score by its mean at x, s̄(x), and use
-one threshold q (or τ) for the ratio. Then the coverage at this x is bounded, whatever the law of
-the score there:
+**Rescaled scores.** Divide the score by its mean at x, s̄(x), and use one threshold q (or τ) for
+the ratio. Then the coverage at this x is bounded, whatever the law of the score there:
 
     Markov      P(s/s̄(x) ≤ q | x) ≥ 1 − 1/q
     Cantelli    P(s/s̄(x) ≥ τ | x) ≤ σ²(x) / (σ²(x) + (τ−1)² s̄²(x)),   τ > 1
@@ -33,23 +45,42 @@ the score there:
 (the paper prints s̄(x) instead of s̄²(x), which would depend on the unit of y). With estimated
 moments these inequalities are not bounds, and no method here uses them.
 
-References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
+Reference: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
 Jackknife+ Rescaled Scores", TMLR: Theorem S.2 (in the text Proposition 2), and the supplement's
-"Rescaled Scores and Concentration Inequalities". Kraskov, Stögbauer, Grassberger (2004),
-doi:10.1103/PhysRevE.69.066138 (the estimator of information).
+"Rescaled Scores and Concentration Inequalities".
 """
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy import stats
 from scipy.special import xlog1py
 
-from calliper._notebook import card, floored, folded, table
-from calliper._types import FloatArray
-from calliper._validation import check_level, check_option
+from calliper._notebook import card, floored, folded, share_bar, table
+from calliper._types import FloatArray, IntArray
+from calliper._validation import check_features, check_level, check_option, check_vector
 from calliper.exceptions import CalliperError
 from calliper.information import MutualInformation, mutual_information
+from calliper.rows import numbered, same_rows
+
+__all__ = [
+    "Cell",
+    "CellCoverage",
+    "LocalCoverageEstimate",
+    "Partition",
+    "cantelli_local_coverage",
+    "cantelli_threshold",
+    "cell_coverage",
+    "local_coverage_bound",
+    "markov_local_coverage",
+    "partition",
+    "plug_in_local_coverage",
+]
+
+#: Cells that a notebook shows.
+SHOWN_CELLS = 30
 
 #: The sharper bound, or the one printed in the paper.
 Form = Literal["binary", "paper"]
@@ -65,6 +96,192 @@ _EXPECTED = {
 
 #: Halvings that shrink an interval in [0, 1] below the spacing of floats around any c.
 HALVINGS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Cells of inputs: each point belongs to the nearest of fixed centres (G, d).
+
+    Parameters
+    ----------
+    centres : (G, d)
+
+    Examples
+    --------
+    >>> Partition(np.array([[0.0], [10.0]])).assign([[1.0], [8.0]])
+    array([0, 1])
+    """
+
+    centres: FloatArray
+
+    @property
+    def labels(self) -> range:
+        """All cells, as ``labels`` for ``cell_coverage`` that includes empty ones."""
+        return range(len(self.centres))
+
+    def assign(self, Z: Any) -> IntArray:
+        """The cell of each row, 0 … G−1."""
+        from sklearn.metrics import pairwise_distances_argmin
+
+        features = check_features(Z)
+        if features.shape[1] != self.centres.shape[1]:
+            raise CalliperError(
+                f"Z has {features.shape[1]} columns, but the partition was made from rows of "
+                f"{self.centres.shape[1]}."
+            )
+        return np.asarray(pairwise_distances_argmin(features, self.centres), dtype=np.intp)
+
+
+def partition(Z_train: Any, n_cells: int = 10, *, random_state: Any = None) -> Partition:
+    """Cells by k-means on *training* inputs: standardise columns first if their units differ.
+
+    Parameters
+    ----------
+    Z_train : (n, d) inputs or embeddings that are neither calibration nor held-out points
+    n_cells : G, at most the number of distinct rows
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    Partition; its ``assign(Z)`` gives the cell of each row
+
+    Examples
+    --------
+    >>> np.sort(partition([[0.0], [0.1], [5.0], [5.1]], 2, random_state=0).centres[:, 0])
+    array([0.05, 5.05])
+    """
+    from sklearn.cluster import KMeans
+
+    features = check_features(Z_train, "Z_train")
+    n_distinct = len(np.unique(features, axis=0))
+    if not isinstance(n_cells, int | np.integer) or not 1 <= n_cells <= n_distinct:
+        raise CalliperError(
+            f"n_cells must be an integer between 1 and {n_distinct}, the number of distinct rows "
+            f"of Z_train; got {n_cells!r}."
+        )
+    fitted = KMeans(int(n_cells), n_init=10, random_state=random_state).fit(features)
+    return Partition(np.asarray(fitted.cluster_centers_, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Held-out points of one cell.
+
+    Parameters
+    ----------
+    label : the cell
+    n : number of held-out points in it
+    coverage : share of them that lie in their intervals; NaN if there are none
+    lower : lower bound on the coverage of new points in this cell; 0 if there are no points
+
+    Examples
+    --------
+    >>> cell_coverage(["a", "a", "b"], [True, False, True]).cells[0].coverage
+    0.5
+    """
+
+    label: Hashable
+    n: int
+    coverage: float
+    lower: float
+
+
+@dataclass(frozen=True)
+class CellCoverage:
+    """Cells with lower bounds that all hold with probability ``confidence``.
+
+    Parameters
+    ----------
+    cells : tuple of Cell
+    confidence : probability that all bounds hold
+
+    Examples
+    --------
+    >>> found = cell_coverage(["a"] * 50, [True] * 45 + [False] * 5)
+    >>> round(found.cells[0].lower, 2), found.confidence
+    (0.8, 0.95)
+    """
+
+    cells: tuple[Cell, ...]
+    confidence: float
+
+    @property
+    def worst(self) -> Cell:
+        """The cell with the lowest bound."""
+        return min(self.cells, key=lambda cell: cell.lower)
+
+    def _repr_html_(self) -> str:
+        worst = sorted(self.cells, key=lambda cell: cell.lower)[:SHOWN_CELLS]
+        rows = [
+            [str(cell.label), f"{cell.n:,}", f"{cell.coverage:.3f}", floored(cell.lower)]
+            for cell in worst
+        ]
+        names = ["cell", "held-out points", "covered", "at least"]
+        listed = table([names, *rows], [share_bar(cell.coverage, cell.lower) for cell in worst])
+        title = "Coverage cell by cell, the lowest bounds first"
+        return card(title, [], listed, folded("In words", self.describe()))
+
+    def describe(self) -> str:
+        """The bounds in words, with their assumptions."""
+        lines = []
+        for cell in self.cells:
+            held = (
+                f"{cell.n} held-out points, {cell.coverage:.3f} covered" if cell.n else "no points"
+            )
+            lines.append(f"cell {cell.label}: {held}, coverage at least {floored(cell.lower)}")
+        return "\n".join(lines) + (
+            f"\nAll {len(lines)} bounds hold together with probability at least "
+            f"{self.confidence:g} over the draw of the held-out points, provided that these are "
+            f"independent draws from the distribution of new points and were not used for "
+            f"training, calibration or the choice of cells. They hold for these intervals, and for "
+            f"each cell as a whole: coverage may vary inside a cell."
+        )
+
+
+def cell_coverage(
+    cells: Any, covered: Any, *, confidence: float = 0.95, labels: Iterable[Any] | None = None
+) -> CellCoverage:
+    """Lower bounds on the coverage in each cell that hold together, from held-out points.
+
+    Parameters
+    ----------
+    cells : (m,) labels of the held-out points, for example ``partition(Z_train).assign(Z_test)``
+    covered : (m,) of bool; whether its target is in its interval, as ``intervals.contains(y_test)``
+    confidence : float, default 0.95; probability that all bounds hold
+    labels : iterable, optional; all cells, by default those that occur, given their numbers of
+    points
+
+    Returns
+    -------
+    CellCoverage; the cells with their bounds, in the order of ``labels``
+
+    Examples
+    --------
+    >>> result = cell_coverage(["a"] * 100 + ["b"] * 50, [True] * 92 + [False] * 8 + [True] * 50)
+    >>> [(cell.label, cell.n, cell.coverage, round(cell.lower, 3)) for cell in result.cells]
+    [('a', 100, 0.92, 0.848), ('b', 50, 1.0, 0.929)]
+    """
+    level = check_level(confidence, "confidence")
+    cells, covered = same_rows(None, "rows", cells=cells, covered=covered)
+    names, cell = numbered(cells, "cells")
+    values = check_vector(covered, "covered", n=len(cell))
+    for wrong in np.flatnonzero(~np.isin(values, (0, 1))):
+        raise CalliperError(
+            f"covered must be True or False for each row; got {values[wrong]:g} at position "
+            f"{wrong}. Pass intervals.contains(y)."
+        )
+    every = names if labels is None else numbered(list(labels), "labels")[0]
+    unknown = [name for name in names if name not in every]
+    if unknown:
+        raise CalliperError(f"labels must name all cells; {unknown} of cells are not in {every}.")
+    cell = np.array([every.index(name) for name in names])[cell]
+    n, k = (np.bincount(rows, minlength=len(every)) for rows in (cell, cell[values == 1]))
+    # Clopper and Pearson's one-sided bounds; 0 without a success.
+    bound = stats.beta.ppf((1 - level) / len(every), np.maximum(k, 1), n - k + 1)
+    lower = np.where(k > 0, bound, 0.0)
+    share = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
+    columns = zip(every, n.tolist(), share.tolist(), lower.tolist(), strict=True)
+    return CellCoverage(tuple(Cell(*column) for column in columns), level)
 
 
 def local_coverage_bound(
