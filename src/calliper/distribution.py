@@ -124,10 +124,7 @@ class Distribution:
         return Intervals(lower, upper, levels[0] if np.ndim(coverage) == 0 else levels, self.index)
 
     def cdf(self, y: Any) -> FloatArray:
-        """The share of the N points at or below y: (m,), or (m, L) if ``y`` has two axes.
-
-        ``y`` is one number for all rows, one a row, (m,), or L of them, (m, L) or (1, L).
-        """
+        """The share of the N points at or below y: a number, one a row, or (m, L) or (1, L)."""
         _, not_above, total, _ = self._counts(y).swapaxes(0, 1)
         # Weights may add up to more than their total, by rounding.
         share: FloatArray = np.minimum(not_above / total, 1.0)
@@ -282,10 +279,7 @@ class Distribution:
         return np.asarray(np.clip(points, *self.bounds))
 
     def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
-        """``ask`` of the ascending points of rows, (m, N), with their shares and ``beside``.
-
-        Shares are (N,), or (m, N) by weight.
-        """
+        """``ask`` of ascending points, (m, N), shares, (N,) or (m, N) by weight, and ``beside``."""
 
         def answer(rows: slice) -> FloatArray:
             points, share = self._points(rows), self._mass

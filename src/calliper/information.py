@@ -205,9 +205,7 @@ def random_ranks(
     """Ranks 0 … n−1 along the last axis, with ties in random order; ``anew`` permutes the draws."""
     drawn = rng.uniform(size=values.shape)
     order = np.lexsort((drawn if anew is None else drawn[..., anew], values), axis=-1)
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(values.shape[-1]), axis=-1)
-    return ranks
+    return np.argsort(order, axis=-1)
 
 
 def rank_ksg(y_ranks: IntArray, n_neighbors: int) -> FloatArray:

@@ -252,15 +252,15 @@ class Intervals(Ends):
         """Intervals from the text of :meth:`to_json`, or from the values of :meth:`to_dict`."""
         try:
             read = source if isinstance(source, Mapping) else json.loads(source)
-            level, labels = read.get("coverage"), read.get("index")
-            level = tuple(level) if isinstance(level, list) else level
-            return cls(
-                _numbers(read["lower"], level),
-                _numbers(read["upper"], level),
-                level,
-                labels and [tuple(each) if isinstance(each, list) else each for each in labels],
-                None if read.get("centre") is None else _numbers(read["centre"]),
-            )
+            level, labels, centre = (read.get(name) for name in ("coverage", "index", "centre"))
+            lower, upper = (np.array(read[end], dtype=np.float64) for end in ("lower", "upper"))
+            if isinstance(level, list):
+                level = tuple(level)
+                if not lower.size:
+                    lower = upper = np.empty((0, len(level)))
+            labels = labels and [tuple(each) if isinstance(each, list) else each for each in labels]
+            centre = None if centre is None else np.array(centre, dtype=np.float64)
+            return cls(lower, upper, level, labels, centre)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CalliperError(
                 f"expected the output of Intervals.to_json; it cannot be read ({error!r})."
@@ -290,16 +290,6 @@ def _label(value: Any) -> Any:
 
     known = plain(value)
     return known if isinstance(known, str | int | float | None) else str(value)
-
-
-def _numbers(values: Any, level: Any = None) -> FloatArray:
-    """An array of JSON values, (m,), or (m, L) for a tuple of L levels."""
-    from calliper._writing import number
-
-    rows = [[*map(number, each)] if isinstance(each, list) else number(each) for each in values]
-    if not rows and isinstance(level, tuple):
-        return np.empty((0, len(level)))
-    return np.array(rows, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from calliper.intervals import Intervals
 from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
 from calliper.metrics._inputs import IntervalsLike, one_level
 from calliper.metrics._tables import ONE_SIGMA_TAIL
-from calliper.rows import labels_of, same_rows
+from calliper.rows import same_rows
 
 _SPLIT_THE_ROWS = (unwrap(worst_slab_coverage), unwrap(excess_risk_of_target_coverage))
 
@@ -112,7 +112,7 @@ def bootstrap(
     takes = signature(metric).parameters
     without_y, seeded = next(iter(takes)) == "intervals", "random_state" in takes
     along = {name: value for name, value in parameters.items() if _n_entries(value) == n}
-    y, *rest = map(_unlabelled, same_rows(read, "intervals", **parts, **along))
+    y, *rest = same_rows(read, "intervals", **parts, **along)
     rows, along = tuple(rest[: len(rows)]), dict(zip(along, rest[len(rows) :], strict=True))
     rng = check_random_state(random_state)
 
@@ -158,11 +158,6 @@ def _splits_the_rows(metric: Any) -> bool:
     while isinstance(metric := unwrap(metric), partial):
         metric = metric.func
     return metric in _SPLIT_THE_ROWS
-
-
-def _unlabelled(rows: Any) -> Any:
-    """Rows without labels, which resampling would repeat."""
-    return rows if labels_of(rows) is None else rows.reset_index(drop=True)
 
 
 def _n_entries(value: Any) -> int | None:

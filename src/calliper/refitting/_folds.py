@@ -42,7 +42,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.calibration import warn_of_groups
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
-from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
+from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegressor
 from calliper.rows import row_values, same_rows, warn_of_times
@@ -89,20 +89,32 @@ class JackknifePlus(RefittedRegressor):
     score_function: Any = None
     n_jobs: int | None = None
 
+    #: What each model leaves out.
+    _part = "one row"
+
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
         return list(LeaveOneOut().split(y))
 
     def _proved(self, coverage: float, n: int) -> float:
-        return conformal_coverage(coverage, n) if self.minmax else jackknife_coverage(coverage, n)
+        n_folds = len(self.models_)
+        bounds = [fold_coverage(coverage, n, n_folds)]
+        if n_folds == n:
+            bounds.append(jackknife_coverage(coverage, n))
+        rank = conformal_rank(coverage, n)
+        if self.minmax and n % n_folds == 0 and rank <= n:
+            bounds.append(rank / (n + n // n_folds))
+        return max(bounds)
 
     def _remark(self, coverage: float) -> str:
         if self.minmax:
-            return "Coverage is usually well above it."
-        return f"{ORDINARY}; it can fall to the bound if the model changes much without one row."
+            return "Coverage is usually well above the level asked for."
+        return (
+            f"{ORDINARY}; it can fall to the bound if the model changes much without {self._part}."
+        )
 
 
 @dataclass(eq=False, repr=False)
-class CVPlus(RefittedRegressor):
+class CVPlus(JackknifePlus):
     """Cross-validation intervals: F + 1 fits, no row set aside; guarantee about 1 − 2α.
 
     Parameters
@@ -143,13 +155,11 @@ class CVPlus(RefittedRegressor):
         needs="a model to refit",
     )
 
-    estimator: Any
     cv: Any = 10
     _: KW_ONLY
-    minmax: bool = False
-    score_function: Any = None
     random_state: Any = None
-    n_jobs: int | None = None
+
+    _part = "a fold"
 
     @valid.unchanged_if_refused
     def fit(self, X: Any, y: Any, *, split_groups: Any = None, **fit_params: Any) -> Self:
@@ -205,20 +215,3 @@ class CVPlus(RefittedRegressor):
                 f"do; TimeSeriesSplit and ShuffleSplit do not."
             )
         return folds
-
-    def _proved(self, coverage: float, n: int) -> float:
-        n_folds = len(self.models_)
-        bounds = [fold_coverage(coverage, n, n_folds)]
-        if n_folds == n:
-            bounds.append(jackknife_coverage(coverage, n))
-        rank = conformal_rank(coverage, n)
-        if self.minmax and n % n_folds == 0 and rank <= n:
-            bounds.append(rank / (n + n // n_folds))
-        return max(bounds)
-
-    def _remark(self, coverage: float) -> str:
-        if self.minmax:
-            return "Coverage is usually well above the level asked for."
-        return (
-            f"{ORDINARY}; it can fall towards the bound if the model changes much without a fold."
-        )
