@@ -58,7 +58,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import xlog1py
 
-from calliper._notebook import card, floored, folded, share_bar, table
+from calliper._notebook import floored
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_level, check_option, check_vector
 from calliper.exceptions import CalliperError
@@ -79,19 +79,15 @@ __all__ = [
     "plug_in_local_coverage",
 ]
 
-#: Cells that a notebook shows.
-SHOWN_CELLS = 30
-
 #: The sharper bound, or the one printed in the paper.
 Form = Literal["binary", "paper"]
 
-#: What numbers must be, and what to do otherwise.
+#: What numbers must be.
 _EXPECTED = {
-    "rho": ("must lie in (0, 1]: it is the probability that an input falls into the region", ""),
-    "mutual_information": (
-        "must be a number of nats >= 0, which the true value always is",
-        " For an estimate below 0, pass max(0, estimate), or use plug_in_local_coverage.",
-    ),
+    "rho": "must lie in (0, 1]: it is the probability that an input falls into the region",
+    "mutual_information": "must be nats >= 0: pass max(0, estimate), or use plug_in_local_coverage",
+    "threshold": "must be >= 0",
+    "variation": "must be >= 0",
 }
 
 #: Halvings that shrink an interval in [0, 1] below the spacing of floats around any c.
@@ -209,17 +205,6 @@ class CellCoverage:
     def worst(self) -> Cell:
         """The cell with the lowest bound."""
         return min(self.cells, key=lambda cell: cell.lower)
-
-    def _repr_html_(self) -> str:
-        worst = sorted(self.cells, key=lambda cell: cell.lower)[:SHOWN_CELLS]
-        rows = [
-            [str(cell.label), f"{cell.n:,}", f"{cell.coverage:.3f}", floored(cell.lower)]
-            for cell in worst
-        ]
-        names = ["cell", "held-out points", "covered", "at least"]
-        listed = table([names, *rows], [share_bar(cell.coverage, cell.lower) for cell in worst])
-        title = "Coverage cell by cell, the lowest bounds first"
-        return card(title, [], listed, folded("In words", self.describe()))
 
     def describe(self) -> str:
         """The bounds in words, with their assumptions."""
@@ -354,13 +339,6 @@ class LocalCoverageEstimate:
         found = self.mutual_information
         more = np.nan_to_num(max(0.0, found.estimate) + 2 * found.standard_error, nan=np.inf)
         return local_coverage_bound(more, self.coverage, self.rho, form=self.form)
-
-    def _repr_html_(self) -> str:
-        columns = zip(*map(np.ravel, (self.rho, self.bound, self.cautious_bound)), strict=True)
-        rows = [[f"{100 * rho:g} %", *map(floored, least)] for rho, *least in columns]
-        names = ["region of inputs", "coverage at least", "two standard errors lower"]
-        title = f"Local coverage at {self.coverage:g}: an estimate, not a guarantee"
-        return card(title, [], table([names, *rows]), folded("In words", self.describe()))
 
     def describe(self) -> str:
         """The estimate in words: what was measured, and what follows from it."""
@@ -555,9 +533,8 @@ def _checked(**given: Any) -> list[FloatArray]:
             raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
         valid = (numbers > 0) & (numbers <= 1) if name == "rho" else numbers >= 0
         for where in map(tuple, np.argwhere(~valid).tolist()):
-            expected, hint = _EXPECTED.get(name, ("must be >= 0", ""))
             place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
-            raise CalliperError(f"{name} {expected}; got {numbers[where]:g}{place}.{hint}")
+            raise CalliperError(f"{name} {_EXPECTED[name]}; got {numbers[where]:g}{place}.")
     try:
         return list(np.broadcast_arrays(*arrays.values()))
     except ValueError:
