@@ -2,10 +2,8 @@
 
 Near zero an estimate means nothing without its null law, which is known on ranks: under
 independence every order of the scores is equally likely. So the mean of that law is subtracted from
-each estimate, and an exact permutation p-value and a standard error are given.
-
-For several features it is the *sum of the marginal* informations, as in the paper. That is not a
-bound: it is zero for two features whose parity decides, though the joint information is not.
+each estimate, and an exact permutation p-value and a standard error are given. For several features
+it is the *sum of the marginal* informations, as in the paper, which is not a bound.
 
 Mutual information does not change under monotone maps, so both variables may be replaced by their
 ranks 0 … n−1. On ranks the estimator of Kraskov, Stögbauer and Grassberger (its first form),

@@ -1,10 +1,9 @@
 """The tuning curve of a kernel: the criterion of each length scale, and which ones were chosen.
 
 ``JackknifeRescaled(TunedRBF())`` chooses a length scale l_m for every calibration point m from the
-other points (paper, Algorithm S.2), by a criterion for each candidate and each point left out. Its
-average over the points is the paper's figure on tuning, with the value of the 10 nearest neighbours
-for comparison. The curve is for inspection only: a single scale read off it depends on the errors
-of all points, which the proof of coverage does not allow.
+other points (paper, Algorithm S.2), by a criterion for each candidate and each point left out. The
+curve is its average over the points, for inspection only: a single scale read off it depends on the
+errors of all points, which the proof of coverage does not allow.
 """
 
 import warnings

@@ -333,8 +333,7 @@ def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
 def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
     """First and last bin of each group of bins that together hold ``smallest`` points.
 
-    From the narrowest up, a bin that is too small is merged with the next; a remainder at the top
-    is merged with the group below it.
+    From the narrowest up; a remainder at the top is merged with the group below it.
     """
     last, held = [], 0
     for position, points in enumerate(count):

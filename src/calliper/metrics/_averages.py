@@ -1,8 +1,7 @@
 """Averages over the rows: coverage, widths, and scores that combine both.
 
 "The paper" is N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal
-Regression with Jackknife+ Rescaled Scores", TMLR. Its columns "Cov." and "IS" are
-:func:`empirical_coverage` and :func:`mean_width`.
+Regression with Jackknife+ Rescaled Scores", TMLR, which prints the first two as "Cov." and "IS".
 """
 
 from collections.abc import Callable

@@ -97,11 +97,7 @@ class CoverageTable:
 
     @property
     def worst(self) -> float:
-        """The smallest coverage of all bins; with many small bins it is low by chance alone.
-
-        In bins of the width it is the size-stratified coverage (SSC), in groups the
-        feature-stratified coverage (FSC).
-        """
+        """The smallest coverage of all bins; with many small bins it is low by chance alone."""
         return float(self.coverage.min())
 
     def gap(self, coverage: float, *, weighted: bool = False) -> float:
@@ -280,8 +276,7 @@ def _with_gaps(values: Any, n: int) -> FloatArray:
 def quantile_bins(ordered: FloatArray, n_bins: int) -> IntArray:
     """Start of each bin in ascending values: bins of equal counts that split no tie.
 
-    A run of equal values goes to the bin that its middle rank falls into. Without ties, quantile
-    edges would do the same; with many, they put a rare value into the bin of a common one.
+    A run of equal values goes to the bin that its middle rank falls into.
     """
     run = np.append(0, 1 + np.flatnonzero(ordered[1:] != ordered[:-1]))
     middle = run + np.append(run[1:], len(ordered))

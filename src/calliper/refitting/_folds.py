@@ -1,19 +1,16 @@
 """Jackknife+ and CV+: every row is predicted by a model that has not seen it.
 
-No row is set aside for calibration. F models each leave out one fold of rows, and each of them
-predicts the new point; a fold of one row makes the Jackknife+, folds of several CV+, at the price
-of a cross-validation. The ends are those of :mod:`calliper.refitting._base`, with
-μ₋ᵢ = μ₋ₖ₍ᵢ₎ and k(i) the fold of row i.
+F models each leave out one fold of rows, and each of them predicts the new point; a fold of one row
+makes the Jackknife+, folds of several CV+, at the price of a cross-validation. The ends are those
+of :mod:`calliper.refitting._base`, with μ₋ᵢ = μ₋ₖ₍ᵢ₎ and k(i) the fold of row i. With
+``score_function=QuantileError()`` and a model of two quantiles they are q_lo − R_i and q_hi + R_i:
+CQR without a calibration set.
 
 Letters: μ₋ₖ → ``models_[k]``, k(i) → ``fold_``, R_i → ``residuals_``, F → ``cv``, 1−α →
 ``coverage``.
 
-With ``score_function=QuantileError()`` and a model of two quantiles R_i is the score of CQR, and
-the ends are q_lo − R_i and q_hi + R_i: CQR without a calibration set, with the guarantee below.
-
 Guarantee of the Jackknife+: 1−2α, more sharply 1 − (2(n+1−Q)−1)/(n+1) with Q = ⌈(1−α)(n+1)⌉; 1−α
-with ``minmax``. Marginal, for exchangeable rows and an estimator that ignores their order. On
-ordinary data coverage is close to 1−α, and above it with ``minmax``.
+with ``minmax``. Marginal, for exchangeable rows and an estimator that ignores their order.
 
 Guarantee of CV+: 1 − 2α − min{2(1−1/F)/(n/F+1), (1−F/n)/(F+1)} ≥ 1−2α−√(2/n), marginal, for
 independent rows and an estimator that ignores their order. Nothing is proved for folds of a
@@ -23,8 +20,7 @@ splitter that looks at the rows (groups, strata, blocks of time).
 Q/(n+m). Proof: add m new rows as one more fold, and let M_i be the smallest error of row i over the
 models without its fold and one other fold. A new target is missed only if its M exceeds R_j ≥ M_j
 for Q rows j; of n+m exchangeable rows at most n+m−Q can do so. Five points with two folds of two
-reach that bound: 2/3 at level 0.8. The interval contains that of CV+, so the bound of CV+ holds
-too; the larger one is stated.
+reach that bound: 2/3 at level 0.8. The bound of CV+ holds too; the larger one is stated.
 
 Reference: Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+",
 doi:10.1214/20-AOS1965, Theorems 1, 3 and 4.

@@ -2,10 +2,8 @@
 
 The store has each finished trial under a key of everything that its result depends on: data,
 calibrator, score, N, split, seed, levels, measures, and versions. Objects are compared as joblib
-compares them, by their class's name and what they hold. Functions would be compared by their name,
-so that two measures made by one factory, or one before and after an edit, would look the same:
-instead their instructions, defaults and closures count, but not comments, layout, or global names
-that they read.
+compares them, by their class's name and what they hold; functions by their instructions, defaults
+and closures, since by name two measures made by one factory would look the same.
 
 It holds one line of JSON for each trial. A killed run leaves complete lines and at most one torn
 line at the end, which is removed when the store is next opened. Only the process that called

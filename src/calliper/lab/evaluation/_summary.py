@@ -1,12 +1,10 @@
 """The paper's table from records: means over splits, with the uncertainty of the last digit.
 
 0.952(6) is 0.952 ± 0.006. Bold is the best value of its group, and every value that differs from it
-by no more than the two uncertainties in quadrature. Values that are missing in some splits are not
-compared; nor are widths of methods that cover too little, or whose coverage was not measured.
-
-A coverage is flagged with † if its mean is below the level by more than three standard errors.
-These are at least as large as the binomial law and the Beta law of one calibration set imply, so
-that a few splits that agree by chance are not flagged.
+by no more than the two uncertainties in quadrature, of those that are defined in every split; of
+widths, only where coverage was measured and is not flagged. A coverage is flagged with † if its
+mean is below the level by more than three standard errors, which are at least as large as the
+binomial law and the Beta law of one calibration set imply.
 """
 
 from __future__ import annotations
@@ -94,11 +92,10 @@ class Summary:
 
     Examples
     --------
-    >>> row = {"problem": "fan", "n_calibration": 50, "method": "Split", "level": 0.9}
-    >>> row |= {"n_test": 90, "status": "ok", "error": None, "mean_width": 1.0}
-    >>> table = summarise(Records([row], {"mean_width": {"best": "smaller"}}))
-    >>> table.lines[0].entries["mean_width"].value, table.levels
-    (1.0, (0.9,))
+    >>> row = {"problem": "fan", "n_calibration": 50, "method": "Split", "level": 0.9, "n_test": 90}
+    >>> row |= {"status": "ok", "error": None, "mean_width": 1.0}
+    >>> summarise(Records([row], {"mean_width": {"best": "smaller"}})).levels
+    (0.9,)
     """
 
     by: tuple[str, ...]
@@ -129,18 +126,17 @@ class Summary:
     def legend(self, bold: str = "**Bold**") -> list[str]:
         """The meaning of the marks of the table, one sentence each."""
         entries = [entry for line in self.lines for entry in line.entries.values()]
-        marks = [(e.best, e.flagged, "[" in e.text, e.text == "–") for e in entries]
-        best, flagged, partly, undefined = map(any, zip(*marks, strict=True))
-        what = _UNCERTAINTIES[self.uncertainty]
-        words = {
-            f"In parentheses: the uncertainty of the last digit, {what}.": True,
-            f"{bold}: best of its group, or within the uncertainties of it.": best,
-            "†: coverage below the level by more than three standard errors; widths not "
-            "compared.": flagged,
-            "[k/n]: defined, or infinite (∞), on k of n splits only.": partly,
-            "–: not defined (a constant width has no order).": undefined,
+        shown = " ".join(f"{'*' * e.best}{'†' * e.flagged}{e.text}" for e in entries)
+        marks = {
+            "*": f"{bold}: best of its group, or within the uncertainties of it.",
+            "†": "†: coverage below the level by more than three standard errors; widths not "
+            "compared.",
+            "[": "[k/n]: defined, or infinite (∞), on k of n splits only.",
+            "–": "–: not defined (a constant width has no order).",
         }
-        return [text for text, applies in words.items() if applies]
+        what = f"the uncertainty of the last digit, {_UNCERTAINTIES[self.uncertainty]}"
+        told = [words for mark, words in marks.items() if mark in shown]
+        return [f"In parentheses: {what}.", *told]
 
     def _head(self, name: str) -> str:
         measure = self.measures[name]
