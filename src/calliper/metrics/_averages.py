@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntervalModel
-from calliper._validation import check_vector
+from calliper._validation import check_level, check_vector
 from calliper.metrics import _inputs as inputs
 from calliper.metrics._inputs import IntervalsLike, as_intervals
 from calliper.quantile import as_fraction
@@ -192,7 +192,7 @@ def interval_scorer(coverage: float = 0.9) -> Callable[[Any, Any, Any], float]:
     >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
     -3.5
     """
-    return partial(_minus_score, coverage=inputs.single_level(coverage))
+    return partial(_minus_score, coverage=check_level(coverage))
 
 
 def _minus_score(estimator: Any, X: Any, y: Any, *, coverage: float) -> float:

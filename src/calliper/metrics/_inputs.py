@@ -10,7 +10,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_random_state
 
 from calliper._types import BoolArray, FloatArray, Frame, IntArray
-from calliper._validation import at_least, check_features, check_levels
+from calliper._validation import at_least, check_features, check_level
 from calliper.exceptions import CalliperError, warn
 from calliper.intervals import Intervals
 from calliper.rows import same_rows
@@ -95,15 +95,7 @@ def level_of(intervals: Intervals, coverage: float | None) -> float:
             "coverage must be given, since the intervals do not carry their level: pass "
             "coverage=, for example 0.9."
         )
-    return single_level(level)
-
-
-def single_level(coverage: Any) -> float:
-    """One level, which may come in a list."""
-    levels = check_levels(coverage)
-    if len(levels) != 1:
-        raise CalliperError(f"coverage must be one level; got {len(levels)}: {coverage!r}.")
-    return levels[0]
+    return check_level(level[0] if isinstance(level, tuple) and len(level) == 1 else level)
 
 
 def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
