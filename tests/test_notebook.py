@@ -24,7 +24,6 @@ from calliper import (
 from calliper._notebook import DRAWN, HEIGHT_PX, WIDTH_PX
 from calliper.calibrators import Grouped
 from calliper.kernels import TunedKNN
-from calliper.lab.bounds import cell_coverage, plug_in_local_coverage
 from calliper.lab.comparison import Points, compare
 from calliper.refitting import CVPlus
 from calliper.scores import SignedError
@@ -192,17 +191,6 @@ def test_promises_are_drawn_where_there_is_one():
     )
     page = parsed(void._repr_html_())
     assert not drawn(page, "svg") and "no guarantee" in "".join(page.itertext())
-
-
-def test_cells_and_estimates_are_tables():
-    cells = cell_coverage([NASTY, NASTY, "b"], [True, False, True], labels=[NASTY, "b", "none"])
-    page = parsed(cells._repr_html_())
-    assert len(drawn(page, "svg")) == 3 and NASTY in "".join(page.itertext())
-    many = cell_coverage(np.arange(1000) % 100, np.ones(1000, bool))
-    assert len(list(parsed(many._repr_html_()).iter("tr"))) == 31
-    for rho in (0.2, [0.1, 0.2]):
-        found = plug_in_local_coverage(X[:, :1], abs(Y), 0.9, rho, random_state=0)
-        assert "not a guarantee" in "".join(parsed(found._repr_html_()).itertext())
 
 
 class Kernel:

@@ -52,12 +52,10 @@ def aligned(rows: Sequence[Sequence[str]], first: Any = str.rjust) -> list[str]:
     return ["  ".join(each).rstrip() for each in cells]
 
 
-def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
-    """Rows of text, the first of them column names; the others may end in a picture."""
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the first of them column names."""
     head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    head = head.replace("td>", "th>") + ("<th></th>" if pictures else "")
-    if pictures:
-        body = [f"{row}<td>{drawn}</td>" for row, drawn in zip(body, pictures, strict=True)]
+    head = head.replace("td>", "th>")
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
 
 
@@ -147,17 +145,6 @@ def coverage_line(asked: float, proved: float, spread: tuple[float, float] | Non
         marks.append(_mark("line", x1=at(low), x2=at(high), y1=40, y2=40, stroke_width=4))
         said += f"; with these calibration points {low:.3f} to {high:.3f} in nine cases of ten"
     return _svg(marks, said, height=74)
-
-
-def share_bar(share: float, least: float) -> str:
-    """A share as a line and its proved bound as a bar, on a scale from 0 to 1."""
-    reached = 0.0 if np.isnan(share) else share
-    bar = _mark("rect", x=4, y=2, width=100 * least, height=8, fill_opacity="0.4", stroke="none")
-    return (
-        '<svg width="110" height="12" style="display:inline-block" role="img" '
-        f'aria-label="{share:.3f}, at least {least:.3f}" fill="currentColor" stroke="currentColor">'
-        f"{bar}{_mark('line', x1=4, x2=4 + 100 * reached, y1=6, y2=6)}</svg>"
-    )
 
 
 def floored(share: float) -> str:
