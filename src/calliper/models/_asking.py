@@ -105,6 +105,10 @@ class OpenedModel:
             y_pred = turned[:, 0] if y_pred.ndim == 1 else turned
         return y_pred
 
+    def predict_prepared(self, rows: Any, n_outputs: int = 1) -> FloatArray:
+        """What the whole model predicts of rows that are prepared already."""
+        return self.finish(predictions(self.core, rows, n_outputs))
+
 
 def open_model(model: Any) -> OpenedModel:
     """The core of a fitted model, and the steps around it."""

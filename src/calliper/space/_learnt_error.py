@@ -28,7 +28,7 @@ from calliper._kept import Array, Inline, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
-from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
+from calliper.models import OpenedModel, open_model, unwrapped
 from calliper.scores import DistributionError, ScaledError, warn_if_crossed
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
@@ -179,7 +179,7 @@ def learn_errors(
         space, y_pred, Z = learnt
         y_pred, Z = space.adjusted(y_pred, Z, space.errors.left_out_)
         score, n_columns = (ScaledError(), 3) if space.adjusts else (score, 1)
-        embedding = Embedding(space, embedding.model, embedding.n_outputs, n_columns)
+        embedding = Embedding(space, embedding.n_outputs, n_columns, model=embedding.model)
     return embedding, score, replace(unseen, Z=Z, scores=score.magnitude(unseen.targets, y_pred))
 
 
@@ -254,7 +254,7 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
     one_input = isinstance(space, InputsAndPrediction) and space.outputs is None
     if isinstance(space, InputsAndPrediction | Prediction) and not one_input:
         opened = _opened(embedding.model)
-        return PredictionAndSpread(opened=opened, doubt=ModelFamily(opened.core), unit=unit)
+        return PredictionAndSpread(opened=opened, family="ModelFamily", unit=unit)
     return None
 
 
