@@ -84,7 +84,7 @@ def test_calibration_rows_do_not_choose(name, X_train):
 
 def test_a_class_that_is_not_known_needs_training_rows():
     model = LIARS["forest"].fit(X_TRAIN, Y_TRAIN)
-    with pytest.warns(EmbeddingWarning, match=r"class is not known, and there are no training"):
+    with pytest.warns(EmbeddingWarning, match=r"class is not known, and without X_train"):
         fitted = ConformalRegressor(model).calibrate(X_CAL, Y_CAL)
     assert fitted.embedding_.space.name == "prediction"
     with pytest.warns(EmbeddingWarning, match=r"of 150 training rows the predictions differ"):

@@ -20,8 +20,8 @@ four questions, each a method with a default:
    ``is_known(core)``, whether such a class surely predicts what ``measure`` says. One that is not
    known is tried on training rows. Import no library: such a model implies that it is imported.
 2. Its doubt: ``measure(rows)`` gives predictions and spreads, which grow with the error;
-   ``unit()`` or ``guess()`` the deviation of the targets, if the model has kept it; ``describe()``
-   a few words. ``weights``, ``in_unit`` and ``floor`` put spreads on the scale of the prediction.
+   ``unit()`` the deviation of the targets, if the model has kept it; ``describe()`` a few words.
+   ``weights``, ``in_unit`` and ``floor`` put spreads on the scale of the prediction.
 3. Its left-out rows: ``left_out(X, prepare)``, where some members have not seen some rows; by
    default None, and the model is trained again on parts of the rows.
 4. How to train it again: ``retrain(core, fitted, told)``, if a copy needs more than parameters.

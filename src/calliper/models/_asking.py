@@ -18,8 +18,7 @@ prediction m and spreads v, on the scale of about the standard deviation of the 
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -52,7 +51,8 @@ PREDICTING = (
     "staged_predict",
 )
 
-#: Rows that are compared before and after a prediction, and the most numbers in them.
+#: Rows that are compared before and after a prediction, and the most numbers in them: a model that
+#: writes into them would place and predict different rows.
 N_COMPARED, CELLS_COMPARED = 32, 1 << 14
 
 #: Families by file and class, tried in this order; imported with the first model.
@@ -65,9 +65,6 @@ FAMILIES = (
     "_boosting:Stages",
     "_linear:StatedDeviation",
 )
-
-#: Part of the unit below which steps and residuals count as equal: they are smaller than spreads.
-STEP_FLOOR = 0.003
 
 
 @dataclass(frozen=True)
@@ -112,29 +109,41 @@ class OpenedModel:
 
 def open_model(model: Any) -> OpenedModel:
     """The core of a fitted model, and the steps around it."""
-    core = unwrapped(model)
-    steps: list[Any] = []
-    targets: list[Any] = []
+    core, steps, targets = unwrapped(model), list[Any](), list[Any]()
     while True:
         if predicts_as(core, Pipeline):
-            _check_last_step(core)
-            if len(core.steps) > 1:
-                steps.append(core[:-1])
-            core = unwrapped(core.steps[-1][1])
+            name, last = core.steps[-1]
+            if not hasattr(last, "predict"):
+                kind = last if isinstance(last, str) else type(last).__name__
+                raise CalliperError(
+                    f"the pipeline must end in a regressor, but its last step, {name!r} ({kind}), "
+                    "does not predict: append a regressor, or pass the pipeline as embed= and the "
+                    "model separately."
+                )
+            steps += [core[:-1]] if len(core.steps) > 1 else []
+            core = unwrapped(last)
         elif (
             predicts_as(core, TransformedTargetRegressor) and learnt(core, "regressor_") is not None
         ):
             targets.insert(0, core.transformer_)
             core = unwrapped(core.regressor_)
         else:
-            _check_regressor(core)
-            return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
+            break
+    tags = tags_of(core)
+    if tags is not None and tags.estimator_type not in (None, "regressor"):
+        raise CalliperError(
+            f"intervals need a regressor; {type(core).__name__} is a "
+            f"{tags.estimator_type.replace('_', ' ')}. If its output is a number to be predicted, "
+            "pass a function: lambda X: f(X)."
+        )
+    return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
 
 
 def unwrapped(model: Any) -> Any:
     """The model inside a search, a frozen model, a calibrated model or ``model.predict``."""
     while True:
-        if _is_predict(model):
+        bound = isinstance(model, MethodType | BuiltinMethodType) and model.__name__ == "predict"
+        if bound and learnt(model.__self__, "predict") == model:
             model = model.__self__
         elif type(model) is FrozenEstimator:
             model = model.estimator
@@ -160,12 +169,6 @@ def comes_from(value: Any, library: str) -> bool:
     return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
 
 
-def _is_predict(model: Any) -> bool:
-    """Whether it is the unchanged ``predict`` of an object."""
-    bound = isinstance(model, MethodType | BuiltinMethodType) and model.__name__ == "predict"
-    return bound and bool(learnt(model.__self__, "predict") == model)
-
-
 def _is_calibrated(model: Any) -> bool:
     """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
     code = getattr_static(type(model), "predict", None)
@@ -173,16 +176,6 @@ def _is_calibrated(model: Any) -> bool:
         return False
     of_one_number = getattr(model.score_function, "n_outputs", 1) == 1
     return of_one_number and learnt(model, "estimator_") is not None
-
-
-def _check_last_step(pipeline: Pipeline) -> None:
-    name, last = pipeline.steps[-1]
-    if not hasattr(last, "predict"):
-        raise CalliperError(
-            f"the pipeline must end in a regressor, but its last step, {name!r} "
-            f"({type(last).__name__ if not isinstance(last, str) else last}), does not predict: "
-            "append a regressor, or pass the pipeline as embed= and the model separately."
-        )
 
 
 def tags_of(model: Any) -> Tags | None:
@@ -201,28 +194,20 @@ def takes_sparse(model: Any) -> bool:
     return tags is None or bool(tags.input_tags.sparse)
 
 
-def _check_regressor(core: Any) -> None:
-    tags = tags_of(core)
-    kind = None if tags is None else tags.estimator_type
-    if kind not in (None, "regressor"):
-        raise CalliperError(
-            f"intervals need a regressor; {type(core).__name__} is a {kind.replace('_', ' ')}. "
-            f"If its output is a number to be predicted, pass a function: lambda X: f(X)."
-        )
-
-
 def predicts_as(model: Any, *classes: type) -> bool:
     """Whether ``model`` is of one of the classes and predicts by its unchanged methods."""
-    return any(isinstance(model, known) and _unchanged(model, known) for known in classes)
-
-
-def _unchanged(model: Any, known: type) -> bool:
-    own = getattr(model, "__dict__", {})
-    if any(name in own for name in PREDICTING):
+    if any(name in getattr(model, "__dict__", {}) for name in PREDICTING):
         return False
-    return type(model) is known or all(  # the first suffices for every tree of a forest
-        getattr_static(type(model), name, None) is getattr_static(known, name, None)
-        for name in PREDICTING
+    return any(
+        type(model) is known  # suffices for every tree of a forest
+        or (
+            isinstance(model, known)
+            and all(
+                getattr_static(type(model), name, None) is getattr_static(known, name, None)
+                for name in PREDICTING
+            )
+        )
+        for known in classes
     )
 
 
@@ -250,8 +235,13 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         from calliper.models._networks import outputs
 
         predict = partial(outputs, model)
-    with _left_as_they_are(X):
-        y_pred: Any = predict(rows)
+    before = _some_rows(X)
+    y_pred: Any = predict(rows)
+    if before is not None and before != _some_rows(X):  # they would be placed as other rows
+        raise CalliperError(
+            "the model changes the rows that it is given, and has changed yours: let it work on a "
+            "copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
+        )
     return check_predictions(in_memory(y_pred), X, n_outputs)
 
 
@@ -275,30 +265,13 @@ def refuse_crashing(model: Any, X: Any) -> None:
     if not comes_from(X, "polars") or len(shape_of(X)) != 2:
         return
     taken = family_of(model).polars
-    for name, kind in ((name, type(each).__name__) for name, each in X.schema.items()):
-        if re.fullmatch(taken, kind):
-            continue
-        raise CalliperError(
-            f"{type(model).__name__} cannot read column {name!r} of this Polars frame, which is of "
-            f"type {kind}: pass X.to_pandas() wherever the model gets rows, its training included, "
-            f"or turn the column into numbers."
-        )
-
-
-@contextmanager
-def _left_as_they_are(X: Any) -> Iterator[None]:
-    """Refuse a model that writes into the caller's rows, some of which are compared afterwards.
-
-    Space and prediction would come from different rows, and the caller's data be lost.
-    """
-    before = _some_rows(X)
-    yield
-    if before is None or before == _some_rows(X):
-        return
-    raise CalliperError(
-        "the model changes the rows that it is given, and has changed yours: let it work on a "
-        "copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
-    )
+    for name, kind in X.schema.items():
+        if not re.fullmatch(taken, type(kind).__name__):
+            raise CalliperError(
+                f"{type(model).__name__} cannot read column {name!r} of this Polars frame, which "
+                f"is of type {type(kind).__name__}: pass X.to_pandas() wherever the model gets "
+                f"rows, its training included, or turn the column into numbers."
+            )
 
 
 def _some_rows(X: Any) -> Any:
@@ -310,10 +283,7 @@ def _some_rows(X: Any) -> Any:
     step = max(1, shape[0] // max(1, min(N_COMPARED, CELLS_COMPARED // max(1, prod(shape[1:])))))
     if isinstance(X, np.ndarray):
         return X[::step].tobytes() if X.dtype.kind in "biuf" else None
-    if not is_frame(X) or shape[0] < 2:
-        return None
-    rows = X.iloc[::step]
-    return [(name, rows[name].to_numpy().tolist().__repr__()) for name in rows.columns]
+    return repr(X.iloc[::step].to_numpy().tolist()) if is_frame(X) and shape[0] > 1 else None
 
 
 def is_native_xgboost(model: Any) -> bool:
@@ -386,20 +356,12 @@ class ModelFamily:
         y_pred = predictions(self.core, rows)
         return y_pred, np.empty((0, len(y_pred)))
 
-    def is_by_row(self) -> bool:
-        """Whether ``measure`` is known to give n rows the same bits together as one by one."""
-        return False
-
     def describe(self) -> str:
         """What the spread is, in words."""
         return ""
 
     def unit(self) -> float | None:
         """Standard deviation of its training targets; None if it is not kept."""
-        return None
-
-    def guess(self) -> float | None:
-        """A rough value of it, mostly too small, for losses other than the square."""
         return None
 
     def left_out(
@@ -435,20 +397,3 @@ def families() -> tuple[type[ModelFamily], ...]:
 def family_of(core: Any) -> type[ModelFamily]:
     """The first family that a fitted model is of; ``ModelFamily`` itself for none."""
     return next((family for family in families() if family.is_mine(core)), ModelFamily)
-
-
-def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
-    """Deviation of what stages of trees, grown by squared errors at a rate, have learnt of y.
-
-    A stage of rate ν lowers the variance of the residuals by (2/ν − 1) times that of its own
-    values, given for each stage with the numbers of rows in the leaves; the sum over stages is
-    what is explained. Regularised leaves make it smaller.
-    """
-    explained = sum(leaf_values_deviation(values, counts) ** 2 for values, counts in leaves)
-    return float(np.sqrt((2 / float(rate) - 1) * explained))
-
-
-def leaf_values_deviation(values: Any, weights: Any) -> float:
-    """Standard deviation of values at leaves, each with the weight of its rows."""
-    mean = np.average(values, weights=weights)
-    return float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))

@@ -1,4 +1,4 @@
-"""Gradient boosting of scikit-learn: how far the last stages still move the prediction.
+"""Gradient boosting: how far the last stages still move the prediction.
 
 Trees correct one another, so their spread says nothing; the path of their sum does. Where the later
 half of the stages still moves the prediction to and fro, residuals were large and contradictory:
@@ -11,23 +11,20 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from numpy.typing import NDArray
 
+from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import FloatArray
 from calliper._validation import n_rows
-from calliper.models._asking import (
-    STEP_FLOOR,
-    ModelFamily,
-    explained_deviation,
-    leaf_values_deviation,
-    learnt,
-    predicts_as,
-)
-from calliper.models._forests import Grove, root_deviation, tree_deviation
+from calliper.models._asking import ModelFamily, learnt, predictions, predicts_as
+from calliper.models._forests import Grove, root_deviation
+
+#: Part of the unit below which steps and residuals count as equal: they are smaller than spreads.
+STEP_FLOOR = 0.003
 
 
 class Stages(ModelFamily):
-    """A model that adds trees stage by stage; its trees are read once where possible."""
+    """A model that adds trees stage by stage and gives the sums on the way."""
 
     floor = STEP_FLOOR
 
@@ -41,7 +38,6 @@ class Stages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether it adds trees stage by stage and gives the sums on the way."""
         return hasattr(core, "staged_predict") and _n_stages(core) > 1
 
     @classmethod
@@ -53,17 +49,13 @@ class Stages(ModelFamily):
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
-        start, stages = self.n // 2, self._sums(rows)
-        if isinstance(stages, np.ndarray):
-            return stages[-1], np.cumsum(np.abs(np.diff(stages[start - 1 :], axis=0)), axis=0)[-1:]
-        y_pred, moved = np.zeros(0), np.zeros(0)
-        for stage, sums in enumerate(stages):
-            before, y_pred = y_pred, np.asarray(sums, dtype=np.float64).reshape(-1)
-            if stage == start:
-                moved = np.abs(y_pred - before)
-            elif stage > start:
+        before, moved = np.zeros(0), np.zeros(n_rows(rows))
+        for stage, sums in enumerate(self._sums(rows)):
+            y_pred = np.asarray(sums, dtype=np.float64).reshape(-1)
+            if stage >= self.n // 2:
                 moved += np.abs(y_pred - before)
-        return y_pred, moved[None]
+            before = y_pred
+        return before, moved[None]
 
     def _sums(self, X: Any) -> Iterable[Any]:
         """The prediction by each number of stages, (m,)."""
@@ -80,19 +72,10 @@ class Stages(ModelFamily):
         """Deviation of the targets as far as the trees explain it, for squared errors."""
         if self.histograms is None or self.core.loss != "squared_error":
             return None
-        leaves = [_leaves(predictor[0]) for predictor in self.histograms]
-        return explained_deviation(
-            [(each["value"], each["count"]) for each in leaves], self.core.learning_rate
-        )
-
-    def guess(self) -> float | None:
-        """Deviation of the first tree's values, before shrinkage; None with a link."""
-        if self.histograms is None or self.core.loss in ("poisson", "gamma"):
-            return None
-        first = _leaves(self.histograms[0][0])
-        return leaf_values_deviation(first["value"], first["count"]) / float(
-            self.core.learning_rate
-        )
+        nodes = [stage[0].nodes for stage in self.histograms]
+        leaves = [each[each["is_leaf"].astype(bool)] for each in nodes]
+        each = [(leaf["value"], leaf["count"]) for leaf in leaves]
+        return explained_deviation(each, self.core.learning_rate)
 
 
 def _n_stages(core: Any) -> int:
@@ -100,15 +83,59 @@ def _n_stages(core: Any) -> int:
     return int(learnt(core, "n_iter_", "n_estimators_", "tree_count_") or 0)
 
 
-def _leaves(predictor: Any) -> Any:
-    return predictor.nodes[predictor.nodes["is_leaf"].astype(bool)]
+def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
+    """Deviation of what stages of trees, grown by squared errors at a rate, have learnt of y.
+
+    A stage of rate ν lowers the variance of the residuals by (2/ν − 1) times that of its own
+    values, given for each stage with the numbers of rows in the leaves; the sum over stages is
+    what is explained. Regularised leaves make it smaller.
+    """
+    explained = 0.0
+    for values, counts in leaves:
+        mean = np.average(values, weights=counts)
+        explained += np.average((values - mean) ** 2, weights=counts)
+    return float(np.sqrt((2 / float(rate) - 1) * explained))
+
+
+class Table:
+    """Numbers of the leaves of the trees from ``first`` until before ``stop``.
+
+    Parameters
+    ----------
+    numbers : of the leaves of each tree, by the library's leaf index
+    """
+
+    def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
+        some = numbers[first:stop]
+        self.trees, self.numbers = slice(first, stop), np.concatenate(some)
+        self.starts = np.cumsum([0, *(len(each) for each in some[:-1])])
+
+    def sums(self, leaves: NDArray[Any]) -> FloatArray:
+        """(m,) sums over the trees, from leaf indices in all trees, (m, T)."""
+        total, own = np.empty(len(leaves)), leaves[:, self.trees]
+        for rows in row_slices(len(leaves), max(1, BLOCK_FLOATS // len(self.starts))):
+            total[rows] = self.numbers.take(own[rows].astype(np.int64) + self.starts).sum(axis=1)
+        return total
 
 
 class TreeStages(ModelFamily):
-    """A model whose stages are single trees of scikit-learn."""
+    """A model whose stages are single trees of scikit-learn.
+
+    The second spread is left out for losses whose trees are not grown on residuals of y.
+    """
 
     weights = (2.0, 1 / 0.15)
     floor = STEP_FLOOR
+
+    def __init__(self, core: Any) -> None:
+        super().__init__(core)
+        trees = [tree.tree_ for tree in core.estimators_[:, 0]]
+        self.n, start = len(trees), len(trees) // 2
+        steps = [np.abs(core.learning_rate * tree.value.ravel()) for tree in trees]
+        self.steps, self.residuals = Table(steps, start, self.n), None
+        if core.loss == "squared_error":
+            part = [tree.impurity / (self.n - start) for tree in trees]
+            self.residuals = Table(part, start, self.n)
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
@@ -122,49 +149,20 @@ class TreeStages(ModelFamily):
     is_known = Stages.is_known
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """The prediction (m,); Σ |step| and rms deviation in leaves over the later trees, (2, m).
-
-        The second is left out for losses whose trees are not grown on residuals in the unit of y.
-        """
-        core = self.core
-        rows = validate_data(
-            core, rows, reset=False, dtype=np.float32, order="C", accept_sparse="csr"
-        )
-        trees = [tree.tree_ for tree in core.estimators_[:, 0]]
-        start, keeps_residuals = len(trees) // 2, core.loss == "squared_error"
-        total, moved, variance = np.zeros((3, rows.shape[0]))
-        for place, tree in enumerate(trees):
-            leaf = tree.apply(rows)
-            step = tree.value.ravel().take(leaf)
-            total += step
-            if place >= start:
-                moved += np.abs(step, out=step)
-                if keeps_residuals:
-                    variance += tree.impurity.take(leaf)
-        spreads = [core.learning_rate * moved]
-        if keeps_residuals:  # an impurity of zero is rounded to either side
-            spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - start)))
-        origin = 0.0 if core.init_ == "zero" else core.init_.predict(rows).reshape(-1)
-        return origin + core.learning_rate * total, np.stack(spreads)
+        """The prediction (m,); Σ |step| and rms deviation in leaves of the later trees, (2, m)."""
+        leaves = self.core.apply(rows)
+        spreads = [self.steps.sums(leaves)]
+        if self.residuals is not None:  # an impurity of zero is rounded to either side
+            spreads.append(np.sqrt(np.maximum(self.residuals.sums(leaves), 0.0)))
+        return predictions(self.core, rows), np.stack(spreads)
 
     def describe(self) -> str:
-        n = len(self.core.estimators_)
-        leaves = " and residuals in their leaves" if self.core.loss == "squared_error" else ""
-        return f"steps of the last {n - n // 2} of {n} trees{leaves}"
+        leaves = "" if self.residuals is None else " and residuals in their leaves"
+        return f"steps of the last {self.n - self.n // 2} of {self.n} trees{leaves}"
 
     def unit(self) -> float | None:
         """Deviation of the first tree's targets: of y, unless another model comes before it."""
-        grown_on_targets = self.core.loss == "squared_error" and self._starts_from_a_constant
-        return root_deviation(self._first_tree) if grown_on_targets else None
-
-    def guess(self) -> float | None:
-        """For other losses, the deviation of the first tree's predictions."""
-        return tree_deviation(self._first_tree) if self._starts_from_a_constant else None
-
-    @property
-    def _first_tree(self) -> Any:
-        return self.core.estimators_[0, 0].tree_
-
-    @property
-    def _starts_from_a_constant(self) -> bool:
-        return self.core.init is None or isinstance(self.core.init, str)
+        from_constant = self.core.init is None or isinstance(self.core.init, str)
+        if self.residuals is None or not from_constant:
+            return None
+        return root_deviation(self.core.estimators_[0, 0].tree_)

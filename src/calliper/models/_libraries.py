@@ -23,6 +23,7 @@ Nothing is imported from the libraries: a model of one implies that it is import
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,28 +31,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import FloatArray
 from calliper._validation import n_rows, shape_of
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
-    STEP_FLOOR,
     ModelFamily,
     UnreadableError,
     comes_from,
-    explained_deviation,
     is_native_xgboost,
-    leaf_values_deviation,
     learnt,
     predictions,
     without_names,
     xgboost_matrix,
 )
+from calliper.models._boosting import STEP_FLOOR, Table, explained_deviation
 
 #: Leaf sizes are read in the first of this many parts of the stages.
 EARLY = 10
-#: Up to this many rows, the wrapper of LightGBM takes longer than the library.
-FEW_ROWS = 30
 #: Types of Polars columns that all of them read.
 PLAIN_COLUMNS = r"U?Int(8|16|32|64)|Float(32|64)|Boolean"
 #: Names by which the libraries know the number of rounds, and by which two of them stop early.
@@ -59,6 +55,10 @@ ROUNDS_NAMES = (
     *("n_estimators", "iterations", "max_iter", "n_iter", "nrounds", "num_boost_round"),
     *("num_iteration", "num_iterations", "num_round", "num_rounds", "num_tree", "num_trees"),
 )
+#: Names of the squared error.
+SQUARES = {"reg:squarederror", "regression", "RMSE"}
+#: What gives ``fit`` rows by which it may stop early.
+WATCHED = {"eval_set", "eval_X"}
 STOPPING = ("early_stopping", "early_stopping_round", "early_stopping_rounds", "n_iter_no_change")
 
 
@@ -72,7 +72,6 @@ class Trees:
         training rows (for some objectives: their weight)
     per_stage : number of trees that are grown at a time
     rate : by which leaf values were shrunk
-    squares : whether it was fitted to squared errors
     objective : as the library names it
     """
 
@@ -80,29 +79,7 @@ class Trees:
     counts: list[FloatArray]
     per_stage: int = 1
     rate: float
-    squares: bool
     objective: str
-
-
-class Table:
-    """Numbers of the leaves of the trees from ``first`` until before ``stop``.
-
-    Parameters
-    ----------
-    numbers : of the leaves of each tree, by the library's leaf index
-    """
-
-    def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
-        some = numbers[first:stop]
-        self.trees, self.numbers = slice(first, stop), np.concatenate(some)
-        self.starts = np.cumsum([0, *(len(each) for each in some[:-1])])
-
-    def sums(self, leaves: NDArray[Any]) -> FloatArray:
-        """(m,) sums over the trees, from leaf indices in all trees, (m, T)."""
-        total, own = np.empty(len(leaves)), leaves[:, self.trees]
-        for rows in row_slices(len(leaves), max(1, BLOCK_FLOATS // len(self.starts))):
-            total[rows] = self.numbers.take(own[rows].astype(np.int64) + self.starts).sum(axis=1)
-        return total
 
 
 class Library(ModelFamily):
@@ -131,21 +108,16 @@ class Library(ModelFamily):
         trees = self.trees()
         n, each = len(trees.values) // trees.per_stage, trees.per_stage
         if n < 2:
-            raise UnreadableError(
-                f"it has {n} stage{'s' if n != 1 else ''}, and none after the first"
-            )
-        self.n_stages, self.n_early, self.link = n, -(-n // EARLY), _link(trees.objective)
+            raise UnreadableError("it has no stage after the first")
+        self.n_stages, self.n_early, self.objective = n, -(-n // EARLY), trees.objective
         n_early = self.n_early * each
         parts = [1 / (n_early * np.maximum(rows, 1.0)) for rows in trees.counts[:n_early]]
         self.sparse = Table(parts, 0, n_early)
         self.steps = Table([np.abs(values) for values in trees.values], n // 2 * each, n * each)
-        self._unit = self._guess = None
-        if trees.squares:
-            self._unit = explained_deviation(
-                zip(trees.values, trees.counts, strict=True), trees.rate
-            )
-        if not self.link:
-            self._guess = leaf_values_deviation(trees.values[0], trees.counts[0]) / trees.rate
+        self._unit = None
+        if trees.objective in SQUARES:
+            leaves = zip(trees.values, trees.counts, strict=True)
+            self._unit = explained_deviation(leaves, trees.rate)
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
@@ -165,20 +137,15 @@ class Library(ModelFamily):
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,); steps, in the unit of y, and sparsity of rows, (2, m)."""
-        self._check_columns(rows)
-        y_pred, leaves = predictions(self.core, rows), self.leaves(rows)
-        steps, sparse = self.steps.sums(leaves), self.sparse.sums(leaves)
-        return y_pred, np.stack([steps * _slope(self.link, y_pred), np.sqrt(sparse)])
-
-    def _check_columns(self, rows: Any) -> None:
-        """Refuse another number of columns, which some libraries accept, or crash on."""
-        listed = isinstance(rows, list) and rows
-        n = len(rows[0]) if listed else (*shape_of(rows), 0, 0)[1]
-        if n and n != self.n_features:
+        width = len(rows[0]) if isinstance(rows, list) and rows else (*shape_of(rows), 0, 0)[1]
+        if width not in (0, self.n_features):  # some libraries accept it, or crash
             raise CalliperError(
-                f"X has {n} columns, but {type(self.core).__name__} was trained on "
+                f"X has {width} columns, but {type(self.core).__name__} was trained on "
                 f"{self.n_features}: pass the same columns in the same order."
             )
+        y_pred, leaves = predictions(self.core, rows), self.leaves(rows)
+        steps, sparse = self.steps.sums(leaves), self.sparse.sums(leaves)
+        return y_pred, np.stack([steps * _slope(self.objective, y_pred), np.sqrt(sparse)])
 
     def describe(self) -> str:
         n, early = self.n_stages, self.n_early
@@ -188,15 +155,11 @@ class Library(ModelFamily):
         """Deviation of what squared errors let the trees learn; None for other losses."""
         return self._unit
 
-    def guess(self) -> float | None:
-        """By the first tree alone, for losses without a link."""
-        return self._guess
-
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
         """Without an ``eval_set``, as many rounds as the model has settled on."""
         params = core.get_params()
-        rounds = None if _is_watched(told) else cls.settled_rounds(fitted, params)
+        rounds = None if told & WATCHED else cls.settled_rounds(fitted, params)
         if rounds:
             fixed = {name: rounds for name in ROUNDS_NAMES if params.get(name) is not None}
             core.set_params(**(fixed or {cls.rounds_name: rounds}), **cls.unstopped(params, fitted))
@@ -211,11 +174,6 @@ class Library(ModelFamily):
     def unstopped(cls, params: dict[str, Any], fitted: Any) -> dict[str, Any]:
         """Parameters by which training stops nowhere else."""
         return {name: None for name in STOPPING if params.get(name) is not None}
-
-
-def _is_watched(told: set[str]) -> bool:
-    """Whether ``fit`` gets rows by which it may stop early."""
-    return not told.isdisjoint(("eval_set", "eval_X"))
 
 
 class XGBoost(Library):
@@ -248,7 +206,6 @@ class XGBoost(Library):
             ],
             per_stage=per_stage,
             rate=self._rate(),
-            squares=objective == "reg:squarederror",
             objective=objective,
         )
 
@@ -275,7 +232,7 @@ class XGBoost(Library):
             stops = hasattr(callback, "stopping_history")
             if stops:
                 callback.stopping_history, callback.best_scores, callback.current_rounds = {}, {}, 0
-            if _is_watched(told) or not stops:
+            if told & WATCHED or not stops:
                 others.append(callback)
         core.set_params(callbacks=others or None)
         return super().retrain(core, fitted, told)
@@ -311,20 +268,12 @@ class LightGBM(Library):
             values=[np.array(_line("leaf_value", tree).split(), float) for tree in trees],
             counts=[np.array(_line("leaf_count", tree).split(), float) for tree in trees],
             rate=float(np.median([float(_line("shrinkage", tree)) for tree in trees])),
-            squares=objective == "regression",
             objective=objective,
         )
 
     def leaves(self, rows: Any) -> NDArray[Any]:
-        """As many stages as predictions use.
-
-        Their number is kept in the model: threads that ask for others write into its memory.
-        """
-        model, how, few = self.core, {}, n_rows(rows) <= FEW_ROWS
-        rows = without_names(rows, "f") if few else rows  # the wrapper warns of names it misses
-        if few and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
-            model, how = self.whole, {"num_threads": 1}
-        return np.asarray(model.predict(rows, pred_leaf=True, **how)).reshape(n_rows(rows), -1)
+        """By the wrapper: threads that ask the library for a number of stages write into it."""
+        return np.asarray(self.core.predict(rows, pred_leaf=True)).reshape(n_rows(rows), -1)
 
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
@@ -370,7 +319,6 @@ class CatBoost(Library):
             values=np.split(self.core.get_scale_and_bias()[0] * values, ends),
             counts=np.split(counts, ends),
             rate=float(settings["learning_rate"]),
-            squares=objective == "RMSE",
             objective=objective,
         )
 
@@ -402,24 +350,17 @@ class CatBoost(Library):
         return fixed | ({"use_best_model": False} if params.get("use_best_model") else {})
 
 
-#: Objectives whose predictions are exponentials of sums of trees, and logistic functions of them.
-EXPONENTIAL = r"count:poisson|reg:gamma|reg:tweedie|survival:(cox|aft)|poisson|gamma|tweedie"
-LOGISTIC = r"reg:logistic|binary:logistic|cross_entropy|binary|crossentropy|logloss"
+#: Objectives by name, and the slope of the link that their predictions are of sums of trees.
+LINKS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    r"(count:poisson|reg:gamma|reg:tweedie|survival:(cox|aft)|poisson|gamma|tweedie)\b": np.abs,
+    r"(reg:logistic|binary:logistic|cross_entropy|binary|crossentropy|logloss)\b(?!:logitraw)": (
+        lambda y_pred: y_pred * (1 - y_pred)
+    ),
+    r"regression sqrt$": lambda y_pred: 2 * np.sqrt(np.abs(y_pred)),
+}
 
 
-def _link(objective: str) -> str:
-    """The link of an objective by name, empty if there is none."""
-    if re.match(rf"({EXPONENTIAL})\b", objective, re.IGNORECASE):
-        return "exponential"
-    if re.match(rf"({LOGISTIC})\b(?!:logitraw)", objective, re.IGNORECASE):
-        return "logistic"
-    return "root" if objective == "regression sqrt" else ""
-
-
-def _slope(link: str, y_pred: FloatArray) -> Any:
-    """Derivative of a link at the prediction."""
-    if link == "exponential":
-        return np.abs(y_pred)
-    if link == "logistic":
-        return y_pred * (1 - y_pred)
-    return 2 * np.sqrt(np.abs(y_pred)) if link else 1.0
+def _slope(objective: str, y_pred: FloatArray) -> Any:
+    """Derivative of the link of an objective at the prediction; 1 where there is none."""
+    found = (slope for name, slope in LINKS.items() if re.match(name, objective, re.IGNORECASE))
+    return next(found, np.ones_like)(y_pred)

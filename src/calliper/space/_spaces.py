@@ -16,8 +16,8 @@ Errors grow in proportion to the spread, hence the logarithm; u is about the sta
 the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
 is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
 not decide who is near (studies/records/nearness-study.md). u comes from a model fitted to squared
-errors, else from the training targets, else from what the model suggests, else from its predictions
-of training rows. Without any, the spread alone is the coordinate.
+errors, else from the training targets, else from its predictions of training rows. Without any, the
+spread alone is the coordinate.
 """
 
 from collections.abc import Callable
@@ -238,8 +238,6 @@ class PredictionAndSpread(Space):
         unit = self.doubt.unit()
         if unit is None and y_train is not None:
             unit = float(self.opened.core_targets(y_train).std())
-        if unit is None:
-            unit = self.doubt.guess()
         if unit is None and X_train is not None:
             unit = float(self.doubt.measure(self.opened.prepare(X_train))[0].std())
         self.unit = unit if unit is not None and np.isfinite(unit) and unit > 0 else None
