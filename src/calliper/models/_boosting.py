@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
 
-from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import FloatArray
 from calliper._validation import n_rows
-from calliper.models._asking import ModelFamily, learnt, predictions, predicts_as
+from calliper.models._asking import ModelFamily, learnt, predicts_as
 from calliper.models._forests import Grove, root_deviation
 
 #: Part of the unit below which steps and residuals count as equal: they are smaller than spreads.
@@ -97,27 +96,6 @@ def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float
     return float(np.sqrt((2 / float(rate) - 1) * explained))
 
 
-class Table:
-    """Numbers of the leaves of the trees from ``first`` until before ``stop``.
-
-    Parameters
-    ----------
-    numbers : of the leaves of each tree, by the library's leaf index
-    """
-
-    def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
-        some = numbers[first:stop]
-        self.trees, self.numbers = slice(first, stop), np.concatenate(some)
-        self.starts = np.cumsum([0, *(len(each) for each in some[:-1])])
-
-    def sums(self, leaves: NDArray[Any]) -> FloatArray:
-        """(m,) sums over the trees, from leaf indices in all trees, (m, T)."""
-        total, own = np.empty(len(leaves)), leaves[:, self.trees]
-        for rows in row_slices(len(leaves), max(1, BLOCK_FLOATS // len(self.starts))):
-            total[rows] = self.numbers.take(own[rows].astype(np.int64) + self.starts).sum(axis=1)
-        return total
-
-
 class TreeStages(ModelFamily):
     """A model whose stages are single trees of scikit-learn.
 
@@ -126,16 +104,6 @@ class TreeStages(ModelFamily):
 
     weights = (2.0, 1 / 0.15)
     floor = STEP_FLOOR
-
-    def __init__(self, core: Any) -> None:
-        super().__init__(core)
-        trees = [tree.tree_ for tree in core.estimators_[:, 0]]
-        self.n, start = len(trees), len(trees) // 2
-        steps = [np.abs(core.learning_rate * tree.value.ravel()) for tree in trees]
-        self.steps, self.residuals = Table(steps, start, self.n), None
-        if core.loss == "squared_error":
-            part = [tree.impurity / (self.n - start) for tree in trees]
-            self.residuals = Table(part, start, self.n)
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
@@ -150,19 +118,32 @@ class TreeStages(ModelFamily):
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,); Σ |step| and rms deviation in leaves of the later trees, (2, m)."""
-        leaves = self.core.apply(rows)
-        spreads = [self.steps.sums(leaves)]
-        if self.residuals is not None:  # an impurity of zero is rounded to either side
-            spreads.append(np.sqrt(np.maximum(self.residuals.sums(leaves), 0.0)))
-        return predictions(self.core, rows), np.stack(spreads)
+        core = self.core
+        rows = validate_data(
+            core, rows, reset=False, dtype=np.float32, order="C", accept_sparse="csr"
+        )
+        trees = [tree.tree_ for tree in core.estimators_[:, 0]]
+        total, moved, variance = np.zeros((3, rows.shape[0]))
+        for place, tree in enumerate(trees):
+            leaf = tree.apply(rows)
+            step = tree.value.ravel().take(leaf)
+            total += step
+            if place >= len(trees) // 2:
+                moved += np.abs(step)
+                variance += tree.impurity.take(leaf)
+        spreads = [core.learning_rate * moved]
+        if core.loss == "squared_error":  # an impurity of zero is rounded to either side
+            spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - len(trees) // 2)))
+        origin = 0.0 if core.init_ == "zero" else core.init_.predict(rows).reshape(-1)
+        return origin + core.learning_rate * total, np.stack(spreads)
 
     def describe(self) -> str:
-        leaves = "" if self.residuals is None else " and residuals in their leaves"
-        return f"steps of the last {self.n - self.n // 2} of {self.n} trees{leaves}"
+        n = len(self.core.estimators_)
+        leaves = " and residuals in their leaves" if self.core.loss == "squared_error" else ""
+        return f"steps of the last {n - n // 2} of {n} trees{leaves}"
 
     def unit(self) -> float | None:
         """Deviation of the first tree's targets: of y, unless another model comes before it."""
         from_constant = self.core.init is None or isinstance(self.core.init, str)
-        if self.residuals is None or not from_constant:
-            return None
-        return root_deviation(self.core.estimators_[0, 0].tree_)
+        grown_on_targets = self.core.loss == "squared_error" and from_constant
+        return root_deviation(self.core.estimators_[0, 0].tree_) if grown_on_targets else None

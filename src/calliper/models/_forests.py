@@ -221,13 +221,14 @@ def _moments_of(
 
     With ``samples``, the rows that each member has seen, a member judges the others.
     """
-    first = members[0](rows)
-    total, squares, count = np.zeros((3, len(first)))
+    first, total, squares, count = np.zeros((4, n_rows(rows)))
     for number, member in enumerate(members):
         out: Any = slice(None)
         if samples is not None:
             out = np.flatnonzero(np.bincount(samples[number], minlength=len(first)) == 0)
-        beyond = member(rows if samples is None else rows[out]) - first[out]
+        y_pred = member(rows if samples is None else rows[out])
+        first[out] = np.where(count[out] > 0, first[out], y_pred)
+        beyond = y_pred - first[out]
         total[out] += beyond
         squares[out] += beyond * beyond
         count[out] += 1

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
+from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import FloatArray
 from calliper._validation import n_rows, shape_of
 from calliper.exceptions import CalliperError
@@ -44,7 +45,7 @@ from calliper.models._asking import (
     without_names,
     xgboost_matrix,
 )
-from calliper.models._boosting import STEP_FLOOR, Table, explained_deviation
+from calliper.models._boosting import STEP_FLOOR, explained_deviation
 
 #: Leaf sizes are read in the first of this many parts of the stages.
 EARLY = 10
@@ -80,6 +81,27 @@ class Trees:
     per_stage: int = 1
     rate: float
     objective: str
+
+
+class Table:
+    """Numbers of the leaves of the trees from ``first`` until before ``stop``.
+
+    Parameters
+    ----------
+    numbers : of the leaves of each tree, by the library's leaf index
+    """
+
+    def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
+        some = numbers[first:stop]
+        self.trees, self.numbers = slice(first, stop), np.concatenate(some)
+        self.starts = np.cumsum([0, *(len(each) for each in some[:-1])])
+
+    def sums(self, leaves: NDArray[Any]) -> FloatArray:
+        """(m,) sums over the trees, from leaf indices in all trees, (m, T)."""
+        total, own = np.empty(len(leaves)), leaves[:, self.trees]
+        for rows in row_slices(len(leaves), max(1, BLOCK_FLOATS // len(self.starts))):
+            total[rows] = self.numbers.take(own[rows].astype(np.int64) + self.starts).sum(axis=1)
+        return total
 
 
 class Library(ModelFamily):
