@@ -48,10 +48,7 @@ def _evaluating(module: Any) -> Iterator[None]:
 
 
 class NamedInputs(dict[str, Any]):
-    """A dict of arrays or tensors with one entry per row, which can be counted and indexed by row.
-
-    Models and embeddings see a dict, except that ``len`` is the number of rows.
-    """
+    """A dict of arrays or tensors with one entry per row; ``len`` is the number of rows."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         super().__init__(
@@ -86,12 +83,25 @@ class NamedInputs(dict[str, Any]):
 
 
 def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Rows that can be counted and indexed, and targets, of dicts or a ``DataLoader``."""
+    """Rows that can be counted and indexed, and targets, of dicts or a ``DataLoader``.
+
+    A loader that shuffles or drops rows is refused: answers would belong to other rows.
+    """
+    from torch.utils.data import IterableDataset, SequentialSampler
+
     if isinstance(X, list):
         return _joined([_each(row, lambda part: _as_tensor(part)[None]) for row in X]), y
     if isinstance(X, Mapping):
         return X if isinstance(X, NamedInputs) else NamedInputs(X), y
-    _refuse_reordering(X)
+    batching = X.batch_sampler
+    sampler = getattr(batching, "sampler", batching or X.sampler)
+    in_order = isinstance(sampler, SequentialSampler) or isinstance(X.dataset, IterableDataset)
+    if not in_order or X.drop_last:
+        raise CalliperError(
+            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), or may "
+            f"drop the last ones, so answers could not be assigned to rows: make it with "
+            f"shuffle=False and drop_last=False."
+        )
     batches = [_inputs_and_targets(batch) for batch in X]
     if not batches:
         raise CalliperError("X must have rows; got a DataLoader without batches.")
@@ -104,22 +114,6 @@ def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
     return rows, known.reshape(-1) if known.shape[1:] == (1,) else known
 
 
-def _refuse_reordering(loader: Any) -> None:
-    """Refuse a loader that shuffles or drops rows: answers would belong to other rows."""
-    from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
-
-    batches = loader.batch_sampler
-    sampler = batches.sampler if isinstance(batches, BatchSampler) else batches or loader.sampler
-    in_order = isinstance(sampler, SequentialSampler) or isinstance(loader.dataset, IterableDataset)
-    if not in_order:
-        raise CalliperError(
-            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), so "
-            f"answers could not be assigned to rows: make it with shuffle=False."
-        )
-    if loader.drop_last:
-        raise CalliperError("the DataLoader may drop its last rows: pass drop_last=False.")
-
-
 def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     """Inputs and targets, or None, of a batch: (inputs, targets), inputs, or a dict."""
     if isinstance(batch, Mapping):
@@ -128,10 +122,9 @@ def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     if isinstance(batch, list | tuple) and 1 <= len(batch) <= 2:
         inputs, targets = (*batch, None)[:2]
     if not isinstance(inputs, Mapping) and not hasattr(inputs, "shape"):
-        size = f" of {len(batch)}" if isinstance(batch, list | tuple) else ""
         raise CalliperError(
             f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
-            f"tensors; got a {type(batch).__name__}{size}. Pass several inputs by name, as in "
+            f"tensors; got a {type(batch).__name__}. Pass several inputs by name, as in "
             f"{{'ids': ids, 'mask': mask}}."
         )
     return inputs, targets
@@ -142,12 +135,12 @@ def _joined(parts: Sequence[Any]) -> Any:
     import torch
 
     if isinstance(parts[0], Mapping):
-        for number, part in enumerate(parts):
-            if {*part} != {*parts[0]}:
-                raise CalliperError(
-                    f"inputs must have the same names throughout; those at position 0 are "
-                    f"{[*parts[0]]}, at position {number} {[*part]}."
-                )
+        other = next((part for part in parts if {*part} != {*parts[0]}), None)
+        if other is not None:
+            raise CalliperError(
+                f"inputs must have the same names throughout; the first are {[*parts[0]]}, others "
+                f"{[*other]}."
+            )
         return NamedInputs({name: _joined([part[name] for part in parts]) for name in parts[0]})
     try:
         if is_tensor(parts[0]):
@@ -155,9 +148,9 @@ def _joined(parts: Sequence[Any]) -> Any:
         return np.concatenate([np.asarray(part) for part in parts])
     except (RuntimeError, ValueError) as error:
         shapes = sorted({tuple(np.shape(part))[1:] for part in parts})
-        listed = ", ".join(map(str, shapes[:4]))
         raise CalliperError(
-            f"all rows must have one shape; got {listed}: pad them to one length ({error})."
+            f"all rows must have one shape; got {str(shapes[:4])[1:-1]}: pad them to one length "
+            f"({error})."
         ) from error
 
 
@@ -335,17 +328,17 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"the module does not use {self.name_in_words} when it predicts: name another."
             )
-        if not is_tensor(seen[-1]):
+        if not is_tensor(seen[-1]) or len(seen[-1]) != n:
             raise CalliperError(
-                f"{self.name_in_words} returns a {type(seen[-1]).__name__} and not a tensor: name "
-                f"a layer before or after it."
+                f"{self.name_in_words} must return a tensor with an entry for each of {n} rows; it "
+                f"returned {_in_words(seen[-1])}: name a layer before or after it."
             )
         places = as_array(seen[-1])
-        if len(places) != n:
-            raise CalliperError(
-                f"{self.name_in_words} turned {n} rows into {len(places)}; it must keep the rows."
-            )
         return places.reshape(n, -1)
+
+
+def _in_words(value: Any) -> str:
+    return f"shape {tuple(value.shape)}" if is_tensor(value) else f"a {type(value).__name__}"
 
 
 def _copy(value: Any) -> Any:

@@ -163,8 +163,8 @@ class SpaceChoice:
                     f"since {wrong}. Nearness is judged without it; pass embed= to choose a space."
                 )
                 continue
-            space = PredictionAndSpread(opened=opened, family=family.__name__, predicts=known)
             try:
+                space = PredictionAndSpread(opened=opened, family=family.__name__, predicts=known)
                 space.learn_unit(self.X_train, self._target)
             except models.UnreadableError as reason:
                 _warn_of_space(

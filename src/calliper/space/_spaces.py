@@ -23,7 +23,6 @@ spread alone is the coordinate.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -218,6 +217,7 @@ class PredictionAndSpread(Space):
     ----------
     opened : the model
     family : the name of the family that reads it
+    doubt : what the family has read from it
     unit : about the standard deviation of its targets; None if it is not known
     predicts : whether the family's prediction is the model's own; else the model is asked
     """
@@ -227,11 +227,9 @@ class PredictionAndSpread(Space):
     unit: Annotated[float | None, Number(least=TINY, optional=True)] = None
     predicts: Annotated[bool, Number(bool)] = True
 
-    @cached_property
-    def doubt(self) -> ModelFamily:
-        """What the family has read from the model."""
+    def __post_init__(self) -> None:
         every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
-        return {kind.__name__: kind for kind in every}[self.family](self.opened.core)
+        self.doubt = {kind.__name__: kind for kind in every}[self.family](self.opened.core)
 
     def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> Self:
         """The space, with its unit from the model, else from training rows, else without."""
