@@ -78,15 +78,15 @@ def is_fitted(model: Any) -> bool:
     except NotFittedError:
         return False
     except TypeError:
-        return True
+        pass
     return True
 
 
 def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """Parameters of ``fit`` for some rows of X; ``eval_set`` and the like hold other rows."""
-    apart = {name for name in fit_params if name.rpartition("__")[2].startswith("eval_")}
+    apart = {n: v for n, v in fit_params.items() if n.rpartition("__")[2].startswith("eval_")}
     dealt = {name: value for name, value in fit_params.items() if name not in apart}
-    return {**_check_method_params(X, dealt, rows), **{name: fit_params[name] for name in apart}}
+    return {**_check_method_params(X, dealt, rows), **apart}
 
 
 def check_sample_weight(fit_params: Mapping[str, Any], n: int) -> None:
@@ -134,20 +134,14 @@ def is_frozen(model: Any) -> bool:
     """Whether the model, or a part of it, must not be trained again."""
     while isinstance(model, MethodType | BuiltinMethodType):
         model = model.__self__
-    parts = _parameters(model, deep=True) or {}
+    parts = model.get_params() if hasattr(model, "get_params") else {}
     return any(isinstance(part, FrozenEstimator) for part in (model, *parts.values()))
-
-
-def _parameters(model: Any, *, deep: bool) -> dict[str, Any] | None:
-    """Parameters by name; None if it is not an estimator."""
-    return model.get_params(deep=deep) if hasattr(model, "get_params") else None
 
 
 def _rebuilt(part: Any) -> Any:
     """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
-    parameters = _parameters(part, deep=False)
-    if parameters is not None:
-        copies = {name: _rebuilt(value) for name, value in parameters.items()}
+    if hasattr(part, "get_params"):
+        copies = {name: _rebuilt(value) for name, value in part.get_params(deep=False).items()}
         as_one = type(part).__module__ == "catboost.core" and type(part).__name__ == "CatBoost"
         return type(part)(copies) if as_one else type(part)(**copies)
     return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)

@@ -166,17 +166,6 @@ class ColumnEncoder(Keeps):
     names : the names of columns, by which frames go; None to go by position
     components : (c, d) singular vectors of a sparse matrix that is too large, if it was one
     largest : larger numbers are moved there
-
-    Examples
-    --------
-    >>> towns = np.array([["Bern", 1.0]] * 10 + [["Basel", 3.0]] * 30, dtype=object)
-    >>> encode = ColumnEncoder.learn(towns, np.repeat([5.0, 2.0], [10, 30]))
-    >>> encode.kinds
-    ('levels', 'numbers')
-    >>> encode([["Basel", 7], ["Bern", None], ["Thun", 2]])
-    array([[0.375, 7.   ],
-           [0.875, 3.   ],
-           [0.75 , 2.   ]])
     """
 
     columns: Annotated[tuple[Column, ...], Inline(Column, several=True)]
