@@ -124,7 +124,7 @@ def test_loaders_that_are_refused():
     refused("by a RandomSampler", shuffle=True)
     refused("by a RandomSampler", batch_sampler=BatchSampler(RandomSampler(rows), 5, False))
     refused("by a list", batch_sampler=[[1, 0], [2, 3]])
-    refused("pass drop_last=False", batch_size=100, drop_last=True)
+    refused("shuffle=False and drop_last=False", batch_size=100, drop_last=True)
     refused("y was passed too", y=Y)
     refused(r"must be \(inputs, targets\).* got a list of 3", TensorDataset(IDS, MASK, MASK))
     refused("without batches", TensorDataset(IDS[:0], MASK[:0]))
@@ -143,7 +143,7 @@ def test_inputs_by_name_that_are_refused():
         with pytest.raises(CalliperError, match="inputs by name must be arrays or tensors"):
             ConformalRegressor(net).calibrate(nothing, Y)
     with pytest.raises(
-        CalliperError, match=r"position 0 are \['input_ids', .* position 1 \['ids'\]"
+        CalliperError, match=r"the first are \['input_ids', .* others \['ids'\]"
     ):
         ConformalRegressor(net).calibrate([listed(CAL)[0], {"ids": 1}] * 9, Y[:18])
     with pytest.raises(CalliperError, match="pad them"):

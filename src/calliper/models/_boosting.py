@@ -41,7 +41,6 @@ class Stages(ModelFamily):
 
     @classmethod
     def is_known(cls, core: Any) -> bool:
-        """Whether the last sum is known to be the prediction."""
         from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
         return predicts_as(core, HistGradientBoostingRegressor, GradientBoostingRegressor)
@@ -107,7 +106,6 @@ class TreeStages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether its members are a column of trees."""
         trees = learnt(core, "estimators_")
         if not isinstance(trees, np.ndarray) or trees.shape[1:] != (1,) or len(trees) < 2:
             return False

@@ -90,7 +90,6 @@ class Members(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether it has fitted members whose plain mean could be its prediction."""
         members = learnt(core, "estimators_")
         if not isinstance(members, list) or len(members) < FEWEST_MEMBERS:
             return False
@@ -100,7 +99,6 @@ class Members(ModelFamily):
 
     @classmethod
     def is_known(cls, core: Any) -> bool:
-        """Whether its class is known to predict the plain mean of its members."""
         from sklearn import ensemble
 
         vote = ensemble.VotingRegressor

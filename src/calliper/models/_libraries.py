@@ -261,7 +261,6 @@ class XGBoost(Library):
 
     @classmethod
     def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
-        """The best, if it looked for that."""
         best = learnt(fitted, "best_iteration")
         return None if best is None else int(best) + 1
 
@@ -306,7 +305,6 @@ class LightGBM(Library):
 
     @classmethod
     def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
-        """The best, if it looked for that."""
         return fitted.best_iteration_ or None
 
 
@@ -358,7 +356,6 @@ class CatBoost(Library):
 
     @classmethod
     def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
-        """The number of trees that are left, if that is less than were asked for."""
         asked = next((params[name] for name in ROUNDS_NAMES if name in params), 1000)
         stopped = fitted.tree_count_ < asked or params.get("use_best_model")
         return int(fitted.tree_count_) if stopped else None

@@ -14,7 +14,6 @@ class StatedDeviation(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether ``predict`` takes ``return_std``."""
         try:
             return "return_std" in signature(core.predict).parameters
         except (AttributeError, TypeError, ValueError):
@@ -22,7 +21,6 @@ class StatedDeviation(ModelFamily):
 
     @classmethod
     def is_known(cls, core: Any) -> bool:
-        """Whether it predicts the same mean with and without the deviation."""
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.linear_model import ARDRegression, BayesianRidge
 

@@ -94,7 +94,7 @@ def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
     if isinstance(X, Mapping):
         return X if isinstance(X, NamedInputs) else NamedInputs(X), y
     batching = X.batch_sampler
-    sampler = getattr(batching, "sampler", batching or X.sampler)
+    sampler = X.sampler if batching is None else getattr(batching, "sampler", batching)
     in_order = isinstance(sampler, SequentialSampler) or isinstance(X.dataset, IterableDataset)
     if not in_order or X.drop_last:
         raise CalliperError(

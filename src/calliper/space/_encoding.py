@@ -99,7 +99,6 @@ class Column(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """As a file says."""
         places = state["places"]
         known = isinstance(places, dict) and [type(each) for each in places.values()]
         if known is False or {*known} - {float} or not np.isfinite([*places.values()]).all():
@@ -175,7 +174,6 @@ class ColumnEncoder(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """The encoder, if its columns match their names."""
         names = state["names"]
         whole = names is None or (isinstance(names, tuple) and len(names) == len(state["columns"]))
         if not whole:
@@ -233,12 +231,10 @@ class ColumnEncoder(Keeps):
 
     @property
     def n_features(self) -> int:
-        """Number of features that come out."""
         return len(self.columns) if self.components is None else len(self.components)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What each column is taken for."""
         return tuple(column.kind for column in self.columns)
 
     def _in_order(self, names: Names, columns: list[Any]) -> list[Any]:

@@ -76,7 +76,6 @@ class LeftOut(Rows, Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """The rows, if each has a prediction."""
         if np.shape(state["y_pred"])[:1] != state["numbers"].shape:
             raise CalliperError("left-out rows do not have one prediction each.")
         return cls(**state)

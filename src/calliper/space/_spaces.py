@@ -125,7 +125,6 @@ class Inputs(Space):
 
     @property
     def name(self) -> str:
-        """What the coordinates are, in words."""
         return "inputs as they are" if self.scaling is None else "standardised inputs"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
@@ -187,12 +186,10 @@ class InputsAndPrediction(Space):
 
     @property
     def has_unit(self) -> bool:
-        """Not for one input, which may come unscaled."""
         return self.outputs is not None
 
     @property
     def name(self) -> str:
-        """What the coordinates are, in words."""
         if self.outputs is None:
             return "the one input"
         return f"{self.encode.n_features} standardised inputs and prediction"
@@ -243,13 +240,11 @@ class PredictionAndSpread(Space):
 
     @property
     def name(self) -> str:
-        """What the coordinates are, in words."""
         parts = ["" if self.unit is None else "prediction", self.doubt.describe()]
         return " and ".join(filter(None, parts))
 
     @property
     def has_unit(self) -> bool:
-        """Whether coordinates are in absolute units, the same for every model."""
         return self.unit is not None
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
@@ -297,7 +292,6 @@ class Network(Space):
 
     @property
     def name(self) -> str:
-        """Which layer, in words."""
         return self.layer.name_in_words
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
@@ -383,7 +377,6 @@ class Embedding(Keeps):
 
     @property
     def error_model(self) -> Any:
-        """The model of errors that the space has, or None."""
         return self.space.errors
 
     @property
@@ -456,7 +449,6 @@ class Embedding(Keeps):
         return f"Space({self.space.name!r}{size and ', '}{size})"
 
     def describe(self) -> str:
-        """The coordinates, and how many there are, in words."""
         size = self._size()
         return f"{self.space.name} ({size})" if size else f"{self.space.name}"
 
