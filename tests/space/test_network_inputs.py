@@ -126,7 +126,7 @@ def test_loaders_that_are_refused():
     refused("by a list", batch_sampler=[[1, 0], [2, 3]])
     refused("shuffle=False and drop_last=False", batch_size=100, drop_last=True)
     refused("y was passed too", y=Y)
-    refused(r"must be \(inputs, targets\).* got a list of 3", TensorDataset(IDS, MASK, MASK))
+    refused(r"must be \(inputs, targets\).* got a list", TensorDataset(IDS, MASK, MASK))
     refused("without batches", TensorDataset(IDS[:0], MASK[:0]))
     ragged = [(torch.zeros(k), 0.0) for k in (3, 4)]
     refused(r"have one shape.* \(3,\), \(4,\): pad them", ragged, batch_size=1)

@@ -30,7 +30,21 @@ def fresh(model: Any) -> Any:
         return _rebuilt(model)  # tampering; CatBoost itself takes its parameters as one
 
 
-class PredictWith(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """An estimator around ``estimator``, fitted or not; what was trained is ``estimator_``."""
+
+    estimator: Any
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "estimator_" in vars(self) or is_fitted(self.estimator)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
+
+
+class PredictWith(RegressorMixin, AroundModel):  # type: ignore[misc]
     """A model whose ``predict`` is always called with the same keyword arguments.
 
     Parameters
@@ -61,14 +75,6 @@ class PredictWith(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: i
     def predict(self, X: Any) -> Any:
         """The model's predictions with these arguments."""
         return vars(self).get("estimator_", self.estimator).predict(X, **self.predict_params)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "estimator_" in vars(self) or is_fitted(self.estimator)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.estimator)
-        return tags
 
 
 def is_fitted(model: Any) -> bool:
