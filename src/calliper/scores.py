@@ -9,9 +9,8 @@ apart has ``signed(y, ŷ)``, whose size is the score and which grows with y, and
 against a radius of shape (m, L).
 
 ``QuantileError`` is conformalised quantile regression: the error of an interval that a model of
-two quantiles already proposes, narrow where it believes the target is certain. It is how far y
-lies outside, negative inside. The Q-th smallest error, Q = ⌈(1−α)(N+1)⌉, then moves both ends
-outwards, or inwards if the model was too careful:
+two quantiles already proposes. It is how far y lies outside, negative inside. The Q-th smallest
+error, Q = ⌈(1−α)(N+1)⌉, then moves both ends outwards, or inwards if the model was too careful:
 
     plain        s = max(q_lo − y, y − q_hi)                            [q_lo − Δ, q_hi + Δ]
     ratio        s = max(q_lo − y, y − q_hi) / (q_hi − q_lo + ε)        CQR-r
@@ -165,13 +164,12 @@ class AbsoluteError(Score):
 class JointError(Score):
     """s = ``max_j |y_j − ŷ_j|/u_j`` over the targets of a row; the box is ŷ_j ± u_j·radius.
 
-    ``units`` are the u_j, k positive numbers such as the size of a usual error of each target,
-    chosen without calibration rows. Targets and predictions have shape (n, k).
+    Targets and predictions have shape (n, k).
 
     Parameters
     ----------
     units : (k,) positive numbers
-        The u_j.
+        The u_j, such as the usual error of each target, chosen without calibration rows.
 
     Examples
     --------
@@ -216,22 +214,19 @@ class JointError(Score):
 class SignedError(Score):
     """How far y lies below or above ŷ: intervals with two radii, or one-sided bounds.
 
-    The score of the upper tail is max(y − ŷ, 0), that of the lower tail max(ŷ − y, 0). A target
-    on the other side scores 0, so a bound never crosses the prediction.
+    The score of the upper tail is max(y − ŷ, 0), that of the lower tail max(ŷ − y, 0): a target on
+    the other side scores 0, so a bound never crosses the prediction.
 
     Parameters
     ----------
     side : {"both", "lower", "upper"}
-        ``"both"``: [ŷ − r_lower, ŷ + r_upper], each tail calibrated at 1 − α/2, so that a method
-        with guarantee 1 − α covers with probability at least 1 − α by the union bound (and one
-        with 1 − 2α at least 1 − 2α). ``"lower"``: [ŷ − r, ∞). ``"upper"``: (−∞, ŷ + r]. The
-        one-sided bounds carry the guarantee of the method as it is.
+        ``"both"``: [ŷ − r_lower, ŷ + r_upper], each tail calibrated at 1 − α/2, so that by the
+        union bound a method with guarantee 1 − α keeps it. ``"lower"``: [ŷ − r, ∞), ``"upper"``:
+        (−∞, ŷ + r], with the guarantee of the method as it is.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> y, y_pred = np.array([1.0, 5.0]), np.array([2.0, 2.0])
-    >>> SignedError("upper").measure(y, y_pred)
+    >>> SignedError("upper").measure(np.array([1.0, 5.0]), np.array([2.0, 2.0]))
     array([0., 3.])
     """
 
@@ -333,9 +328,8 @@ class QuantileError(Score):
 
     Predictions are the lower and the upper quantile of each row, shape (n, 2); with
     ``variant="median"`` the median stands between them, shape (n, 3). ``QuantileModel`` trains
-    one. Scores may be negative, so methods that rescale them refuse; use ``Split`` or another
-    calibrator that takes any real score. ``DistributionError`` is
-    usually better: it serves all levels, and any method.
+    one. Scores may be negative: use ``Split`` or another calibrator that takes any real score.
+    ``DistributionError`` is usually better: it serves all levels, and any method.
 
     Parameters
     ----------
@@ -372,12 +366,12 @@ class QuantileError(Score):
     @property
     def n_tails(self) -> int:
         """Two radii for ``"asymmetric"``, else one."""
-        return 2 if self._checked_variant() == "asymmetric" else 1
+        return 2 if check_option(self.variant, VARIANTS, "variant") == "asymmetric" else 1
 
     @property
     def n_outputs(self) -> int:
         """Number of predictions per row: two quantiles, and their median for ``"median"``."""
-        return 3 if self._checked_variant() == "median" else 2
+        return 3 if check_option(self.variant, VARIANTS, "variant") == "median" else 2
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """Distance of y outside the quantiles: (n,), or (n, 2) as (lower, upper)."""
@@ -438,9 +432,6 @@ class QuantileError(Score):
         gaps = np.diff(q, axis=-1) + offset
         return q, np.broadcast_to(gaps, (*q.shape[:-1], 2))
 
-    def _checked_variant(self) -> str:
-        return check_option(self.variant, VARIANTS, "variant")
-
 
 class DistributionError(CurveError):
     """How far y lies from the centre of its predicted distribution, in normal units.
@@ -454,11 +445,8 @@ class DistributionError(CurveError):
     quantiles are equal, scores the least z of its flat piece, and ties as equal errors do. Beyond
     the outermost quantiles the curve goes on with the slope of its last piece, and with no less
     than half of its mean slope, itself moved a quarter of the way to ``slope``: end pieces of
-    forests are flat. Where all quantiles of a row are equal and ``slope`` is not known, any other
-    target is as far as can be, and only an infinite interval holds it.
-
-    Where ``QuantileError`` adds one length to quantiles of one level, this keeps the shape of the
-    whole distribution.
+    forests are flat. Where all quantiles of a row are equal and ``slope`` is not known, only an
+    infinite interval holds any other target.
 
     Reference: Chernozhukov, Wüthrich, Zhu (2021), "Distributional conformal prediction",
     arXiv:1909.07889; in normal units, so that scores can be rescaled.

@@ -14,19 +14,10 @@ again (``_training.py``). The rest depends on the family, one file each:
 
 **Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_asking.py``), and add
 one line with its file and name to ``FAMILIES`` there; families are tried in that order. It answers
-four questions, each a method with a default:
-
-1. Is it mine? ``is_mine(core)``, by the module of its class or by what ``fit`` has left; and
-   ``is_known(core)``, whether such a class surely predicts what ``measure`` says. One that is not
-   known is tried on training rows. Import no library: such a model implies that it is imported.
-2. Its doubt: ``measure(rows)`` gives predictions and spreads, which grow with the error;
-   ``unit()`` the deviation of the targets, if the model has kept it; ``describe()`` a few words.
-   ``weights``, ``in_unit`` and ``floor`` put spreads on the scale of the prediction.
-3. Its left-out rows: ``left_out(X, prepare)``, where some members have not seen some rows; by
-   default None, and the model is trained again on parts of the rows.
-4. How to train it again: ``retrain(core, fitted, told)``, if a copy needs more than parameters.
-
-Nothing else changes: spaces, left-out errors and files ask these questions and no others.
+four questions, each a method with a default: is it mine (``is_mine``, ``is_known``), its doubt
+(``measure``, ``unit``, ``describe``), its left-out rows (``left_out``), and how to train it again
+(``retrain``). Import no library: a model of one implies that it is imported. Nothing else changes:
+spaces, left-out errors and files ask these questions and no others.
 """
 
 from typing import TYPE_CHECKING
