@@ -242,7 +242,7 @@ class SignedError(Score):
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """Positive part of the error on each side: (n, 2) as (lower, upper), or (n,)."""
-        tails = np.maximum([y_pred - y, y - y_pred], 0.0)
+        tails = np.maximum(y_pred - y, 0.0), np.maximum(y - y_pred, 0.0)
         side = self._checked_side()
         return np.stack(tails, axis=-1) if side == "both" else tails[int(side == "upper")]
 

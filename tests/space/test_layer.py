@@ -125,7 +125,7 @@ def test_bad_layers(net):
         Layer(3)
     with pytest.raises(CalliperError, match="batch_size must be a whole number >= 1; got 0"):
         Layer(net, batch_size=0)
-    with pytest.raises(CalliperError, match="must return a tensor .* it returned a tuple"):
+    with pytest.raises(CalliperError, match=r"must return a tensor .* it returned a tuple"):
         Layer(Odd(), "memory")(X_NEW)
     with pytest.raises(CalliperError, match="does not use layer 'spare' of Odd"):
         Layer(Odd(), "spare")(X_NEW)

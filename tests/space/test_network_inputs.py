@@ -142,9 +142,7 @@ def test_inputs_by_name_that_are_refused():
     for nothing in ({}, {"a": 3.0}):
         with pytest.raises(CalliperError, match="inputs by name must be arrays or tensors"):
             ConformalRegressor(net).calibrate(nothing, Y)
-    with pytest.raises(
-        CalliperError, match=r"the first are \['input_ids', .* others \['ids'\]"
-    ):
+    with pytest.raises(CalliperError, match=r"the first are \['input_ids', .* others \['ids'\]"):
         ConformalRegressor(net).calibrate([listed(CAL)[0], {"ids": 1}] * 9, Y[:18])
     with pytest.raises(CalliperError, match="pad them"):
         ConformalRegressor(Whole()).calibrate([{"a": [1, 2]}, {"a": [1]}] * 9, Y[:18])

@@ -14,10 +14,10 @@ again (``_training.py``). The rest depends on the family, one file each:
 
 **Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_asking.py``), and add
 one line with its file and name to ``FAMILIES`` there; families are tried in that order. It answers
-four questions, each a method with a default: is it mine (``is_mine``, ``is_known``), its doubt
-(``measure``, ``unit``, ``describe``), its left-out rows (``left_out``), and how to train it again
-(``retrain``). Import no library: a model of one implies that it is imported. Nothing else changes:
-spaces, left-out errors and files ask these questions and no others.
+four questions, each a method with a default: is it mine (``is_mine``), its doubt (``measure``,
+``unit``, ``describe``), its left-out rows (``left_out``), and how to train it again (``retrain``).
+Import no library: a model of one implies that it is imported. Nothing else changes: spaces,
+left-out errors and files ask these questions and no others.
 """
 
 from typing import TYPE_CHECKING

@@ -330,6 +330,7 @@ class ModelFamily:
     weights : of the logarithm of each spread, the prediction having 1
     in_unit : whether each spread is in the unit of y, or has none
     floor : part of the unit below which spreads count as equal; near 0 logarithms show rounding
+    is_by_row : whether ``measure`` is known to give n rows the same bits together as one by one
     polars : types of Polars columns that it reads, as a regular expression
     """
 
@@ -337,18 +338,14 @@ class ModelFamily:
     in_unit: ClassVar[tuple[bool, ...]] = (True, True)
     floor: ClassVar[float] = 0.01
     polars: ClassVar[str] = ".*"
+    is_by_row = False
 
     def __init__(self, core: Any) -> None:
         self.core = core
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether a fitted model looks like one of the family."""
-        return True
-
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        """Whether its class is known to predict what ``measure`` says."""
+        """Whether a fitted model is one of the family, and predicts what ``measure`` says."""
         return True
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:

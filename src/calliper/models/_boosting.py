@@ -23,27 +23,24 @@ STEP_FLOOR = 0.003
 
 
 class Stages(ModelFamily):
-    """A model that adds trees stage by stage and gives the sums on the way."""
+    """Histogram boosting, which gives the sums of its trees on the way."""
 
     floor = STEP_FLOOR
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
-        self.n = _n_stages(core)
-        self.histograms = learnt(core, "_predictors")
+        self.n = int(core.n_iter_)
         self.grove: Grove | None = None
-        if self.histograms is not None and self.is_known(core) and core._preprocessor is None:
-            self.grove = Grove([stage[0] for stage in self.histograms])  # no splits by categories
+        if core._preprocessor is None:  # no splits by categories
+            self.grove = Grove([stage[0] for stage in core._predictors])
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        return hasattr(core, "staged_predict") and _n_stages(core) > 1
+        from sklearn.ensemble import HistGradientBoostingRegressor
 
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
-
-        return predicts_as(core, HistGradientBoostingRegressor, GradientBoostingRegressor)
+        return (
+            predicts_as(core, HistGradientBoostingRegressor) and (learnt(core, "n_iter_") or 0) > 1
+        )
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
@@ -68,17 +65,12 @@ class Stages(ModelFamily):
 
     def unit(self) -> float | None:
         """Deviation of the targets as far as the trees explain it, for squared errors."""
-        if self.histograms is None or self.core.loss != "squared_error":
+        if self.core.loss != "squared_error":
             return None
-        nodes = [stage[0].nodes for stage in self.histograms]
+        nodes = [stage[0].nodes for stage in self.core._predictors]
         leaves = [each[each["is_leaf"].astype(bool)] for each in nodes]
         each = [(leaf["value"], leaf["count"]) for leaf in leaves]
         return explained_deviation(each, self.core.learning_rate)
-
-
-def _n_stages(core: Any) -> int:
-    """Number of fitted stages; 0 for a model that does not count them."""
-    return int(learnt(core, "n_iter_", "n_estimators_", "tree_count_") or 0)
 
 
 def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
@@ -106,13 +98,10 @@ class TreeStages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        trees = learnt(core, "estimators_")
-        if not isinstance(trees, np.ndarray) or trees.shape[1:] != (1,) or len(trees) < 2:
-            return False
-        parts = learnt(trees[0, 0], "tree_"), learnt(core, "init_")
-        return all(part is not None for part in parts)
+        from sklearn.ensemble import GradientBoostingRegressor
 
-    is_known = Stages.is_known
+        trees = learnt(core, "estimators_")
+        return predicts_as(core, GradientBoostingRegressor) and trees is not None and len(trees) > 1
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,); Σ |step| and rms deviation in leaves of the later trees, (2, m)."""

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
@@ -81,30 +80,24 @@ class Members(ModelFamily):
             member.tree_.n_outputs == member.tree_.value.shape[-1] == 1 for member in asked
         )
         self.grove: Grove | None = None
-        if self.all_trees and isinstance(core, BaseEstimator):
+        if self.all_trees:
             asked = [member.tree_ for member in asked]
-            self.grove = Grove(asked, own)
+            self.grove, self.is_by_row = Grove(asked, own), True  # in one order
             self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
         is_tree, pairs = self.grove is not None, zip(asked, own, strict=True)
         self.members = [Member(source, given, is_tree) for source, given in pairs]
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        members = learnt(core, "estimators_")
-        if not isinstance(members, list) or len(members) < FEWEST_MEMBERS:
-            return False
-        if learnt(core, "estimator_weights_", "final_estimator_") is not None:
-            return False
-        return all(hasattr(member, "predict") for member in members)
-
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
+        """Whether it predicts the plain mean of its members; other classes may not."""
         from sklearn import ensemble
 
         vote = ensemble.VotingRegressor
         forests = ensemble.RandomForestRegressor, ensemble.ExtraTreesRegressor
-        known = predicts_as(core, vote, *forests, ensemble.BaggingRegressor)
-        return known and not (isinstance(core, vote) and core.weights is not None)
+        if not predicts_as(core, vote, *forests, ensemble.BaggingRegressor):
+            return False
+        weighted = isinstance(core, vote) and core.weights is not None
+        return not weighted and len(learnt(core, "estimators_") or ()) >= FEWEST_MEMBERS
 
     def rows(self, X: Any) -> Any:
         """Rows converted once for all members."""
@@ -124,18 +117,20 @@ class Members(ModelFamily):
         if self.grove and isinstance(rows, np.ndarray) and self.grove.takes(len(rows)):
             values = self.grove.values(rows)
             beyond = values - values[0]
-            sums = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
-            mean, spread = _moments(values[0], *sums, len(members))
+            total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
+            mean, spread = _moments(values[0], total, squares, len(members))
             return mean, spread[None]
         n, n_threads = n_rows(rows), 1
         if n * len(members) >= FEWEST_IN_THREADS:
             n_threads = int(effective_n_jobs(learnt(self.core, "n_jobs")))
         if n_threads == 1:
-            _, mean, spread = _moments_of(members, rows)
+            _, mean, spread = _moments_of(members, rows, n)
             return mean, spread[None]
         parts = np.array_split(np.arange(n), n_threads)
         workers = Parallel(n_jobs=n_threads, require="sharedmem")
-        found = workers(delayed(_moments_of)(members, _safe_indexing(rows, p)) for p in parts)
+        found = workers(
+            delayed(_moments_of)(members, _safe_indexing(rows, part), len(part)) for part in parts
+        )
         _, mean, spread = (np.concatenate(each) for each in zip(*found, strict=True))
         return mean, spread[None]
 
@@ -173,7 +168,7 @@ class Members(ModelFamily):
         rows = self.rows(prepare(X))
         if not _grown_on(self.core, rows, samples):
             return None
-        count, mean, spread = _moments_of(self.members, rows, samples)
+        count, mean, spread = _moments_of(self.members, rows, n_rows(rows), samples)
         kept = np.flatnonzero(count >= FEWEST_MEMBERS)
         return (kept, mean[kept], spread[None, kept]) if len(kept) else None
 
@@ -213,13 +208,13 @@ class Grove:
 
 
 def _moments_of(
-    members: Sequence[Member], rows: Any, samples: Sequence[IntArray] | None = None
+    members: Sequence[Member], rows: Any, n: int, samples: Sequence[IntArray] | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """How many members judge each row, their mean and their spread, (m,) each.
 
     With ``samples``, the rows that each member has seen, a member judges the others.
     """
-    first, total, squares, count = np.zeros((4, n_rows(rows)))
+    first, total, squares, count = np.zeros((4, n))
     for number, member in enumerate(members):
         out: Any = slice(None)
         if samples is not None:

@@ -17,10 +17,9 @@
 ``_spaces.py`` has the coordinates. Categories, text, dates and sparse columns become numbers
 (``_encoding.py``). Where only the prediction is left, a warning says why.
 
-Everything is a function of the fitted model and of training rows. Scikit-learn's own classes are
-known to predict what is read from them; any other class that looks like one of them is tried on
-training rows, and has no spread without. Of calibration rows only the layout is used: how many
-columns, and whether of numbers. No value in them is looked at.
+Everything is a function of the fitted model and of training rows. A class that looks like one of
+these, but predicts by code of its own, is any other. Of calibration rows only the layout is used:
+how many columns, and whether of numbers. No value in them is looked at.
 """
 
 from dataclasses import dataclass, replace
@@ -30,13 +29,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import models
 from calliper._handlers import in_memory
 from calliper._types import FloatArray
-from calliper._validation import n_rows, shape_of
+from calliper._validation import shape_of
 from calliper.exceptions import EmbeddingWarning, UnscaledFeaturesWarning, warn
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._spaces import (
@@ -57,8 +56,6 @@ from calliper.space._spaces import (
     one_target,
 )
 
-#: The most training rows on which predictions of an unknown class are compared.
-N_CHECKED = 1000
 #: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
 SPREAD_RATIO = 100.0
 
@@ -155,18 +152,11 @@ class SpaceChoice:
         for family in models.families() if self.n_outputs == 1 else ():
             if not family.is_mine(opened.core):
                 continue
-            kind, known = type(opened.core).__name__, family.is_known(opened.core)
-            wrong = None if known else self._disagreement(opened, family)
-            if wrong is not None:
-                _warn_of_space(
-                    f"{kind} seems to provide a spread, but it may not match its predictions, "
-                    f"since {wrong}. Nearness is judged without it; pass embed= to choose a space."
-                )
-                continue
             try:
-                space = PredictionAndSpread(opened=opened, family=family.__name__, predicts=known)
+                space = PredictionAndSpread(opened=opened, family=family.__name__)
                 space.learn_unit(self.X_train, self._target)
             except models.UnreadableError as reason:
+                kind = type(opened.core).__name__
                 _warn_of_space(
                     f"The trees of this {kind} say nothing about its error, since {reason}. "
                     f"Nearness is judged without them; pass embed= to choose a space."
@@ -216,37 +206,11 @@ class SpaceChoice:
             )
         return self.bare
 
-    def _disagreement(
-        self, opened: models.OpenedModel, family: type[models.ModelFamily]
-    ) -> str | None:
-        """How the family's predictions of training rows differ from the model's; None if not."""
-        if self.X_train is None:
-            return "its class is not known, and without X_train it cannot be tried"
-        n = n_rows(self.X_train)
-        rows = _safe_indexing(indexable(self.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
-        expected = models.predictions(self.model, rows, self.n_outputs)
-        try:
-            found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
-        except (AttributeError, TypeError, ValueError, IndexError) as error:
-            return f"computing it failed ({type(error).__name__}: {error})"
-        if found.shape != expected.shape:
-            return f"its prediction has shape {found.shape}, that of the model {expected.shape}"
-        tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
-        differs = np.flatnonzero(~(np.abs(found - expected) <= tolerance))
-        if not len(differs):
-            return None
-        at = differs[0]
-        return (
-            f"on {len(differs)} of {len(expected)} training rows the predictions differ from what "
-            f"its members, trees or stated mean give, first {found[at]:.6g} where the model "
-            f"predicts {expected[at]:.6g}"
-        )
-
 
 def learnt_from_training(space: Space) -> bool:
     """Whether training rows had a part in a space that was chosen with them."""
     if isinstance(space, PredictionAndSpread):
-        return not space.predicts or space.doubt.unit() is None
+        return space.doubt.unit() is None
     if isinstance(space, Mapped):
         return is_transformer(space.mapping) and not isinstance(space.mapping, models.Layer)
     standardised = isinstance(space, Inputs) and space.scaling is not None

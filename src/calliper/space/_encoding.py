@@ -111,9 +111,9 @@ class Column(Keeps):
         values = _values(column)
         if type(column.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
             if not comes_from(column, "polars") and column.dtype.ordered:
-                places = {level: float(at) for at, level in enumerate(column.dtype.categories)}
-                known = [places[cell] for cell in _cells(values) if cell in places]
-                return cls(kind="levels", places=places, gap=_median(known))
+                places = {level: float(n) for n, level in enumerate(column.dtype.categories)}
+                at = [places[cell] for cell in _cells(values) if cell in places]
+                return cls(kind="levels", places=places, gap=_median(at))
             return cls.of_levels(_cells(values), y)
         kind = values.dtype.kind
         cells = [] if kind in "biufmM" else _cells(values)

@@ -136,6 +136,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     }
 
     def for_file(self) -> dict[str, Any]:
+        """What a file holds of a fitted model."""
         return {name: getattr(self, name) for name in self.keeps if name in vars(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -255,6 +256,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         return Expected(shift, units[0], units[1], np.maximum(size, 0.0))
 
     def describe(self) -> str:
+        """Its effect on an interval in words; empty if there is none."""
         parts = []
         if self.shift_share_:
             parts.append("the centre is the prediction plus the expected error")

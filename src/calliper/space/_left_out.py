@@ -196,8 +196,8 @@ class Training:
         return self._rows(numbers[order], y_pred[order], Z[order], f"{len(parts)} folds")
 
     def _rows(self, numbers: IntArray, y_pred: FloatArray, Z: FloatArray, source: str) -> LeftOut:
-        known = {"numbers": numbers, "y_pred": y_pred, "n_training": n_rows(self.X)}
-        return LeftOut(Z, targets=self.y[numbers], source=source, **known)
+        known: dict[str, Any] = {"numbers": numbers, "y_pred": y_pred, "source": source}
+        return LeftOut(Z, targets=self.y[numbers], n_training=n_rows(self.X), **known)
 
 
 def why_no_refit(model: Any) -> str | None:
@@ -208,11 +208,8 @@ def why_no_refit(model: Any) -> str | None:
 
 
 def knows_left_out(space: Any) -> bool:
-    """Whether members of the model may know which of its training rows they left out.
-
-    Not if the model makes something else of its members than their mean.
-    """
-    of_members = isinstance(space, PredictionAndSpread) and space.predicts
+    """Whether members of the model may know which of its training rows they left out."""
+    of_members = isinstance(space, PredictionAndSpread)
     return of_members and type(space.doubt).left_out is not models.ModelFamily.left_out
 
 

@@ -216,13 +216,11 @@ class PredictionAndSpread(Space):
     family : the name of the family that reads it
     doubt : what the family has read from it
     unit : about the standard deviation of its targets; None if it is not known
-    predicts : whether the family's prediction is the model's own; else the model is asked
     """
 
     opened: Annotated[OpenedModel, Opened()]
     family: Annotated[str, Text()]
     unit: Annotated[float | None, Number(least=TINY, optional=True)] = None
-    predicts: Annotated[bool, Number(bool)] = True
 
     def __post_init__(self) -> None:
         every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
@@ -248,14 +246,19 @@ class PredictionAndSpread(Space):
         return self.unit is not None
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions and coordinates, in one pass over a model whose code is known."""
-        return self.place(self.opened.prepare(X), X, predict)
+        """Predictions and coordinates, in one pass."""
+        return self.place(self.opened.prepare(X) if self.opened.steps else X)
 
-    def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
-        """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
+    def place(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """Predictions and coordinates of rows that are prepared for the core."""
         mean, spreads = self.doubt.measure(rows)
-        y_pred = self.opened.finish(mean) if self.predicts else predict(X)
+        y_pred = self.opened.finish(mean) if self.opened.targets else mean
         return y_pred, self.coordinates(mean, spreads)
+
+    @property
+    def is_by_row(self) -> bool:
+        """Whether n rows are known to give the same bits together as one by one."""
+        return self.doubt.is_by_row and not self.opened.steps and not self.opened.targets
 
     def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
         """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
@@ -412,6 +415,8 @@ class Embedding(Keeps):
         """
         rows, n = indexable(X)[0], len(y_pred)
         few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
+        if isinstance(self.space, PredictionAndSpread) and self.space.is_by_row:
+            return few, [y_pred[few]] * 2
         asked: list[Any] = [self.predict_and_transform(_safe_indexing(rows, few))]
         # A model made for batches may raise anything for one row.
         with suppress(Exception):
