@@ -9,23 +9,19 @@ Two spreads, beside the prediction, which is always the model's own:
   follow the targets and late ones the noise, so the early ones are used.
 
 Each leaf's value and number of rows are read once from the fitted model; after that a row costs its
-leaf indices and look-ups in tables. No stage is predicted. The library finds the leaves, so
-categories, gaps and threads are its business. Steps are made before the link of the objective,
-where there is one, and its slope brings them to the unit of y.
+leaf indices, which the library finds, and look-ups in tables. Steps are made before the link of the
+objective, where there is one, and its slope brings them to the unit of y.
 
 *Trained again.* These libraries stop early by an ``eval_set``. If it is passed, each copy stops by
 itself. A model that came fitted has not kept it: copies then grow as many rounds as it settled on,
 at the same rate. Columns that ``fit`` was told are categories are not kept either; the trees know
-them.
-
-Nothing is imported from the libraries: a model of one implies that it is imported already.
+them. Nothing is imported from the libraries: a model of one implies that it is imported already.
 """
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,24 +59,23 @@ WATCHED = {"eval_set", "eval_X"}
 STOPPING = ("early_stopping", "early_stopping_round", "early_stopping_rounds", "n_iter_no_change")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trees:
+class Trees(NamedTuple):
     """What a fitted booster says of its trees.
 
     Attributes
     ----------
     values, counts : of each tree, by the library's leaf index: leaf values before the link, and
         training rows (for some objectives: their weight)
-    per_stage : number of trees that are grown at a time
     rate : by which leaf values were shrunk
     objective : as the library names it
+    per_stage : number of trees that are grown at a time
     """
 
     values: list[FloatArray]
     counts: list[FloatArray]
-    per_stage: int = 1
     rate: float
     objective: str
+    per_stage: int = 1
 
 
 class Table:
@@ -111,11 +106,8 @@ class Library(ModelFamily):
     ----------
     library : the package that its class, or a base of it, comes from
     rounds_name : what ``fit`` calls the number of rounds unless a parameter says otherwise
-    whole : the model inside the library's wrapper
-    n_features : columns that it was trained on
-    n_stages : how many there are altogether
-    sparse : mean of 1/n over the first stages, n the training rows in a leaf
-    steps : |step| of the last stages
+    whole, n_features : the model inside the library's wrapper, and its columns
+    sparse, steps : mean of 1/n over the first stages, and |step| of the last ones
     """
 
     weights = (2.0, 2.0)
@@ -219,26 +211,21 @@ class XGBoost(Library):
         trees = model["trees"][: self._n_stages() * per_stage]
         if any(tree["tree_param"]["size_leaf_vector"] not in ("0", "1") for tree in trees):
             raise UnreadableError("its leaves hold several numbers")
-        kept = booster.get("weight_drop") or np.ones(len(trees))  # DART weighs its trees
-        objective = learner["objective"]["name"]
+        drop = booster.get("weight_drop") or np.ones(len(trees))  # DART weighs its trees
+        leaf = [np.array(tree["left_children"]) < 0 for tree in trees]
+        how = json.loads(self.whole.save_config())["learner"]["gradient_booster"]
         return Trees(
-            values=[w * np.array(t["split_conditions"]) for w, t in zip(kept, trees, strict=False)],
-            counts=[
-                np.where(np.array(t["left_children"]) < 0, t["sum_hessian"], 0.0) for t in trees
-            ],
-            per_stage=per_stage,
-            rate=self._rate(),
-            objective=objective,
+            [w * np.array(t["split_conditions"]) for w, t in zip(drop, trees, strict=False)],
+            [np.where(at, t["sum_hessian"], 0.0) for at, t in zip(leaf, trees, strict=True)],
+            float(how.get("gbtree", how)["tree_train_param"]["learning_rate"]),
+            learner["objective"]["name"],
+            per_stage,
         )
 
     def _n_stages(self) -> int:
         """As many as ``predict`` asks: the wrapper stops at the best, a ``Booster`` does not."""
         best = None if self.whole is self.core else learnt(self.core, "best_iteration")
         return int(self.whole.num_boosted_rounds()) if best is None else int(best) + 1
-
-    def _rate(self) -> float:
-        booster = json.loads(self.whole.save_config())["learner"]["gradient_booster"]
-        return float(booster.get("gbtree", booster)["tree_train_param"]["learning_rate"])
 
     def leaves(self, rows: Any) -> NDArray[Any]:
         matrix = xgboost_matrix(self.core, without_names(rows, "f"))
@@ -284,12 +271,11 @@ class LightGBM(Library):
             raise UnreadableError("its leaves hold linear models")
         if _line("num_tree_per_iteration", head) != "1":
             raise UnreadableError("it predicts several numbers")
-        objective = _line("objective", head)
         return Trees(
-            values=[np.array(_line("leaf_value", tree).split(), float) for tree in trees],
-            counts=[np.array(_line("leaf_count", tree).split(), float) for tree in trees],
-            rate=float(np.median([float(_line("shrinkage", tree)) for tree in trees])),
-            objective=objective,
+            [np.array(_line("leaf_value", tree).split(), float) for tree in trees],
+            [np.array(_line("leaf_count", tree).split(), float) for tree in trees],
+            float(np.median([float(_line("shrinkage", tree)) for tree in trees])),
+            _line("objective", head),
         )
 
     def leaves(self, rows: Any) -> NDArray[Any]:
@@ -334,12 +320,11 @@ class CatBoost(Library):
         if len(values) != len(counts) or len(counts) != self.core.get_tree_leaf_counts().sum():
             raise UnreadableError("its leaves hold several numbers, or were stored without weights")
         settings = self.core.get_all_params()
-        objective = str(settings["loss_function"])
         return Trees(
-            values=np.split(self.core.get_scale_and_bias()[0] * values, ends),
-            counts=np.split(counts, ends),
-            rate=float(settings["learning_rate"]),
-            objective=objective,
+            np.split(self.core.get_scale_and_bias()[0] * values, ends),
+            np.split(counts, ends),
+            float(settings["learning_rate"]),
+            str(settings["loss_function"]),
         )
 
     def leaves(self, rows: Any) -> NDArray[Any]:
@@ -363,9 +348,8 @@ class CatBoost(Library):
     @classmethod
     def unstopped(cls, params: dict[str, Any], fitted: Any) -> dict[str, Any]:
         """The rate that followed from the number of rounds, and no search for the best model."""
-        fixed = (
-            {} if {"learning_rate", "eta"} & {*params} else {"learning_rate": fitted.learning_rate_}
-        )
+        known = {"learning_rate", "eta"} & {*params}
+        fixed = {} if known else {"learning_rate": fitted.learning_rate_}
         return fixed | ({"use_best_model": False} if params.get("use_best_model") else {})
 
 
