@@ -2,18 +2,15 @@
 
 **Opened.** A pipeline, a search, a frozen model and a transformed target say nothing about the
 error themselves; the estimator inside, the core, does. Steps before it prepare its inputs, steps
-after it finish its predictions. A wrapper that predicts by code of its own is left closed: a
-subclass may clip, round or correct what it inherits. This is decided by the classes, never by
-calibration rows: whatever is chosen by looking at those treats them unlike a new row, and the
-guarantee is lost.
+after it finish its predictions. A wrapper that predicts by code of its own is left closed. This is
+decided by the classes, never by calibration rows: whatever is chosen by looking at those treats
+them unlike a new row, and the guarantee is lost.
 
 **Asked.** Rows may be arrays, frames or lists of anything that the model takes; only predictions
 are turned into numbers here.
 
-**Known.** The space where nearness is judged is made of what a model knows of its own uncertainty:
-prediction m and spreads v, on the scale of about the standard deviation of the targets
-(``space/_spaces.py`` has the formula). A family says where its models keep their spread. See
-``models/__init__.py`` for how to add one.
+**Known.** A family says what its models know of their own uncertainty (``space/_spaces.py`` has the
+formula). See ``models/__init__.py`` for how to add one.
 """
 
 import re
@@ -71,11 +68,7 @@ FAMILIES = (
 class OpenedModel:
     """A fitted model taken apart: predictions are ``finish(core.predict(prepare(X)))``.
 
-    Attributes
-    ----------
-    core : the estimator inside
-    steps : transformers that its inputs go through, in this order
-    targets : transformers that its predictions go through, backwards, in this order
+    Inputs go through ``steps`` in this order, predictions backwards through ``targets``.
     """
 
     core: Any
@@ -315,15 +308,10 @@ class UnreadableError(Exception):
 
 
 class ModelFamily:
-    """A fitted model, read once by its family.
+    """A fitted model, ``core``, read once by its family; a reading must pickle.
 
     The defaults are those of a model of no family, which predicts and knows nothing of its own
-    uncertainty. A reading must pickle.
-
-    Parameters
-    ----------
-    core : the fitted model, without wrappers; ``UnreadableError`` says why it has no spread
-        although it looks like one of the family
+    uncertainty. ``UnreadableError`` says why one has no spread although it is of the family.
 
     Attributes
     ----------

@@ -11,8 +11,8 @@ of these names is given the parts by name, any other the dict.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from inspect import signature
+from contextlib import contextmanager
+from inspect import Signature, signature
 from threading import RLock
 from typing import Any, Self
 
@@ -186,37 +186,35 @@ def _as_tensor(part: Any) -> Any:
 
 
 def _ask(module: Any, batch: Any) -> Any:
-    """The module's output: a tensor, the ``logits`` of an output that has some, or anything."""
-    answer = module(**batch) if _takes_by_name(module, batch) else module(batch)
+    """The module's output, given inputs by name where its parameters have these names."""
+    by_name = isinstance(batch, Mapping)
+    takes = signature(module.forward)
+    if by_name and not _fits(takes, **batch):
+        if not _fits(takes, batch):
+            raise CalliperError(
+                f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the "
+                f"inputs are named {', '.join(batch)}. Name them like its parameters."
+            )
+        by_name = False
+    return _tensor(module(**batch) if by_name else module(batch))
+
+
+def _fits(takes: Signature, *given: Any, **named: Any) -> bool:
+    try:
+        takes.bind(*given, **named)
+    except TypeError:
+        return False
+    return True
+
+
+def _tensor(answer: Any) -> Any:
+    """A tensor, the ``logits`` of an answer that has some, or anything."""
     return answer if is_tensor(answer) else getattr(answer, "logits", answer)
 
 
-def _takes_by_name(module: Any, batch: Any) -> bool:
-    if not isinstance(batch, Mapping):
-        return False
-    takes = signature(module.forward)
-    with suppress(TypeError):
-        takes.bind(**batch)
-        return True
-    with suppress(TypeError):
-        takes.bind(batch)
-        return False
-    raise CalliperError(
-        f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the inputs are "
-        f"named {', '.join(batch)}. Name them like its parameters."
-    )
-
-
-def outputs(module: Any, X: Any) -> FloatArray:
+def outputs(module: Any, X: Any) -> Any:
     """The module's output for rows: (m,) or (m, n_outputs)."""
-    with _evaluating(module):
-        answers = [_ask(module, batch) for batch in _batches(module, X)]
-    if not is_tensor(answers[0]):
-        raise CalliperError(
-            f"{type(module).__name__} must return a tensor, or an object that has logits; got a "
-            f"{type(answers[0]).__name__}: pass a function that returns the predictions."
-        )
-    return np.concatenate([as_array(answer) for answer in answers])
+    return Layer(module, "").predict_and_place(X)[0]
 
 
 def as_array(tensor: Any) -> FloatArray:
@@ -302,6 +300,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def name_in_words(self) -> str:
         """What the coordinates are."""
         layer = "penultimate layer" if self.name is None else f"layer {self.name!r}"
+        layer = "output" if self.name == "" else layer
         return f"{layer} of {type(self.module).__name__}"
 
     def _listen(self, seen: list[Any]) -> list[Any]:
@@ -329,18 +328,16 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"the module does not use {self.name_in_words} when it predicts: name another."
             )
         if not is_tensor(seen[-1]) or len(seen[-1]) != n:
+            found = tuple(seen[-1].shape) if is_tensor(seen[-1]) else f"a {type(seen[-1]).__name__}"
             raise CalliperError(
-                f"{self.name_in_words} must return a tensor with an entry for each of {n} rows; it "
-                f"returned {_in_words(seen[-1])}: name a layer before or after it."
+                f"{self.name_in_words} must be a tensor with an entry for each of {n} rows, or "
+                f"have logits; got {found}: name another layer, or pass a function as the model."
             )
         places = as_array(seen[-1])
         return places.reshape(n, -1)
 
 
-def _in_words(value: Any) -> str:
-    return f"shape {tuple(value.shape)}" if is_tensor(value) else f"a {type(value).__name__}"
-
-
 def _copy(value: Any) -> Any:
     """A copy: a later layer may write into the same memory."""
+    value = _tensor(value)
     return value.detach().clone() if is_tensor(value) else value

@@ -23,12 +23,10 @@ by 10 more rows; n and s are the number of rows of a level and the sum of their 
 The place is the mean rank of the level's rows over N (Bross' ridit, doi:10.2307/2527727): common
 levels are apart even where their means are equal, rare ones take little room. Without targets the
 most frequent level comes first. A gap is a level like another. Levels with fewer than 5 rows would
-be ordered by their own noise: they form one level together with levels never seen. Hence a column
-of ids or of free text is constant.
+be ordered by their own noise: they form one level with those never seen, so ids are constant.
 
-A model of the target that is given this order has seen the answer, the more so the rarer a level
-is. ``learn_and_encode`` places each training row by an order that its own target had no part in;
-this is what a model of the error is given, with the out-of-fold error as target.
+A model of the target that is given this order has seen the answer. ``learn_and_encode`` places each
+training row by an order that its own target had no part in.
 
 Frames go by the names of columns, arrays by position. Lists of texts, pictures or graphs have no
 columns and are refused.
@@ -77,12 +75,8 @@ Names = tuple[Hashable, ...] | None
 class Column(Keeps):
     """What becomes of one column.
 
-    Attributes
-    ----------
-    kind : "numbers", "times" or "levels"
-    gap : the feature of a cell that has none of its own
-    origin : of times, the day that is 0
-    places, by_target : of levels, and whether targets ordered them
+    ``gap`` is the feature of a cell that has none of its own, ``origin`` the day that is 0,
+    ``places`` are those of levels, and ``by_target`` says whether targets ordered them.
     """
 
     kind: Annotated[str, Text(("numbers", "times", "levels"))]

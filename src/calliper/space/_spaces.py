@@ -5,19 +5,18 @@ fitted model and training rows. A scaler fitted to the calibration rows would pl
 the new row, at the centre of their own cloud: new and calibration points would no longer be treated
 alike, which the proof of coverage needs.
 
-*Prediction and spread* are the numbers in which the error of most models lives. A model that is
-made of many, or that states a standard deviation, knows better than its inputs where it is unsure
-(``calliper.models`` says where each family keeps that). Coordinates, for prediction m, spread v,
-unit u and weight w:
+*Prediction and spread* are the numbers in which the error of most models lives
+(``calliper.models`` says where each family keeps its spread). Coordinates, for prediction m, spread
+v, unit u and weight w:
 
     m / u,   w · log(v / u + floor).
 
 Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
 the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
-is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
-not decide who is near (studies/records/nearness-study.md). u comes from a model fitted to squared
-errors, else from the training targets, else from its predictions of training rows. Without any, the
-spread alone is the coordinate.
+is *not* divided by its own deviation: where a spread hardly varies it has little to say
+(studies/records/nearness-study.md). u comes from a model fitted to squared errors, else from the
+training targets, else from its predictions of training rows. Without any, the spread alone is the
+coordinate.
 """
 
 from collections.abc import Callable
