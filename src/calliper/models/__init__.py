@@ -6,8 +6,7 @@ again (``_training.py``). The rest depends on the family, one file each:
 | file | models |
 |---|---|
 | ``_forests.py`` | forests, extra trees, bagging, votes: a plain mean of members |
-| ``_boosting.py`` | gradient boosting of scikit-learn |
-| ``_libraries.py`` | XGBoost, LightGBM, CatBoost |
+| ``_boosting.py`` | gradient boosting of scikit-learn, XGBoost, LightGBM, CatBoost |
 | ``_linear.py`` | linear models and others that state a standard deviation |
 | ``_networks.py`` | modules of PyTorch, and their layers |
 | ``_distributions.py`` | models that predict quantiles or a distribution |

@@ -55,9 +55,9 @@ N_COMPARED, CELLS_COMPARED = 32, 1 << 14
 #: Families by file and class, tried in this order; imported with the first model.
 FAMILIES = (
     "_forests:Members",
-    "_libraries:XGBoost",
-    "_libraries:LightGBM",
-    "_libraries:CatBoost",
+    "_boosting:XGBoost",
+    "_boosting:LightGBM",
+    "_boosting:CatBoost",
     "_boosting:TreeStages",
     "_boosting:Stages",
     "_linear:StatedDeviation",
