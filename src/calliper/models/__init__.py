@@ -1,7 +1,7 @@
 """Models: how any model is asked, and what each family knows of its own uncertainty.
 
-A model is opened to its core and asked for predictions (``_asking.py``), and trained
-again (``_training.py``). The rest depends on the family, one file each:
+``_asking.py`` opens a model to its core, asks it for predictions and trains it again. The rest
+depends on the family, one file each:
 
 | file | models |
 |---|---|
@@ -25,33 +25,31 @@ from calliper._lazy import on_demand
 from calliper.models._asking import (
     ModelFamily,
     OpenedModel,
+    PredictWith,
     UnreadableError,
     asked_as,
+    check_sample_weight,
     comes_from,
     families,
     family_of,
+    fit_params_of,
+    fit_router,
+    fresh,
+    is_frozen,
     is_module,
     learnt,
     open_model,
     predictions,
     predicts_as,
     refuse_crashing,
+    routed,
     takes_sparse,
+    trainable,
+    untrained_core,
     unwrapped,
     without_names,
 )
 from calliper.models._networks import Layer
-from calliper.models._training import (
-    PredictWith,
-    check_sample_weight,
-    fit_params_of,
-    fit_router,
-    fresh,
-    is_frozen,
-    routed,
-    trainable,
-    untrained_core,
-)
 
 if TYPE_CHECKING:
     from calliper.models._distributions import (

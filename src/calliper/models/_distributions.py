@@ -33,15 +33,18 @@ from calliper._types import FloatArray
 from calliper._validation import check_new_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
+    AroundModel,
+    fit_router,
+    fresh,
     is_module,
     is_tensor,
     learnt,
     open_model,
     predictions,
     refuse_crashing,
+    routed,
 )
 from calliper.models._networks import outputs
-from calliper.models._training import AroundModel, fit_router, fresh, routed
 from calliper.rows import check_known_rows, first_rows, same_rows
 from calliper.scores import DistributionError
 
