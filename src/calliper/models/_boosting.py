@@ -199,12 +199,7 @@ class Trees(NamedTuple):
 
 
 class Table:
-    """Numbers of the leaves of the trees from ``first`` until before ``stop``.
-
-    Parameters
-    ----------
-    numbers : of the leaves of each tree, by the library's leaf index
-    """
+    """Numbers of leaves, by the library's leaf index, of the trees ``first`` until ``stop``."""
 
     def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
         some = numbers[first:stop]

@@ -46,10 +46,7 @@ SAME = 1e-6
 class Member:
     """A member as a function of rows, (m,): a tree, whose rows were checked already, or a model.
 
-    Attributes
-    ----------
-    source : the tree or model
-    columns : that it is given; None for all of them, in order
+    ``columns`` are those that it is given; None for all of them, in order.
     """
 
     source: Any
@@ -176,11 +173,8 @@ class Members(ModelFamily):
 class Grove:
     """Trees of scikit-learn, their nodes in one list that is made when few rows first come.
 
-    Parameters
-    ----------
-    trees : ``Tree`` of forests and gradient boosting, or ``TreePredictor`` of histogram boosting
-        that splits by no categories
-    columns : of each tree, the columns that it is given; None for all, in order
+    ``trees`` are ``Tree`` of forests, or ``TreePredictor`` of histogram boosting that splits by no
+    categories; ``columns`` those that each is given, None for all, in order.
     """
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:

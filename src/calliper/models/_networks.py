@@ -5,9 +5,9 @@ then put back into the mode that it was in. The last hidden layer of a network t
 holds what it knows of an input, one linear map away from the prediction: nearness is judged there,
 as in the paper.
 
-Inputs need not be one array: they come by name (a dict, or a dict for each row), or in batches from
-a ``DataLoader``, which is read once, whole and in order. A module whose ``forward`` has parameters
-of these names is given the parts by name, any other the dict.
+Inputs may come by name (a dict, or a dict for each row), or in batches from a ``DataLoader``, which
+is read once, whole and in order. A module whose ``forward`` has parameters of these names is given
+the parts by name, any other the dict.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

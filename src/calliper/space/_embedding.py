@@ -76,16 +76,13 @@ class SpaceChoice:
 
     Attributes
     ----------
-    X_train : rows that the model was trained on, or None
+    X_train, y_train : rows that the model was trained on, and their targets, or None
     X_calibration : rows whose layout is used; nothing is learnt from their values
     model : fitted regressor or callable, for "auto" and "prediction"
-    n_outputs : predictions that the model makes for each row
-    units : of each of these, where they differ, for a space of bare predictions
-    y_train : targets of the training rows, (n,) or (n, k), or None
+    n_outputs, units : predictions that the model makes for each row, and their units if they differ
     raw : what "auto" and "inputs" mean where no distance between inputs is needed, ``RAW`` for
         numbers (kernels with a model of their own) or ``UNTOUCHED``; None elsewhere
-    nearness : whether any distance is needed; if not, inputs need not be numbers, and the
-        prediction takes their place
+    nearness : whether any distance is needed; if not, the prediction takes the place of inputs
     """
 
     X_train: Any

@@ -94,12 +94,10 @@ class Training:
     ----------
     X, y : training rows and targets, or None
     n_refits : how often the model is trained again for left-out errors, unless it has bags
-    random_state : deals rows to folds
-    shuffle : whether rows are dealt at random; else folds are runs of neighbouring rows
+    random_state, shuffle : deal rows to folds; without shuffling these are runs of neighbours
     gap : rows beside such a run on which nothing is trained
     groups : (n,) rows of one group stay in one fold
-    fit_params : what ``fit`` of the model takes beside rows and targets; what has a value for each
-        row is dealt with the rows
+    fit_params : of ``fit`` of the model; what has a value for each row is dealt with the rows
     progress : called with the share that is done
     """
 
