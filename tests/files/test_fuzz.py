@@ -100,8 +100,8 @@ def test_neighbours_out_of_range(load, number):
 
 def test_a_bound_method_is_no_mapping(load):
     def change(header, nodes, arrays):
-        (space,) = state(nodes)["space"]["space"].values()
-        space["encode"], space["mapping"] = None, {"method": [{"brought": 0}, "predict"]}
+        mapping = {"method": [{"brought": 0}, "predict"]}
+        state(nodes)["space"]["space"] = {"mapped": {"name": "a method", "mapping": mapping}}
 
     with pytest.raises(DamagedFileError, match="is not a known value"):
         load("encoded", change)
