@@ -17,18 +17,13 @@ from sklearn.utils import _safe_indexing, indexable
 
 from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
-from calliper._row_checks import refuse_seen
+from calliper._row_checks import find_trend, refuse_seen, warn_of_zero_sum
 from calliper._types import AgeingWeights, FloatArray, IntArray
-from calliper.calibrators import (
-    Calibrator,
-    FullRescaled,
-    Split,
-    as_calibrator,
-    takers_of_weights,
-)
+from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator, takers_of_weights
 from calliper.exceptions import (
     CalliperError,
     QuantileCrossingWarning,
+    RowOrderWarning,
     SplitGroupsWarning,
     UnusedWarning,
     ZeroScaleWarning,
@@ -37,13 +32,7 @@ from calliper.exceptions import (
 )
 from calliper.models import asked_as
 from calliper.quantile import effective_size
-from calliper.rows import (
-    PerRow,
-    Rows,
-    rows_of_groups,
-    state_of,
-    warn_of_errors,
-)
+from calliper.rows import PerRow, Rows, rows_of_groups, state_of
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 from calliper.space import (
@@ -92,13 +81,11 @@ def calibrate_model(
         from calliper.models import with_usual_slope
 
         score = with_usual_slope(score, asked, training.X)
-    method: Calibrator = FullRescaled(random_state=front.random_state)
-    if front.calibrator is not None:
-        given_method = with_random_state(as_calibrator(front.calibrator), front.random_state)
-        method = given_method
-        if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
-            per_row = replace(per_row, groups=given_method.asked(per_row.groups))
-            method = as_calibrator(given_method.calibrator)
+    method = FullRescaled() if front.calibrator is None else as_calibrator(front.calibrator)
+    method = with_random_state(method, front.random_state)
+    if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
+        per_row = replace(per_row, groups=method.asked(per_row.groups))
+        method = as_calibrator(method.calibrator)
     given = per_row.known(X)
     if "groups" in given:  # refused here, where rows still have their own numbers
         rows_of_groups(given["groups"])
@@ -141,16 +128,18 @@ def calibrate_model(
         left_out=left_out,
         length_scale=space.length_scale(len(y)),
     )
-    centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
-    errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
-    plain = None if on_all is None else on_all.calibrators[0].signed_thresholds(np.zeros((1, 1)))[0]
+    errors = score.signed(y, y_pred) if y.ndim == 2 else y - made.centre(y_pred)
+    warn_of_zero_sum(errors if on_all is None else on_all.signed_thresholds(np.zeros((1, 1)))[0])
+    trend = find_trend(errors, order)
+    if trend is not None:
+        warn(trend.describe(in_time=front.shuffle is False), RowOrderWarning)
     return replace(
         made,
         model=model,
         space=space,
         left_out=left_out,
         per_row=per_row.remembered(),
-        row_trend=warn_of_errors(errors, order, plain, in_time=front.shuffle is False),
+        row_trend=trend,
         probe=state_of(X),
         chosen=chosen_of(front),
         has_training=training.X is not None,
@@ -314,7 +303,7 @@ def calibrate(
         clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
         for rows in tails
     )
-    return Calibration(score, tuple(fitted))
+    return Calibration(score=score, calibrators=tuple(fitted))
 
 
 def measured(
@@ -345,10 +334,10 @@ def extended(
     weights: Any = None,
 ) -> Calibration:
     """The same with further rows, as if calibrated on all of them."""
-    trained, seen = made.trained, None
-    enough = len(y) >= ENOUGH_TO_COMPARE
-    if enough and trained is not None and trained.model is made.model:
-        seen = refuse_seen(trained.rows, X, y)
+    enough, why = len(y) >= ENOUGH_TO_COMPARE, made.no_guarantee
+    if enough and made.sketch is not None:
+        seen = refuse_seen(made.sketch, X, y)
+        why = why or seen
     n = made.n_calibration + len(y)
     n = n if window is None else min(n, valid.at_least(window, 1, "window"))
     ageing, before = made.per_row.weights, made.calibrators
@@ -367,19 +356,15 @@ def extended(
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
     known = None if made.targets is None else np.concatenate([made.targets, y])[-(window or 0) :]
-    why = made.no_guarantee or seen
     return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
 
 
-def _plain(
-    space: Embedding, X: Any, y: FloatArray, before: Calibration | None = None
-) -> Calibration:
+def _plain(space: Embedding, X: Any, y: FloatArray, before: Any = None) -> Calibrator:
     """Plain split on these rows, and on those that it was on before."""
-    rows = measured(AbsoluteError(), np.zeros((len(y), 1)), y, space.middle(X))
+    (rows,) = measured(AbsoluteError(), np.zeros((len(y), 1)), y, space.middle(X))
     if before is None:
-        return calibrate(Split(), AbsoluteError(), rows)
-    grown = copy(before.calibrators[0]).extend_by(rows[0], window=None, length_scale=None)
-    return replace(before, calibrators=(grown,))
+        return Split().fit_to(rows)
+    return copy(before).extend_by(rows, window=None, length_scale=None)
 
 
 def with_random_state(calibrator: Any, random_state: Any) -> Any:

@@ -6,73 +6,43 @@ with labels, as series and frames of pandas do, the labels must agree.
 Groups and weights are values, one for each row; the name of a column of the frame that the rows are
 in; or a function of the rows. A name or a function is remembered from calibration and applied to
 new rows; values must be given again.
-
-A trend of errors in the order of rows shows in rank correlations of the row number with the size
-of the error and with the error itself. If rows are exchangeable, every order of them is equally
-likely, and the correlation r of n ranks (ties share theirs) has mean 0 and variance 1/(n − 1),
-whatever the errors are; r √(n − 1) is about normal. Each of the two is tested at half the level.
-
-Least squares with a free constant (linear models, boosting with equal weights for all rows, trees)
-makes errors on training rows add up to zero. On other rows their mean, in units of its standard
-error, is within 10⁻⁵ of zero about once in 10⁵ cases. Rounded numbers may add up to zero by chance:
-they are recognised by the smallest difference between two errors, so a hundred rows or so are
-needed. Subsampling, other losses and penalties on leaves leave no such sign.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations
 from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy import sparse
-from scipy.special import ndtr
-from scipy.stats import rankdata
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper import _validation as valid
 from calliper._handlers import INPUTS, NETWORKS, handler_of, handler_of_collection
-from calliper._kept import Keeps, Number
+from calliper._kept import Keeps, Plain
 from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
-from calliper.exceptions import (
-    CalliperError,
-    DamagedFileError,
-    RowLabelsWarning,
-    RowOrderWarning,
-    SharedRowsWarning,
-    warn,
-)
+from calliper.exceptions import CalliperError, DamagedFileError, RowLabelsWarning, warn
 
 #: Rows that a model is recognised by.
 N_PROBES = 5
 #: Stands for values that were given at calibration and belong to its rows.
 GIVEN = Ellipsis
-#: Types of Polars columns that can be restored by name.
+#: Types of Polars columns that can be restored by name, and types of pandas with gaps of their own.
 POLARS = frozenset(
-    {"Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
-    | {"Float32", "Float64", "String", "Date", "Categorical"}
+    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
+    | {"Boolean", "Float32", "Float64", "String", "Date", "Categorical"}
 )
-
-#: Types of pandas with gaps of their own.
 PANDAS = frozenset(
     {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
     | {"Float32", "Float64", "boolean", "string", "str"}
 )
-#: Level of the test for a trend.
-TREND_LEVEL = 1e-4
-#: What counts as a sum of zero: the mean error times √n, in units of the mean size.
-ZERO_SUM = 1e-5
-#: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
-TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
-#: What may be known of a row besides its features.
-KNOWN = ("scores", "magnitudes", "signs", "weights", "groups", "targets")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,29 +101,28 @@ class Rows:
         """Scores in ascending order, sorted when first asked for."""
         return np.sort(self.scores)
 
-    @property
-    def _values(self) -> tuple[Any, ...]:
-        """What is known besides the features, in the order of ``KNOWN``."""
-        return self.scores, self.magnitudes, self.signs, self.weights, self.groups, self.targets
-
     def take(self, rows: Any) -> Rows:
         """Some of the rows, by their numbers."""
-        values = (self.Z, *self._values)
-        return Rows(*(None if each is None else _safe_indexing(each, rows) for each in values))
+        return self._of_each(lambda values: _safe_indexing(values, rows))
 
     def latest(self, n: int) -> Rows:
         """The last n rows."""
-        return Rows(*(None if each is None else each[-n:] for each in (self.Z, *self._values)))
+        return self._of_each(lambda values: values[-n:])
+
+    def _of_each(self, pick: Callable[[Any], Any]) -> Rows:
+        known = (vars(self)[each.name] for each in fields(self))
+        return Rows(*(None if values is None else pick(values) for values in known))
 
     def join(self, other: Rows) -> Rows:
         """These rows followed by others, of which the same is known."""
-        joined = []
-        for name, before, added in zip(KNOWN, self._values, other._values, strict=True):
+        joined: dict[str, Any] = {"Z": stacked(self.Z, other.Z)}
+        for name in (each.name for each in fields(self)[1:]):
+            before, added = vars(self)[name], vars(other)[name]
             if (before is None) != (added is None):
                 known, now = ("without", "with") if before is None else ("with", "without")
                 raise CalliperError(f"fitted {known} {name} and extended {now}: give them to both.")
-            joined.append(None if before is None else np.concatenate([before, added]))
-        return Rows(stacked(self.Z, other.Z), *joined)
+            joined[name] = None if before is None else np.concatenate([before, added])
+        return Rows(**joined)
 
 
 def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
@@ -245,11 +214,11 @@ def row_values(given: Any, X: Any, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class PerRow:
+class PerRow(Keeps):
     """What calibration was given for each row; None where nothing was."""
 
-    groups: Any = None
-    weights: Any = None
+    groups: Annotated[Any, Plain("groups")] = None
+    weights: Annotated[Any, Plain("weights")] = None
 
     def known(self, X: Any) -> dict[str, Any]:
         """What was given, as values of the calibration rows by name."""
@@ -317,36 +286,29 @@ def stacked(first: Any, second: Any) -> Any:
 
 def rows_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:
     """The numbers of each group's rows, in order of appearance; missing labels are refused."""
-    rows: dict[Any, list[int]] = {}
-    for number, label in enumerate(_known_labels(labels, "groups")):
-        try:
-            rows.setdefault(label, []).append(number)
-        except TypeError as error:
-            raise CalliperError(
-                f"groups must be labels such as texts and numbers; the one at position {number} is "
-                f"{label!r:.80}."
-            ) from error
-    return {label: np.array(numbers, dtype=np.intp) for label, numbers in rows.items()}
+    different, number = _numbered(labels, "groups")
+    rows = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    return dict(zip(different, rows, strict=True)) if different else {}
 
 
 def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
     """The different labels in order, and the number of each row's, (n,); gaps are refused."""
-    array = np.asarray(labels)
-    if array.ndim != 1 or not len(array):
+    shape = np.shape(np.asarray(labels))
+    if len(shape) != 1 or not shape[0]:
         raise CalliperError(
-            f"{name} must be one label for each row, of at least one row; got shape {array.shape}."
+            f"{name} must be one label for each row, of at least one row; got shape {shape}."
         )
-    rows = _known_labels(labels, name)
+    different, number = _numbered(labels, name)
     try:
-        different = sorted(set(rows))
+        ordered = sorted(different)
     except TypeError as error:
         raise CalliperError(f"{name} must be labels of one kind: {error}.") from None
-    number = {label: place for place, label in enumerate(different)}
-    return different, np.array([number[label] for label in rows], dtype=np.intp)
+    place = {label: place for place, label in enumerate(ordered)}
+    return ordered, np.array([place[label] for label in different], dtype=np.intp)[number]
 
 
-def _known_labels(labels: Any, name: str) -> list[Any]:
-    """A label for each row; refused if some are missing."""
+def _numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
+    """The different labels as they appear, and the number of each row's, (n,)."""
     rows: list[Any] = np.asarray(labels).tolist()
     missing = [row for row, label in enumerate(rows) if _is_missing(label)]
     if missing:
@@ -355,7 +317,12 @@ def _known_labels(labels: Any, name: str) -> list[Any]:
             f"{'is' if len(missing) == 1 else 'are'} missing, the first ({rows[missing[0]]!r}) at "
             f"position {missing[0]}. Fill them, for example with 'unknown'."
         )
-    return rows
+    numbers: dict[Any, int] = {}
+    try:
+        found = [numbers.setdefault(label, len(numbers)) for label in rows]
+    except TypeError as error:
+        raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from error
+    return [*numbers], np.array(found, dtype=np.intp)
 
 
 def _is_missing(label: Any) -> bool:
@@ -422,153 +389,15 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
     """If labels differ, say how, and what to do about it."""
     if labels == others:
         return
-    by_position = f"{other}.to_numpy() if rows are in order"
-    if Counter(labels) != Counter(others):
-        strange = next((each for each in others if each not in labels), others[0])
-        raise CalliperError(
-            f"{other} has other row labels than {name}, for example {strange!r:.40}: they are not "
-            f"the same rows. Pass values of the rows of {name}, or {by_position}."
-        )
+    moved = Counter(labels) == Counter(others)
+    how = f"the row labels of {name} in another order" if moved else f"other row labels than {name}"
     at = next(place for place, label in enumerate(labels) if label != others[place])
-    unique = len(set(labels)) == len(labels)
-    by_label = f"{other}.loc[{name}.index], or " if unique else "(labels are not unique) "
+    by_label = "(labels are not unique) "
+    if len({*labels}) == len(labels):
+        by_label = f"{other}.loc[{name}.index], or " if moved else f"values of rows of {name}, or "
     raise CalliperError(
-        f"{other} has the row labels of {name} in another order: the row at position {at} is "
-        f"{labels[at]!r:.40} in {name} and {others[at]!r:.40} in {other}. Pass {by_label}"
-        f"{by_position}."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowTrend(Keeps):
-    """Errors that depend on the row number."""
-
-    of_size: Annotated[bool, Number(bool)]  # whether their size does, or the signed error
-    correlation: Annotated[float, Number()]  # rank correlation with the row number
-    p_value: Annotated[float, Number()]
-    first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
-    last: Annotated[float, Number()]  # and in the last
-
-    def describe(self, *, in_time: bool = False) -> str:
-        """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
-        what = "size of the error" if self.of_size else "error"
-        remedy = (
-            "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
-            if in_time
-            else "train on the older rows and calibrate on the latest ones (shuffle=False where "
-            "calliper splits)"
-        )
-        return (
-            f"The {what} depends on the row number among the calibration rows: its mean is "
-            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
-            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
-            "of time, errors may change again on later rows, and coverage may be lower than "
-            f"promised: {remedy}. If they are sorted by something else, nothing is wrong."
-        )
-
-
-def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
-    """How errors y − ŷ depend on the row number; None if chance can explain it.
-
-    ``order`` holds the row numbers where rows were drawn from a longer table.
-    """
-    errors = np.asarray(errors, dtype=np.float64)
-    if order is not None:
-        errors = errors[np.argsort(order, kind="stable")]
-    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
-    clearest = min(found, key=lambda trend: trend.p_value)
-    return clearest if clearest.p_value < TREND_LEVEL else None
-
-
-def warn_of_errors(
-    errors: FloatArray, order: Any, everything: FloatArray | None, *, in_time: bool = False
-) -> RowTrend | None:
-    """The trend of errors of calibration rows, if any; warnings of it, and of a sum of zero.
-
-    ``everything`` are the errors of all rows, where some of them taught.
-    """
-    _warn_of_zero_sum(errors if everything is None else everything)
-    trend = find_trend(errors, order)
-    if trend is not None:
-        warn(trend.describe(in_time=in_time), RowOrderWarning)
-    return trend
-
-
-def _warn_of_zero_sum(errors: FloatArray) -> None:
-    """Warn if errors of calibration rows add up to zero, as they do on training rows."""
-    n, size = len(errors), float(np.abs(errors).mean())
-    if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
-        return
-    ordered = np.sort(errors / size)
-    if np.allclose(ordered, -ordered[::-1], rtol=0, atol=1e-9):
-        return  # symmetric by construction, as of a sine on a grid
-    steps = np.diff(np.unique(ordered.round(5)))
-    if len(steps) and steps.min() <= 3 * ZERO_SUM * np.sqrt(n):
-        warn(
-            f"The errors of all {n:,} calibration rows add up to zero, as they do on the rows that "
-            "a model is trained on by least squares, and hardly ever on others. If the model was "
-            "trained on these rows, its errors here are smaller than on new rows and there is no "
-            "guarantee: calibrate on rows that were not used for training.",
-            SharedRowsWarning,
-        )
-
-
-def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
-    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
-
-    ``what`` splits them, and ``remedy`` says how to change that.
-    """
-    found = _times(X) or _times(y)
-    in_order = [(where, order) for where, order in found if order != "no"]
-    if shuffle is None and in_order:
-        where, order = in_order[0]
-        sort = " (sort rows by time first)" if order == "descending" else ""
-        warn(
-            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
-            f"are later than these, coverage may be lower than promised: {remedy}",
-            RowOrderWarning,
-        )
-    elif shuffle is False and found and not any(order == "ascending" for _, order in found):
-        where, order = (in_order or found)[0]
-        warn(
-            f"shuffle=False takes the last rows to be the latest, but {where} holds times in "
-            f"{order} order: sort rows by time first.",
-            RowOrderWarning,
-        )
-
-
-def _times(table: Any) -> list[tuple[str, str]]:
-    """Where a frame or a series holds times, and in which order."""
-    if not hasattr(table, "dtypes"):
-        return []
-    pandas = hasattr(table, "iloc")
-    found = {"the index": table.index} if pandas else {}
-    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
-        if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
-            column = table.iloc[:, place] if pandas else table[name]
-            found[f"column {name!r}"] = column
-    orders = []
-    for where, values in found.items():
-        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
-        if len(times) < FEWEST_TIMES or times[0] == times[-1]:
-            continue
-        rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
-        orders.append((where, "ascending" if rises else "descending" if falls else "no"))
-    return orders
-
-
-def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
-    n = len(values)
-    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
-    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
-    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
-    quarter = max(n // 4, 1)
-    return RowTrend(
-        of_size=of_size,
-        correlation=correlation,
-        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
-        first=float(values[:quarter].mean()),
-        last=float(values[-quarter:].mean()),
+        f"{other} has {how}: the row at position {at} is {labels[at]!r:.40} in {name} and "
+        f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if rows are in order."
     )
 
 
@@ -577,64 +406,66 @@ def state_of(X: Any) -> dict[str, Any] | None:
     X = first_rows(X)
     if isinstance(X, np.ndarray | list):
         return {"kind": "rows", "rows": X}
-    if valid.is_frame(X):
-        columns = [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
-        if any(each is None for each in columns):
-            return None
-        return {"kind": "pandas", "names": list(X.columns), "columns": columns}
-    if hasattr(X, "get_columns"):
-        types = [type(each).__name__ for each in X.dtypes]
-        if not set(types) <= POLARS:
-            return None
-        cells = [each.to_list() for each in X.get_columns()]
-        return {"kind": "polars", "names": list(X.columns), "types": types, "columns": cells}
     if hasattr(X, "detach"):
         return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
-    return None
+    if valid.is_frame(X):
+        kind, columns = "pandas", [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
+    elif hasattr(X, "get_columns"):
+        kind, columns = "polars", [_polars_column(column) for column in X.get_columns()]
+    else:
+        return None
+    whole = all(each is not None for each in columns)
+    return {"kind": kind, "names": list(X.columns), "columns": columns} if whole else None
 
 
 def _pandas_column(column: Any) -> dict[str, Any] | None:
     kind = column.dtype
     if isinstance(kind, np.dtype):
-        return {"values": column.to_numpy()}
+        return {"cells": column.to_numpy(), "type": None}
     if type(kind).__name__ == "CategoricalDtype":
-        codes, categories = np.asarray(column.cat.codes), list(column.cat.categories)
-        return {"codes": codes, "categories": categories, "ordered": bool(kind.ordered)}
+        known = {"categories": list(kind.categories), "ordered": bool(kind.ordered)}
+        return {"cells": np.asarray(column.cat.codes), **known}
     if str(kind) not in PANDAS:  # times with a zone, for example
         return None
-    missing = column.isna().to_numpy()
-    cells = [None if gap else cell for cell, gap in zip(column.tolist(), missing, strict=True)]
-    return {"cells": cells, "type": str(kind)}
+    cells = zip(column.tolist(), column.isna(), strict=True)
+    return {"cells": [None if gap else cell for cell, gap in cells], "type": str(kind)}
+
+
+def _polars_column(column: Any) -> dict[str, Any] | None:
+    kind = type(column.dtype).__name__
+    return {"cells": column.to_list(), "type": kind} if kind in POLARS else None
 
 
 def rows_again(state: dict[str, Any]) -> Any:
     """The rows of :func:`state_of`."""
-    kind = state["kind"]
-    if kind == "pandas":
+    if state["kind"] == "tensor":
+        import torch
+
+        return torch.as_tensor(state["rows"])
+    if state["kind"] == "pandas":
         import pandas as pd
 
         frame = pd.concat([_pandas_again(pd, each) for each in state["columns"]], axis=1)
         frame.columns = state["names"]
         return frame
-    if kind == "polars":
+    if state["kind"] == "polars":
         import polars as pl
 
-        parts = zip(state["names"], state["columns"], state["types"], strict=True)
-        known = [(name, cells, getattr(pl, of)) for name, cells, of in parts if of in POLARS]
-        return pl.DataFrame([pl.Series(*each) for each in known])
-    if kind == "tensor":
-        import torch
-
-        return torch.as_tensor(state["rows"])
+        types = [getattr(pl, _known_type(each, POLARS)) for each in state["columns"]]
+        cells = (each["cells"] for each in state["columns"])
+        parts = zip(state["names"], cells, types, strict=True)
+        return pl.DataFrame([pl.Series(*each) for each in parts])
     return state["rows"]
 
 
 def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
-    if "codes" in column:
-        kind = pd.CategoricalDtype(column["categories"], ordered=column["ordered"])
-        return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
-    if "cells" in column:
-        if column["type"] not in PANDAS:
-            raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
-        return pd.Series(column["cells"], dtype=column["type"])
-    return pd.Series(column["values"])
+    if "categories" in column:
+        known = {name: column[name] for name in ("categories", "ordered")}
+        return pd.Series(pd.Categorical.from_codes(column["cells"], **known))
+    return pd.Series(column["cells"], dtype=_known_type(column, PANDAS | {None}))
+
+
+def _known_type(column: dict[str, Any], types: Set[Any]) -> Any:
+    if column["type"] not in types:
+        raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
+    return column["type"]

@@ -13,7 +13,7 @@ interval covers with 1−α; all together may do so as rarely as 1 − kα.
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -33,12 +33,7 @@ from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
-from calliper.regressor import (
-    ConformalRegressor,
-    calibrated,
-    rows_to_add,
-    trained_and_calibrated,
-)
+from calliper.regressor import ConformalRegressor
 from calliper.rows import check_known_rows
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
@@ -111,54 +106,9 @@ class MultiTargetRegressor(CalibratedRegressor):
         self.target_names_: tuple[Any, ...] = tuple(state["targets"])
         if len(self.regressors_) not in (1, len(self.target_names_)):
             raise CalliperError("there must be a regressor for each target, or one for all.")
-        first = self.regressors_[0].calibration_
-        together = replace(self.calibration_, score=first.score, space=first.space)
-        self.calibration_ = replace(together, calibrators=self._calibrators())
-
-    @valid.unchanged_if_refused
-    def fit(
-        self, X: Any, y: Any, *, groups: Any = None, split_groups: Any = None, **fit_params: Any
-    ) -> Self:
-        """As :meth:`ConformalRegressor.fit`, with targets (n, k)."""
-        return self._keep(trained_and_calibrated(self, X, y, groups, split_groups, fit_params))
-
-    @valid.unchanged_if_refused
-    def calibrate(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        X_train: Any = None,
-        y_train: Any = None,
-        groups: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """As :meth:`ConformalRegressor.calibrate`, with targets (n, k)."""
-        return self._keep(calibrated(self, X, y, X_train, y_train, groups, weights))
-
-    @valid.unchanged_if_refused
-    def extend(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        window: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """As :meth:`ConformalRegressor.extend`, with targets (n, k)."""
-        X, y, groups, weights = rows_to_add(self, X, y, groups, weights)
-        columns = y.T if len(self.regressors_) > 1 else [y]
-        grown = tuple(copy(each) for each in self.regressors_)
-        for each, column in zip(grown, columns, strict=True):
-            each._extend(X, column, window, groups, weights)
-        self.regressors_, now = grown, self.calibration_
-        seen = grown[0].no_guarantee_ if len(grown) == 1 else None
-        if len(grown) > 1 and len(y) >= ENOUGH_TO_COMPARE and now.trained is not None:
-            seen = refuse_seen(now.trained.rows, X, y)
-        why = now.no_guarantee or seen
-        together = self._together(now.model)
-        return self._keep(replace(together, no_guarantee=why, trained=now.trained))
+        together = self._together(self.calibration_.model)
+        known = {name: getattr(together, name) for name in ("score", "space", "calibrators")}
+        self.calibration_ = replace(self.calibration_, **known)
 
     @handled
     def predict(self, X: Any) -> FloatArray:
@@ -242,7 +192,6 @@ class MultiTargetRegressor(CalibratedRegressor):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output, tags.target_tags.single_output = True, False
-        tags.input_tags.sparse = models.takes_sparse(self.estimator)
         return tags
 
     @property
@@ -265,20 +214,32 @@ class MultiTargetRegressor(CalibratedRegressor):
         targets = check_targets(y, name, self.target_names_)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 
+    def _keep(self, made: Calibration) -> None:
+        super()._keep(made)
+        if len(self.regressors_) == 1:
+            self.regressors_[0].calibration_ = made
+
+    def _extended(
+        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
+    ) -> Calibration:
+        """Each regressor with its columns of the further rows."""
+        now, grown = self.calibration_, tuple(copy(each) for each in self.regressors_)
+        columns = y.T if len(grown) > 1 else [y]
+        for each, column in zip(grown, columns, strict=True):
+            each._keep(each._extended(X, column, window, groups, weights))
+        self.regressors_ = grown
+        why = now.no_guarantee or grown[0].no_guarantee_
+        if len(grown) > 1 and len(y) >= ENOUGH_TO_COMPARE and now.sketch is not None:
+            seen = refuse_seen(now.sketch, X, y)
+            why = why or seen
+        known = {"no_guarantee": why, "trained_from": now.trained_from, "sketch": now.sketch}
+        return replace(self._together(now.model), **known)
+
     def _together(self, model: Any) -> Calibration:
         """What the regressors were made of, with the calibrators of all of them."""
         first = self.regressors_[0].calibration_
-        return replace(first, calibrators=self._calibrators(), model=model)
-
-    def _calibrators(self) -> tuple[Any, ...]:
-        return tuple(own for each in self.regressors_ for own in each.calibrators_)
-
-    def _keep(self, made: Calibration) -> Self:
-        """Answer by this from now on."""
-        self.calibration_ = made
-        if len(self.regressors_) == 1:
-            self.regressors_[0].calibration_ = made
-        return self
+        calibrators = tuple(own for each in self.regressors_ for own in each.calibrators_)
+        return replace(first, calibrators=calibrators, model=model)
 
     def _calibrated(
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
@@ -323,7 +284,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         own = {name: getattr(self, name) for name in names}
         made = ConformalRegressor(model, self.calibrator, score_function=score, **own)
         check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
-        made.calibration_ = calibrate_model(made, model, X, y, training, **how)
+        made._keep(calibrate_model(made, model, X, y, training, **how))
         return made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
