@@ -33,7 +33,7 @@ from calliper.exceptions import (
     UnusedWarning,
 )
 from calliper.refitting import CVPlus
-from calliper._row_checks import TREND_LEVEL, find_trend
+from calliper.rows import TREND_LEVEL, find_trend
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))

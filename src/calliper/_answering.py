@@ -1,6 +1,6 @@
 """What calibration made, and how it answers: intervals, distributions and a guarantee."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Annotated, Any
@@ -12,16 +12,16 @@ from calliper import _validation as valid
 from calliper._handlers import handler_of_collection
 from calliper._kept import Inline, Keeps, Number, Part, Plain, Text
 from calliper._notebook import floored
-from calliper._row_checks import RowSketch, RowTrend
+from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
 from calliper.calibrators import Calibrator, FullRescaled, Split, refuse_distribution
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import is_frozen
+from calliper.models import asked_as, is_frozen, predictions
 from calliper.quantile import as_fraction, conformal_rank
-from calliper.rows import PerRow, gathered
+from calliper.rows import PerRow, RowTrend, gathered, same_rows
 from calliper.scores import AbsoluteError, Score, SignedError
 from calliper.space import Embedding, ErrorModel, LeftOut
 
@@ -347,3 +347,97 @@ def handled(method: valid.Method) -> valid.Method:
         return handler.answer(method.__name__, self, X, *given, **known)
 
     return ask  # type: ignore[return-value]
+
+
+class Answers:
+    """How a calibrated regressor of one target answers for new rows."""
+
+    calibration_: Calibration
+
+    @handled
+    def predict(self, X: Any) -> FloatArray:
+        """The model's prediction, (m,); the middle one if it predicts several quantiles."""
+        check_calibrated(self)
+        valid.check_new_rows(self, X)
+        made = self.calibration_
+        y_pred = predictions(made.space.model, X, made.space.n_outputs)
+        if y_pred.ndim == 1:
+            return y_pred
+        _, score = asked_as(made.model, made.chosen["score_function"])
+        return np.asarray(score.centre(y_pred))
+
+    @handled
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: Coverage = valid.USUAL_COVERAGE,
+        *,
+        bounds: tuple[float | None, float | None] | None = None,
+        confidence: float | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Intervals:
+        """Intervals at one level, or at each of several.
+
+        Parameters
+        ----------
+        X : rows to predict
+        coverage : float or increasing list of floats, default 0.9
+            With a list of L levels the ends have shape (m, L).
+        bounds : (y_min, y_max), optional
+            The range that y can have, known beforehand; ends are moved into it, which loses no
+            coverage. ``None`` or an infinity leaves a side open. Refused if calibration targets
+            lie outside, as far as they are known: a file does not hold them.
+        confidence : float, optional
+            The share of calibration sets for which the coverage holds; for calibrators with a law
+            of coverage, such as ``Split``. Give ``coverage`` as well.
+        groups : (m,), column name or function of the rows, optional
+            The group of each row, if :meth:`calibrate` was given groups.
+        weights : (m,), column name or function of the rows, optional
+            The weight of each row, if :meth:`calibrate` was given weights.
+        """
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        return self.calibration_.intervals(
+            y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
+        )
+
+    def ranking(
+        self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
+    ) -> tuple[FloatArray | None, Callable[[FloatArray], Any]]:
+        """Ranks of the scores, and whether the interval at each level contains the target, (m, L).
+
+        The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
+        between rows.
+        """
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        made = self.calibration_
+        alike = groups is None and weights is None
+        return (
+            made.share_below(y, y_pred, Z) if alike else None,
+            lambda levels: made.intervals(y_pred, Z, levels, X=X, **per_row).contains(y),
+        )
+
+    @handled
+    def predict_distribution(
+        self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
+    ) -> Distribution:
+        """The full predictive distribution of each row, from the same calibration.
+
+        See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
+        and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
+        """
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        return self.calibration_.distribution(y_pred, Z, bounds=bounds, **per_row)
+
+    def _predicted(
+        self, X: Any, groups: Any, weights: Any
+    ) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+        """Predictions and features; and labels, groups and weights of the rows, by name."""
+        check_calibrated(self)
+        valid.check_new_rows(self, X)
+        made, per_row = self.calibration_, {}
+        if groups is not None or weights is not None or made.per_row != PerRow():
+            groups, weights = same_rows(X, "X", groups=groups, weights=weights)
+            per_row = made.per_row.new(X, groups=groups, weights=weights)
+        y_pred, Z = made.space.predict_and_transform(X)
+        return y_pred, Z, {"index": valid.labels_of(X), **per_row}

@@ -1,9 +1,9 @@
 """How regressors of one target and of several come to a calibration, and what follows from it.
 
 ``fit`` splits the data, trains, and calibrates on the part that the model has not seen;
-``calibrate`` takes a model that is already fitted. Both end in the same state. Each class says how
-it checks targets (``_check_known``, ``_check_targets``) and what calibration makes of them
-(``_calibrated``, ``_extended``). The rest is what scikit-learn, files and notebooks ask for.
+``calibrate`` takes a model that is already fitted. Both end in the same state. A class of several
+targets says how it checks them (``_check_known``, ``_check_targets``) and what calibration makes of
+them (``_calibrated``, ``_extended``). The rest is what scikit-learn, files and notebooks ask for.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from calliper import _validation as valid
 from calliper._answering import Calibration, check_calibrated
 from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
 from calliper._notebook import card, reporter
-from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows, warn_of_times
+from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows
 from calliper._types import AgeingWeights, Coverage, FloatArray
-from calliper.calibration import chosen_of, warn_of_groups
+from calliper.calibration import calibrate_model, chosen_of, extended, warn_of_groups
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnusedWarning, warn
 from calliper.guarantees import Guarantee
@@ -41,12 +41,14 @@ from calliper.models import (
 )
 from calliper.rows import (
     PerRow,
+    check_known_rows,
     first_rows,
     gathered,
     remembered,
     row_values,
     rows_at_hand,
     same_rows,
+    warn_of_times,
 )
 from calliper.scores import DistributionError, ScaledError
 from calliper.shift import ShiftReport
@@ -322,6 +324,30 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         """Which calibration gives the guarantee."""
         return self.calibration_
 
+    def _extended(
+        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
+    ) -> Calibration:
+        """What it becomes with further rows."""
+        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        if len(y) != len(y_pred):
+            raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
+        del per_row["index"]
+        return extended(self.calibration_, X, y, y_pred, Z, window=window, **per_row)
+
+    def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
+        """Checked targets; ``again`` if the model is that of ``fit``. Remembers columns of X."""
+        return check_known_rows(self, X, y)
+
+    def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
+        """Checked targets, called by their name."""
+        return valid.check_vector(y, name)
+
+    def _calibrated(
+        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
+    ) -> Calibration:
+        """What calibration makes; ``how`` is what ``calibrate_model`` takes."""
+        return calibrate_model(self, model, X, y, training, **how)
+
     def _keep(self, made: Calibration) -> None:
         """Answer by this from now on."""
         self.calibration_ = made
@@ -449,13 +475,6 @@ def _warn_of_unused(front: Any, made: Calibration, training: Training, *, given:
 
 def _unused(made: Calibration, training: Training, folds: Any, *, given: bool) -> Iterator[str]:
     """What is to be said of refits, or else of training rows."""
-    uses, why = made.calibrators[0].uses, why_no_refit(made.model)
-    learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
-    embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
-    mapped = not isinstance(embed, str) or embed == "inputs"
-    sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
-    changes_nothing = learns and not (mapped or sloped or learnt_from_training(made.space.space))
-    only_checked = "only checked for rows that are also calibration rows"
     if training.y is None and folds:
         yield (
             f"refits={folds} needs training rows, and calibrate got none: the model is not "
@@ -463,6 +482,13 @@ def _unused(made: Calibration, training: Training, folds: Any, *, given: bool) -
         )
     if training.X is None:
         return
+    uses, why = made.calibrators[0].uses, why_no_refit(made.model)
+    learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
+    embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
+    mapped = not isinstance(embed, str) or embed == "inputs"
+    sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
+    changes_nothing = learns and not (mapped or sloped or learnt_from_training(made.space.space))
+    only_checked = "only checked for rows that are also calibration rows"
     if training.y is None:
         if changes_nothing:
             yield (

@@ -1,25 +1,14 @@
-"""What rows say against an assumption: the model was trained on them, or their order matters.
+"""Rows that two sets share, such as calibration rows that the model was trained on.
 
-Rows of two sets are the same if inputs *and* target agree, numbers to about four digits of the
-spread of their column, since files round. Rows also coincide by chance, where values are few or the
-data hold copies. If both sets are random parts of one pool, a row of the second has a twin in the first about
+Rows are the same if inputs *and* target agree, numbers to about four digits of the spread of their
+column, since files round. Rows also coincide by chance, where values are few or the data hold
+copies. If both sets are random parts of one pool, a row of the second has a twin in the first about
 as often as a row of the first has one there. Rows are shared for certain if it does so more often
 by six standard errors; if the sets are the same but for the order of rows; or if ten rows or more
 are shared, at least 1 %, or five and 5 %, where a column hardly ever repeats a value and no row is
 twice in its own set. For pools that hold ten (five) copies, split at random, the last rule is wrong
 about once in 2¹⁰ (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not
 split at random, such as even and odd rows of a sorted table, may be alike without sharing a row.
-
-A trend of errors in the order of rows shows in rank correlations of the row number with the size
-of the error and with the error itself. If rows are exchangeable, every order of them is equally
-likely, and the correlation r of n ranks (ties share theirs) has mean 0 and variance 1/(n − 1),
-whatever the errors are; r √(n − 1) is about normal. Each of the two is tested at half the level.
-
-Least squares with a free constant (linear models, boosting with equal weights for all rows, trees)
-makes errors on training rows add up to zero. On other rows their mean, in units of its standard
-error, is within 10⁻⁵ of zero about once in 10⁵ cases. Rounded numbers may add up to zero by chance:
-they are recognised by the smallest difference between two errors, so a hundred rows or so are
-needed. Subsampling, other losses and penalties on leaves leave no such sign.
 """
 
 from dataclasses import dataclass
@@ -29,13 +18,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtr
-from scipy.stats import rankdata
 
 from calliper._handlers import in_memory
 from calliper._kept import Array, Keeps, Number, Plain
 from calliper._types import FloatArray, Frame
-from calliper.exceptions import CalliperError, RowOrderWarning, SharedRowsWarning, warn
+from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 
 #: Texts of an empty cell, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
@@ -56,10 +43,6 @@ _PROJECTED, _WIDE, _GAP = 3, 512, -97.3
 #: Offsets of two grids: what lies at an edge of one does not in the other; mixes steps of a grid.
 _OFFSETS = (0.318, 0.818)
 _MIX = np.random.default_rng(2).integers(2**62, size=_PROJECTED)
-#: Level of the test for a trend; a sum of zero: the mean error times √n, in units of the mean size.
-TREND_LEVEL, ZERO_SUM = 1e-4, 1e-5
-#: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
-TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,117 +214,3 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
         return None
     warn(f"The guarantee no longer holds. {why}", SharedRowsWarning)
     return why
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowTrend(Keeps):
-    """Errors that depend on the row number."""
-
-    of_size: Annotated[bool, Number(bool)]  # whether their size does, or the signed error
-    correlation: Annotated[float, Number()]  # rank correlation with the row number
-    p_value: Annotated[float, Number()]
-    first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
-    last: Annotated[float, Number()]  # and in the last
-
-    def describe(self, *, in_time: bool = False) -> str:
-        """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
-        what = "size of the error" if self.of_size else "error"
-        remedy = (
-            "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
-            if in_time
-            else "train on the older rows and calibrate on the latest ones (shuffle=False where "
-            "calliper splits)"
-        )
-        return (
-            f"The {what} depends on the row number among the calibration rows: its mean is "
-            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
-            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
-            "of time, errors may change again on later rows, and coverage may be lower than "
-            f"promised: {remedy}. If they are sorted by something else, nothing is wrong."
-        )
-
-
-def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
-    """How errors y − ŷ depend on the row number; None if chance can explain it.
-
-    ``order`` holds the row numbers where rows were drawn from a longer table.
-    """
-    errors = np.asarray(errors, dtype=np.float64)
-    if order is not None:
-        errors = errors[np.argsort(order, kind="stable")]
-    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
-    clearest = min(found, key=lambda trend: trend.p_value)
-    return clearest if clearest.p_value < TREND_LEVEL else None
-
-
-def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
-    n, quarter = len(values), max(len(values) // 4, 1)
-    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
-    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
-    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
-    return RowTrend(
-        of_size=of_size,
-        correlation=correlation,
-        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
-        first=float(values[:quarter].mean()),
-        last=float(values[-quarter:].mean()),
-    )
-
-
-def warn_of_zero_sum(errors: FloatArray) -> None:
-    """Warn if errors of calibration rows add up to zero, as they do on training rows."""
-    n, size = len(errors), float(np.abs(errors).mean())
-    if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
-        return
-    ordered = np.sort(errors / size)
-    if np.allclose(ordered, -ordered[::-1], rtol=0, atol=1e-9):
-        return  # symmetric by construction, as of a sine on a grid
-    steps = np.diff(np.unique(ordered.round(5)))
-    if len(steps) and steps.min() <= 3 * ZERO_SUM * np.sqrt(n):
-        warn(
-            f"The errors of all {n:,} calibration rows add up to zero, as they do on the rows that "
-            "a model is trained on by least squares, and hardly ever on others. If the model was "
-            "trained on these rows, its errors here are smaller than on new rows and there is no "
-            "guarantee: calibrate on rows that were not used for training.",
-            SharedRowsWarning,
-        )
-
-
-def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
-    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
-
-    ``what`` splits them, and ``remedy`` says how to change that.
-    """
-    found = _times(X) or _times(y)
-    orders = {*found.values()}
-    where, order = next((each for each in found.items() if each[1] != "no"), ("", "no"))
-    if shuffle is None and order != "no":
-        sort = " (sort rows by time first)" if order == "descending" else ""
-        warn(
-            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
-            f"are later than these, coverage may be lower than promised: {remedy}",
-            RowOrderWarning,
-        )
-    elif shuffle is False and orders and "ascending" not in orders:
-        warn(
-            f"shuffle=False takes the last rows to be the latest, but {where or next(iter(found))} "
-            f"holds times in {order} order: sort rows by time first.",
-            RowOrderWarning,
-        )
-
-
-def _times(table: Any) -> dict[str, str]:
-    """Where a frame or a series holds times, and in which order."""
-    if not hasattr(table, "dtypes"):
-        return {}
-    pandas = hasattr(table, "iloc")
-    found = {"the index": table.index} if pandas else {}
-    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
-        found[f"column {name!r}"] = table.iloc[:, place] if pandas else table[name]
-    orders = {}
-    for where, values in found.items():
-        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
-        if len(times) >= FEWEST_TIMES and times[0] != times[-1]:
-            rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
-            orders[where] = "ascending" if rises else "descending" if falls else "no"
-    return orders

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing, indexable
 
 from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
-from calliper._row_checks import find_trend, refuse_seen, warn_of_zero_sum
+from calliper._row_checks import refuse_seen
 from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator, takers_of_weights
 from calliper.exceptions import (
@@ -32,7 +32,7 @@ from calliper.exceptions import (
 )
 from calliper.models import asked_as
 from calliper.quantile import effective_size
-from calliper.rows import PerRow, Rows, rows_of_groups, state_of
+from calliper.rows import PerRow, Rows, find_trend, rows_of_groups, state_of, warn_of_zero_sum
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 from calliper.space import (
@@ -128,7 +128,8 @@ def calibrate_model(
         left_out=left_out,
         length_scale=space.length_scale(len(y)),
     )
-    errors = score.signed(y, y_pred) if y.ndim == 2 else y - made.centre(y_pred)
+    centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
+    errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
     warn_of_zero_sum(errors if on_all is None else on_all.signed_thresholds(np.zeros((1, 1)))[0])
     trend = find_trend(errors, order)
     if trend is not None:

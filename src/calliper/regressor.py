@@ -1,29 +1,16 @@
 """Model and method together: intervals around a model that is trained once."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import numpy as np
-
-from calliper import _validation as valid
-from calliper._answering import Calibration, check_calibrated, handled
+from calliper._answering import Answers
 from calliper._estimator import CalibratedRegressor
-from calliper._types import Coverage, FloatArray
-from calliper.calibration import calibrate_model, extended
-from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
-from calliper.intervals import Intervals
-from calliper.models import asked_as, predictions
-from calliper.rows import PerRow, check_known_rows, same_rows
 from calliper.scores import Score
-from calliper.space import Training
 
 
 @dataclass(eq=False, repr=False)
-class ConformalRegressor(CalibratedRegressor):
+class ConformalRegressor(CalibratedRegressor, Answers):
     """Prediction intervals for any regression model, wider where its errors are larger.
 
     Parameters
@@ -148,115 +135,3 @@ class ConformalRegressor(CalibratedRegressor):
         if n != tails:
             raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
         super().restore(state)
-
-    @handled
-    def predict(self, X: Any) -> FloatArray:
-        """The model's prediction, (m,); the middle one if it predicts several quantiles."""
-        check_calibrated(self)
-        valid.check_new_rows(self, X)
-        made = self.calibration_
-        y_pred = predictions(made.space.model, X, made.space.n_outputs)
-        if y_pred.ndim == 1:
-            return y_pred
-        _, score = asked_as(made.model, made.chosen["score_function"])
-        return np.asarray(score.centre(y_pred))
-
-    @handled
-    def predict_interval(
-        self,
-        X: Any,
-        coverage: Coverage = valid.USUAL_COVERAGE,
-        *,
-        bounds: tuple[float | None, float | None] | None = None,
-        confidence: float | None = None,
-        groups: Any = None,
-        weights: Any = None,
-    ) -> Intervals:
-        """Intervals at one level, or at each of several.
-
-        Parameters
-        ----------
-        X : rows to predict
-        coverage : float or increasing list of floats, default 0.9
-            With a list of L levels the ends have shape (m, L).
-        bounds : (y_min, y_max), optional
-            The range that y can have, known beforehand; ends are moved into it, which loses no
-            coverage. ``None`` or an infinity leaves a side open. Refused if calibration targets
-            lie outside, as far as they are known: a file does not hold them.
-        confidence : float, optional
-            The share of calibration sets for which the coverage holds; for calibrators with a law
-            of coverage, such as ``Split``. Give ``coverage`` as well.
-        groups : (m,), column name or function of the rows, optional
-            The group of each row, if :meth:`calibrate` was given groups.
-        weights : (m,), column name or function of the rows, optional
-            The weight of each row, if :meth:`calibrate` was given weights.
-        """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
-        return self.calibration_.intervals(
-            y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
-        )
-
-    def ranking(
-        self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
-    ) -> tuple[FloatArray | None, Callable[[FloatArray], Any]]:
-        """Ranks of the scores, and whether the interval at each level contains the target, (m, L).
-
-        The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
-        between rows.
-        """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
-        made = self.calibration_
-        alike = groups is None and weights is None
-        return (
-            made.share_below(y, y_pred, Z) if alike else None,
-            lambda levels: made.intervals(y_pred, Z, levels, X=X, **per_row).contains(y),
-        )
-
-    @handled
-    def predict_distribution(
-        self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
-    ) -> Distribution:
-        """The full predictive distribution of each row, from the same calibration.
-
-        See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
-        and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
-        """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
-        return self.calibration_.distribution(y_pred, Z, bounds=bounds, **per_row)
-
-    def _predicted(
-        self, X: Any, groups: Any, weights: Any
-    ) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
-        """Predictions and features; and labels, groups and weights of the rows, by name."""
-        check_calibrated(self)
-        valid.check_new_rows(self, X)
-        made, per_row = self.calibration_, {}
-        if groups is not None or weights is not None or made.per_row != PerRow():
-            groups, weights = same_rows(X, "X", groups=groups, weights=weights)
-            per_row = made.per_row.new(X, groups=groups, weights=weights)
-        y_pred, Z = made.space.predict_and_transform(X)
-        return y_pred, Z, {"index": valid.labels_of(X), **per_row}
-
-    def _extended(
-        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
-    ) -> Calibration:
-        """What it becomes with further rows."""
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
-        if len(y) != len(y_pred):
-            raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
-        del per_row["index"]
-        return extended(self.calibration_, X, y, y_pred, Z, window=window, **per_row)
-
-    def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
-        """Checked targets; ``again`` if the model is that of ``fit``. Remembers columns of X."""
-        return check_known_rows(self, X, y)
-
-    def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
-        """Checked targets, called by their name."""
-        return valid.check_vector(y, name)
-
-    def _calibrated(
-        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
-    ) -> Calibration:
-        """What calibration makes; ``how`` is what ``calibrate_model`` takes."""
-        return calibrate_model(self, model, X, y, training, **how)

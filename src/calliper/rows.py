@@ -6,6 +6,17 @@ with labels, as series and frames of pandas do, the labels must agree.
 Groups and weights are values, one for each row; the name of a column of the frame that the rows are
 in; or a function of the rows. A name or a function is remembered from calibration and applied to
 new rows; values must be given again.
+
+A trend of errors in the order of rows shows in rank correlations of the row number with the size
+of the error and with the error itself. If rows are exchangeable, every order of them is equally
+likely, and the correlation r of n ranks (ties share theirs) has mean 0 and variance 1/(n − 1),
+whatever the errors are; r √(n − 1) is about normal. Each of the two is tested at half the level.
+
+Least squares with a free constant (linear models, boosting with equal weights for all rows, trees)
+makes errors on training rows add up to zero. On other rows their mean, in units of its standard
+error, is within 10⁻⁵ of zero about once in 10⁵ cases. Rounded numbers may add up to zero by chance:
+they are recognised by the smallest difference between two errors, so a hundred rows or so are
+needed. Subsampling, other losses and penalties on leaves leave no such sign.
 """
 
 from __future__ import annotations
@@ -19,16 +30,25 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy import sparse
+from scipy.special import ndtr
+from scipy.stats import rankdata
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper import _validation as valid
 from calliper._handlers import INPUTS, NETWORKS, handler_of, handler_of_collection
-from calliper._kept import Keeps, Plain
+from calliper._kept import Keeps, Number, Plain
 from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
-from calliper.exceptions import CalliperError, DamagedFileError, RowLabelsWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    DamagedFileError,
+    RowLabelsWarning,
+    RowOrderWarning,
+    SharedRowsWarning,
+    warn,
+)
 
 #: Rows that a model is recognised by.
 N_PROBES = 5
@@ -43,6 +63,10 @@ PANDAS = frozenset(
     {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
     | {"Float32", "Float64", "boolean", "string", "str"}
 )
+#: Level of the test for a trend; a sum of zero: the mean error times √n, in units of the mean size.
+TREND_LEVEL, ZERO_SUM = 1e-4, 1e-5
+#: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
+TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,6 +423,120 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
         f"{other} has {how}: the row at position {at} is {labels[at]!r:.40} in {name} and "
         f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if rows are in order."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTrend(Keeps):
+    """Errors that depend on the row number."""
+
+    of_size: Annotated[bool, Number(bool)]  # whether their size does, or the signed error
+    correlation: Annotated[float, Number()]  # rank correlation with the row number
+    p_value: Annotated[float, Number()]
+    first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
+    last: Annotated[float, Number()]  # and in the last
+
+    def describe(self, *, in_time: bool = False) -> str:
+        """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
+        what = "size of the error" if self.of_size else "error"
+        remedy = (
+            "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
+            if in_time
+            else "train on the older rows and calibrate on the latest ones (shuffle=False where "
+            "calliper splits)"
+        )
+        return (
+            f"The {what} depends on the row number among the calibration rows: its mean is "
+            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
+            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order "
+            "of time, errors may change again on later rows, and coverage may be lower than "
+            f"promised: {remedy}. If they are sorted by something else, nothing is wrong."
+        )
+
+
+def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """How errors y − ŷ depend on the row number; None if chance can explain it.
+
+    ``order`` holds the row numbers where rows were drawn from a longer table.
+    """
+    errors = np.asarray(errors, dtype=np.float64)
+    if order is not None:
+        errors = errors[np.argsort(order, kind="stable")]
+    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
+    clearest = min(found, key=lambda trend: trend.p_value)
+    return clearest if clearest.p_value < TREND_LEVEL else None
+
+
+def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
+    n, quarter = len(values), max(len(values) // 4, 1)
+    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
+    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
+    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
+    return RowTrend(
+        of_size=of_size,
+        correlation=correlation,
+        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
+        first=float(values[:quarter].mean()),
+        last=float(values[-quarter:].mean()),
+    )
+
+
+def warn_of_zero_sum(errors: FloatArray) -> None:
+    """Warn if errors of calibration rows add up to zero, as they do on training rows."""
+    n, size = len(errors), float(np.abs(errors).mean())
+    if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
+        return
+    ordered = np.sort(errors / size)
+    if np.allclose(ordered, -ordered[::-1], rtol=0, atol=1e-9):
+        return  # symmetric by construction, as of a sine on a grid
+    steps = np.diff(np.unique(ordered.round(5)))
+    if len(steps) and steps.min() <= 3 * ZERO_SUM * np.sqrt(n):
+        warn(
+            f"The errors of all {n:,} calibration rows add up to zero, as they do on the rows that "
+            "a model is trained on by least squares, and hardly ever on others. If the model was "
+            "trained on these rows, its errors here are smaller than on new rows and there is no "
+            "guarantee: calibrate on rows that were not used for training.",
+            SharedRowsWarning,
+        )
+
+
+def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
+    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
+
+    ``what`` splits them, and ``remedy`` says how to change that.
+    """
+    found = _times(X) or _times(y)
+    orders = {*found.values()}
+    where, order = next((each for each in found.items() if each[1] != "no"), ("", "no"))
+    if shuffle is None and order != "no":
+        sort = " (sort rows by time first)" if order == "descending" else ""
+        warn(
+            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
+            f"are later than these, coverage may be lower than promised: {remedy}",
+            RowOrderWarning,
+        )
+    elif shuffle is False and orders and "ascending" not in orders:
+        warn(
+            f"shuffle=False takes the last rows to be the latest, but {where or next(iter(found))} "
+            f"holds times in {order} order: sort rows by time first.",
+            RowOrderWarning,
+        )
+
+
+def _times(table: Any) -> dict[str, str]:
+    """Where a frame or a series holds times, and in which order."""
+    if not hasattr(table, "dtypes"):
+        return {}
+    pandas = hasattr(table, "iloc")
+    found = {"the index": table.index} if pandas else {}
+    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
+        found[f"column {name!r}"] = table.iloc[:, place] if pandas else table[name]
+    orders = {}
+    for where, values in found.items():
+        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
+        if len(times) >= FEWEST_TIMES and times[0] != times[-1]:
+            rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
+            orders[where] = "ascending" if rises else "descending" if falls else "no"
+    return orders
 
 
 def state_of(X: Any) -> dict[str, Any] | None:

@@ -42,7 +42,6 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 
 from calliper import _validation as valid
-from calliper._row_checks import warn_of_times
 from calliper._types import FloatArray, IntArray
 from calliper.calibration import warn_of_groups
 from calliper.declarations import About
@@ -50,7 +49,7 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
-from calliper.rows import row_values, same_rows
+from calliper.rows import row_values, same_rows, warn_of_times
 
 
 @dataclass(eq=False, repr=False)

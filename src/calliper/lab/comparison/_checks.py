@@ -20,13 +20,14 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from calliper._row_checks import find_shared, find_trend, sketch_rows
+from calliper._row_checks import find_shared, sketch_rows
 from calliper._types import FloatArray
 from calliper.calibrators import as_calibrator
 from calliper.lab._words import first_of, listed, percent
 from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, NO_LABEL, Answer, Points, Sets
 from calliper.lab.comparison._tables import CoveragePart, Short
 from calliper.quantile import conformal_rank, required_calibration_size
+from calliper.rows import find_trend
 from calliper.scores import AbsoluteError, as_score
 from calliper.space import n_teaching
 
