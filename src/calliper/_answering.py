@@ -337,7 +337,7 @@ def handled(method: valid.Method) -> valid.Method:
 
     @wraps(method)
     def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
-        valid.check_call(self, method, (X, *given), known)
+        valid.refuse_level_words(method, known)
         if isinstance(X, np.ndarray):
             return method(self, X, *given, **known)
         handler = handler_of_collection(X)

@@ -22,7 +22,7 @@ needed. Subsampling, other losses and penalties on leaves leave no such sign.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations
@@ -43,7 +43,6 @@ from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
 from calliper.exceptions import (
     CalliperError,
-    DamagedFileError,
     RowLabelsWarning,
     RowOrderWarning,
     SharedRowsWarning,
@@ -54,15 +53,6 @@ from calliper.exceptions import (
 N_PROBES = 5
 #: Stands for values that were given at calibration and belong to its rows.
 GIVEN = Ellipsis
-#: Types of Polars columns that can be restored by name, and types of pandas with gaps of their own.
-POLARS = frozenset(
-    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
-    | {"Boolean", "Float32", "Float64", "String", "Date", "Categorical"}
-)
-PANDAS = frozenset(
-    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
-    | {"Float32", "Float64", "boolean", "string", "str"}
-)
 #: Level of the test for a trend; a sum of zero: the mean error times √n, in units of the mean size.
 TREND_LEVEL, ZERO_SUM = 1e-4, 1e-5
 #: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
@@ -185,7 +175,7 @@ def first_rows(X: Any) -> Any:
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
     valid.refuse_collection(X, "X")
-    by_name = isinstance(X, Mapping) and not sparse.issparse(X) and len(valid.shape_of(X)) > 0
+    by_name = valid.is_named(X)
     if not by_name:
         valid.refuse_no_rows(X, "X")
     if y is None:
@@ -337,9 +327,8 @@ def _numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
     missing = [row for row, label in enumerate(rows) if _is_missing(label)]
     if missing:
         raise CalliperError(
-            f"{name} must have a label in every row: {len(missing)} of {len(rows)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing, the first ({rows[missing[0]]!r}) at "
-            f"position {missing[0]}. Fill them, for example with 'unknown'."
+            f"{name} must have a label in every row: {valid.counted(missing, rows, 'missing')}. "
+            f"Fill them, for example with 'unknown'."
         )
     numbers: dict[Any, int] = {}
     try:
@@ -546,32 +535,30 @@ def state_of(X: Any) -> dict[str, Any] | None:
         return {"kind": "rows", "rows": X}
     if hasattr(X, "detach"):
         return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
-    if valid.is_frame(X):
-        kind, columns = "pandas", [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
-    elif hasattr(X, "get_columns"):
-        kind, columns = "polars", [_polars_column(column) for column in X.get_columns()]
-    else:
+    if not isinstance(X, Frame):
         return None
-    whole = all(each is not None for each in columns)
-    return {"kind": kind, "names": list(X.columns), "columns": columns} if whole else None
+    pandas = valid.is_frame(X)
+    X = X.reset_index(drop=True) if pandas else X
+    columns = [X.iloc[:, place] if pandas else X[:, place] for place in range(X.shape[1])]
+    state = {"kind": "pandas" if pandas else "polars", "names": list(X.columns)}
+    state["columns"] = [_state_of_column(column) for column in columns]
+    try:
+        return state if X.equals(rows_again(state)) else None
+    except Exception:  # a type that its name does not restore
+        return None
 
 
-def _pandas_column(column: Any) -> dict[str, Any] | None:
-    kind = column.dtype
+def _state_of_column(column: Any) -> dict[str, Any]:
+    """Plain cells, None for gaps, and the name of their type; categories by their numbers."""
+    kind, cells = column.dtype, column
     if isinstance(kind, np.dtype):
         return {"cells": column.to_numpy(), "type": None}
     if type(kind).__name__ == "CategoricalDtype":
         known = {"categories": list(kind.categories), "ordered": bool(kind.ordered)}
         return {"cells": np.asarray(column.cat.codes), **known}
-    if str(kind) not in PANDAS:  # times with a zone, for example
-        return None
-    cells = zip(column.tolist(), column.isna(), strict=True)
-    return {"cells": [None if gap else cell for cell, gap in cells], "type": str(kind)}
-
-
-def _polars_column(column: Any) -> dict[str, Any] | None:
-    kind = type(column.dtype).__name__
-    return {"cells": column.to_list(), "type": kind} if kind in POLARS else None
+    if hasattr(column, "notna"):
+        cells = column.astype(object).where(column.notna(), None)
+    return {"cells": [*cells], "type": str(kind)}
 
 
 def rows_again(state: dict[str, Any]) -> Any:
@@ -583,27 +570,18 @@ def rows_again(state: dict[str, Any]) -> Any:
     if state["kind"] == "pandas":
         import pandas as pd
 
-        frame = pd.concat([_pandas_again(pd, each) for each in state["columns"]], axis=1)
-        frame.columns = state["names"]
-        return frame
+        parts = []
+        for each in state["columns"]:
+            cells, kind = each["cells"], each.get("type")
+            if "categories" in each:
+                cells = pd.Categorical.from_codes(cells, each["categories"], each["ordered"])
+            parts.append(pd.Series(cells, dtype=kind))
+        return pd.concat(parts, axis=1).set_axis(state["names"], axis=1)
     if state["kind"] == "polars":
         import polars as pl
 
-        types = [getattr(pl, _known_type(each, POLARS)) for each in state["columns"]]
-        cells = (each["cells"] for each in state["columns"])
-        parts = zip(state["names"], cells, types, strict=True)
-        return pl.DataFrame([pl.Series(*each) for each in parts])
+        parts = zip(state["names"], state["columns"], strict=True)
+        return pl.DataFrame(
+            [pl.Series(name, each["cells"], getattr(pl, each["type"])) for name, each in parts]
+        )
     return state["rows"]
-
-
-def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
-    if "categories" in column:
-        known = {name: column[name] for name in ("categories", "ordered")}
-        return pd.Series(pd.Categorical.from_codes(column["cells"], **known))
-    return pd.Series(column["cells"], dtype=_known_type(column, PANDAS | {None}))
-
-
-def _known_type(column: dict[str, Any], types: Set[Any]) -> Any:
-    if column["type"] not in types:
-        raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
-    return column["type"]

@@ -24,12 +24,7 @@ import numpy as np
 from calliper import kernels
 from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import (
-    check_features,
-    check_scores,
-    refuse_huge_scores,
-    warn_if_zero_scales,
-)
+from calliper._validation import check_features, check_sizes, warn_if_zero_scales
 from calliper.calibrators import FullRescaled
 from calliper.exceptions import CalliperError
 from calliper.kernels import EUCLIDEAN, KNN, Grid, SharedSums
@@ -375,8 +370,7 @@ def _checked(Z: Any, scores: Any, number: int) -> tuple[FloatArray, FloatArray]:
         raise CalliperError(f"shard {number} has {len(Z)} rows and {len(scores)} scores.")
     if not len(Z):
         return np.empty((0, 0)), np.empty(0)
-    Z, scores = check_features(Z, f"Z of shard {number}"), check_scores(scores)
-    refuse_huge_scores(scores, "scores")
+    Z, scores = check_features(Z, f"Z of shard {number}"), check_sizes(scores, "scores")
     return Z, scores
 
 
