@@ -334,7 +334,7 @@ def test_a_wrong_argument_is_named():
     model = ConformalRegressor(LinearRegression().fit(X_CAL, Y_CAL), Split(), embed="inputs")
     with pytest.raises(TypeError, match=r"calibrate\(\) got an unexpected key"):
         model.calibrate(X_CAL, Y_CAL, rows=3)
-    with pytest.raises(TypeError, match=r"calibrate\(\) takes 3 positional"):
+    with pytest.raises(TypeError, match=r"calibrate\(\) takes from 2 to 3 positional"):
         model.calibrate(X_CAL, Y_CAL, X_CAL)
     with pytest.raises(TypeError, match=r"predict_interval\(\) got an unexpec"):
         model.predict_interval(X_CAL, level_of=0.9)

@@ -65,7 +65,6 @@ class Calibration(Keeps):
     A file keeps what is annotated so; the model stays outside.
     """
 
-    #: How an error is measured.
     score: Annotated[Score, Plain("score_function")]
     #: One for most scores, two where each side of the prediction has its own.
     calibrators: Annotated[tuple[Calibrator, ...], Part("calibrators", several=True)]
@@ -73,11 +72,9 @@ class Calibration(Keeps):
     no_guarantee: Annotated[str | None, Text(optional=True)] = None
     #: The fitted map to where nearness is judged.
     space: Annotated[Any, Inline(Embedding)] = None
-    #: Training rows with out-of-fold or out-of-bag predictions.
     left_out: Annotated[LeftOut | None, Inline(LeftOut, optional=True)] = None
     #: What gives the group and the weight of a new row.
     per_row: Annotated[PerRow, Inline(PerRow)] = PerRow()  # noqa: RUF009
-    #: How errors depend on the order of the rows.
     row_trend: Annotated[RowTrend | None, Inline(RowTrend, optional=True)] = None
     #: Whether training rows were given; a sketch of those that the model was trained on.
     has_training: Annotated[bool, Number(bool)] = False
@@ -86,8 +83,7 @@ class Calibration(Keeps):
     n_taught: Annotated[int, Number(int, 0)] = 0
     #: Plain split on all rows, for levels that need more of them.
     on_all: Annotated[Any, Part("calibrators", optional=True)] = None
-    #: Added to every radius, since rounding changes predictions between batches; None if the model
-    #: cannot predict one row.
+    #: Added to every radius, since rounding changes predictions between batches; None if unknown.
     slack: Annotated[float | None, Number(least=0, optional=True)] = 0.0
     #: Whose predictions are the centre of the intervals; the estimator that ``fit`` trained.
     model: Any = None
@@ -96,7 +92,7 @@ class Calibration(Keeps):
     probe: Any = None
     #: Parameters of the regressor that the calibration followed, by name.
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    #: Targets of all calibration rows, to check bounds by; unknown after loading a file.
+    #: Of all calibration rows, to check bounds by; unknown after loading a file.
     targets: FloatArray | None = None
 
     @property
@@ -297,7 +293,8 @@ class Calibration(Keeps):
         if confidence is not None:
             of_tail = self._of_tail(valid.check_level(confidence, "confidence"))
         elif self.no_guarantee is None and self._served(coverage) != coverage:
-            return replace(self.on_all.guarantee(coverage), has_law=False)  # they may be wider
+            promised: Guarantee = self.on_all.guarantee(coverage)
+            return replace(promised, has_law=False)  # they may be wider
         promise: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), of_tail)
         tails = len(self.calibrators)
         if tails == 1 and self.no_guarantee is None:
@@ -319,13 +316,13 @@ class Calibration(Keeps):
         return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
 
 
-def check_calibrated(front: Any, first: str = "") -> None:
-    """Refuse to answer before there is a calibration; ``first`` is said before the rest."""
+def check_calibrated(front: Any) -> None:
+    """Refuse to answer before there is a calibration."""
     if "calibration_" not in vars(front):
         raise NotFittedError(
-            f"{first}This {type(front).__name__} is not calibrated yet: call calibrate(X, y) "
-            f"with rows that the fitted model has not seen, or fit(X, y) to train a new model "
-            f"on some rows and calibrate on the rest."
+            f"This {type(front).__name__} is not calibrated yet: call calibrate(X, y) with rows "
+            f"that the fitted model has not seen, or fit(X, y) to train a new model on some rows "
+            f"and calibrate on the rest."
         )
 
 
@@ -347,6 +344,20 @@ def handled(method: valid.Method) -> valid.Method:
         return handler.answer(method.__name__, self, X, *given, **known)
 
     return ask  # type: ignore[return-value]
+
+
+def predicted(
+    front: Any, X: Any, groups: Any, weights: Any
+) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+    """Predictions and features; and labels, groups and weights of the rows, by name."""
+    check_calibrated(front)
+    valid.check_new_rows(front, X)
+    made, per_row = front.calibration_, {}
+    if groups is not None or weights is not None or made.per_row != PerRow():
+        groups, weights = same_rows(X, "X", groups=groups, weights=weights)
+        per_row = made.per_row.new(X, groups=groups, weights=weights)
+    y_pred, Z = made.space.predict_and_transform(X)
+    return y_pred, Z, {"index": valid.labels_of(X), **per_row}
 
 
 class Answers:
@@ -396,7 +407,7 @@ class Answers:
         weights : (m,), column name or function of the rows, optional
             The weight of each row, if :meth:`calibrate` was given weights.
         """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
         return self.calibration_.intervals(
             y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
         )
@@ -409,7 +420,7 @@ class Answers:
         The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
         between rows.
         """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
         made = self.calibration_
         alike = groups is None and weights is None
         return (
@@ -426,18 +437,5 @@ class Answers:
         See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
         and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
         """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
         return self.calibration_.distribution(y_pred, Z, bounds=bounds, **per_row)
-
-    def _predicted(
-        self, X: Any, groups: Any, weights: Any
-    ) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
-        """Predictions and features; and labels, groups and weights of the rows, by name."""
-        check_calibrated(self)
-        valid.check_new_rows(self, X)
-        made, per_row = self.calibration_, {}
-        if groups is not None or weights is not None or made.per_row != PerRow():
-            groups, weights = same_rows(X, "X", groups=groups, weights=weights)
-            per_row = made.per_row.new(X, groups=groups, weights=weights)
-        y_pred, Z = made.space.predict_and_transform(X)
-        return y_pred, Z, {"index": valid.labels_of(X), **per_row}

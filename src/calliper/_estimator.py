@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
@@ -21,7 +22,8 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper import _validation as valid
-from calliper._answering import Calibration, check_calibrated
+from calliper._answering import Calibration, check_calibrated, predicted
+from calliper._handlers import handler_of_collection
 from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
 from calliper._notebook import card, reporter
 from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows
@@ -46,7 +48,6 @@ from calliper.rows import (
     gathered,
     remembered,
     row_values,
-    rows_at_hand,
     same_rows,
     warn_of_times,
 )
@@ -71,20 +72,14 @@ DEALT_IN_TIME = (
 )
 
 
-class Made:
+def made(name: str, doc: str) -> Any:
     """What calibration made, by its name there; before that, an error that says what to do."""
 
-    def __init__(self, name: str, doc: str) -> None:
-        self.name, self.__doc__ = name, doc
+    def read(front: Any) -> Any:
+        check_calibrated(front)
+        return getattr(front.calibration_, name)
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.own_name = name
-
-    def __get__(self, front: Any, owner: type) -> Any:
-        if front is None:
-            return self
-        check_calibrated(front, f"There is no {self.own_name} yet. ")
-        return getattr(front.calibration_, self.name)
+    return property(read, doc=doc)
 
 
 class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -98,13 +93,13 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     random_state: Any
     progress: Any
     calibration_: Calibration
-    estimator_ = Made("model", "The model that predicts.")
-    calibrators_ = Made("calibrators", "One for each tail.")
-    embedding_ = Made("space", "Where nearness is judged.")
-    score_ = Made("score", "How an error is measured.")
-    left_out_ = Made("left_out", "Left-out rows, or None.")
-    error_model_ = Made("error_model", "Of errors, or None.")
-    no_guarantee_ = Made("no_guarantee", "Why there is no guarantee, or None.")
+    estimator_ = made("model", "The model that predicts.")
+    calibrators_ = made("calibrators", "One for each tail.")
+    embedding_ = made("space", "Where nearness is judged.")
+    score_ = made("score", "How an error is measured.")
+    left_out_ = made("left_out", "Left-out rows, or None.")
+    error_model_ = made("error_model", "Of errors, or None.")
+    no_guarantee_ = made("no_guarantee", "Why there is no guarantee, or None.")
 
     keeps: ClassVar[Mapping[str, Field]] = {**Calibration.keeps, **COLUMN_FIELDS}
 
@@ -117,6 +112,9 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
         followed, score, model = chosen_of(self), state["score"], self.estimator
+        n, tails = len(state["calibrators"]), score.n_tails
+        if n != tails and not state.get("parts"):
+            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
         # What was learnt is in units of errors around what the model of the user's score predicts.
         given = followed.get("score_function") if isinstance(score, ScaledError) else score
         state["space"].model, _ = asked_as(model, given)
@@ -145,15 +143,12 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         groups : (n,), column name or function of the rows, optional
             The guarantee then holds in each group, as in :meth:`calibrate`.
         split_groups : (n,), column name or function of the rows, optional
-            Rows of one group are held out together, in refits too. Intervals are then made from
-            errors on groups that the model has not seen, but nothing is proved for new groups, as
-            ``SplitGroupsWarning`` says: rows of one group are not exchangeable with those of
-            others.
+            Rows of one group are held out together, in refits too. Nothing is proved for new
+            groups, as ``SplitGroupsWarning`` says: rows of one are not exchangeable with others.
         **fit_params
-            Passed to ``fit`` of the estimator whenever it is trained (``sample_weight``,
-            ``cat_features``, ``eval_set``, …); by requests, where scikit-learn's metadata routing
-            is enabled. Values for each row are split with the rows. None of it reaches the
-            calibrator: calibration rows all weigh the same.
+            For ``fit`` of the estimator whenever it is trained (``sample_weight``, ``eval_set``,
+            …); by requests, where metadata routing is enabled. Values for each row are split with
+            the rows. None of it reaches the calibrator: calibration rows all weigh the same.
         """
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = same_rows(X, "X", y=y, groups=groups, **apart)
@@ -173,7 +168,8 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         why = None if together is None else warn_of_groups(together[held_out])
         _warn_of_unused(self, made, training, given=False)
         sketch = sketch_rows(training.X, training.y)
-        self._keep(replace(made, no_guarantee=why, trained_from=self.estimator, sketch=sketch))
+        origin = self.estimator
+        self.calibration_ = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
         return self
 
     @valid.unchanged_if_refused
@@ -189,8 +185,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     ) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
 
-        After :meth:`fit` that is the model trained there, so that newer rows replace those held
-        out.
+        After :meth:`fit` that is the model trained there: newer rows replace those held out.
 
         Parameters
         ----------
@@ -213,12 +208,19 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             ``calliper.shift.Recency(half_life)`` gives older rows less weight.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights, self.estimator)
+        per_row, lazy = PerRow(groups, weights), None
+        if not isinstance(X, np.ndarray):
+            handler = handler_of_collection(X)
+            if handler is None:
+                X, y = gathered(X, y, self.estimator)
+            else:  # what predicts all rows; at hand are the first of them
+                lazy = handler.LazyRows(X, y, per_row)
+                X, y, per_row = lazy.X, lazy.y, lazy.per_row
         before: Calibration | None = vars(self).get("calibration_")
-        times, model, trained_from, sketch, why = (X, y), self.estimator, None, None, None
+        times, model, origin, sketch, why = (X, y), self.estimator, None, None, None
         if before is not None and before.trained_from is model:  # what fit trained of it
-            model, trained_from, sketch = before.model, before.trained_from, before.sketch
-        y = self._check_known(X, y, again=trained_from is not None)
+            model, origin, sketch = before.model, before.trained_from, before.sketch
+        y = self._check_known(X, y, again=origin is not None)
         training = self._given_training(X_train, y_train)
         if sketch is not None:
             why = refuse_seen(sketch, X, y)
@@ -235,7 +237,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             warn_of_times(*times, self.shuffle, "calibrate splits", DEALT_IN_TIME)
         _warn_if_other(before, made)
         _warn_of_unused(self, made, training, given=True)
-        self._keep(replace(made, no_guarantee=why, trained_from=trained_from, sketch=sketch))
+        self.calibration_ = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
         return self
 
     @valid.unchanged_if_refused
@@ -250,10 +252,9 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     ) -> Self:
         """Add labelled rows to the calibration rows; the model and the space stay as they are.
 
-        The result is as if calibrated on all rows at once, including the locality that a rule of N
-        gives, but nothing is learnt again: rows from which the model's errors were learnt do not
-        calibrate, and the slack for rounding stays. With nearest neighbours, adding a row is cheap
-        however many rows there are.
+        The result is as if calibrated on all rows at once, but nothing is learnt again: rows from
+        which the model's errors were learnt do not calibrate. With nearest neighbours, adding a row
+        is cheap however many rows there are.
 
         Parameters
         ----------
@@ -265,7 +266,8 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         check_calibrated(self)
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y = gathered(X, y, self.estimator)
-        self._keep(self._extended(X, self._check_targets(y), window, groups, weights))
+        y = self._check_targets(y)
+        self.calibration_ = self._extended(X, y, window, groups, weights)
         return self
 
     def _given_training(self, X_train: Any, y_train: Any) -> Training:
@@ -328,7 +330,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
     ) -> Calibration:
         """What it becomes with further rows."""
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
         if len(y) != len(y_pred):
             raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
         del per_row["index"]
@@ -347,10 +349,6 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     ) -> Calibration:
         """What calibration makes; ``how`` is what ``calibrate_model`` takes."""
         return calibrate_model(self, model, X, y, training, **how)
-
-    def _keep(self, made: Calibration) -> None:
-        """Answer by this from now on."""
-        self.calibration_ = made
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__…`` are those of the default calibrator, too."""
@@ -387,12 +385,11 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     @property
     def calibrator_(self) -> Calibrator:
         """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
-        check_calibrated(self, "There is no calibrator_ yet. ")
-        if len(self.calibrators_) != 1:
-            n = len(self.calibrators_)
+        fitted: tuple[Calibrator, ...] = self.calibrators_
+        if len(fitted) != 1:
+            n = len(fitted)
             raise AttributeError(f"there is no calibrator_: {n} are fitted (see calibrators_).")
-        fitted: Calibrator = self.calibrators_[0]
-        return fitted
+        return fitted[0]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         words: str = super().__repr__(N_CHAR_MAX)
@@ -480,43 +477,37 @@ def _unused(made: Calibration, training: Training, folds: Any, *, given: bool) -
             f"refits={folds} needs training rows, and calibrate got none: the model is not "
             "refitted. Pass X_train and y_train, or leave refits out."
         )
-    if training.X is None:
+    left_out = made.left_out is not None and not made.n_taught
+    if training.X is None or (training.y is not None and left_out):
         return
     uses, why = made.calibrators[0].uses, why_no_refit(made.model)
     learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
     embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
     mapped = not isinstance(embed, str) or embed == "inputs"
     sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
-    changes_nothing = learns and not (mapped or sloped or learnt_from_training(made.space.space))
-    only_checked = "only checked for rows that are also calibration rows"
-    if training.y is None:
-        if changes_nothing:
+    if folds and training.y is not None:
+        if why is not None:
             yield (
-                f"X_train was given without y_train: it is {only_checked}. Pass y_train, too, to "
-                f"learn from training rows how the model errs."
+                f"refits={folds} cannot train the model again, since it {why}. Pass an estimator "
+                f"with fit, or leave refits out."
             )
-    elif made.left_out is not None and not made.n_taught:
-        return
-    elif folds and why is not None:
-        yield (
-            f"refits={folds} cannot train the model again, since it {why}. Pass an "
-            f"estimator with fit, or leave refits out."
-        )
-    elif folds and "left_out" not in uses and made.score.units is None:
-        yield (
-            f"refits={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
-            f"left-out errors. Leave it out, or use FullRescaled()."
-        )
-    elif given and not folds and changes_nothing:
-        more = (
-            f"the model {why}" if why else "refits=5 trains the model five more times to find them"
-        )
-        if knows_left_out(made.space.space):
+        elif "left_out" not in uses and made.score.units is None:
+            yield (
+                f"refits={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
+                f"left-out errors. Leave it out, or use FullRescaled()."
+            )
+    elif given and learns and not (mapped or sloped or learnt_from_training(made.space.space)):
+        more = why and f"the model {why}"
+        more = more or "refits=5 trains the model five more times to find them"
+        if training.y is None:
+            more = "pass y_train, too"
+        elif knows_left_out(made.space.space):
             more = (
                 "a bootstrapped model has them if X_train and y_train are the rows that it was "
                 f"trained on, in that order; otherwise {more}"
             )
+        rows = "X_train alone is" if training.y is None else "X_train and y_train are"
         yield (
-            f"X_train and y_train are {only_checked}, and change nothing else. Widths are learnt "
+            f"{rows} only checked for calibration rows, and change nothing else. Widths are learnt "
             f"from errors on rows that were left out of training: {more}."
         )

@@ -61,8 +61,8 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
     """Point to ``coverage=`` if a class or a method gets a level under another name."""
     if not known.keys() & OUR_WORDS:
         return
-    own: Any = called.__init__ if isinstance(called, type) else called
-    found = signature(own).parameters
+    made: Any = called
+    found = signature(made.__init__ if isinstance(called, type) else called).parameters
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return  # it passes on what it does not know
     here = "coverage" in found

@@ -23,7 +23,6 @@ from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator,
 from calliper.exceptions import (
     CalliperError,
     QuantileCrossingWarning,
-    RowOrderWarning,
     SplitGroupsWarning,
     UnusedWarning,
     ZeroScaleWarning,
@@ -32,7 +31,7 @@ from calliper.exceptions import (
 )
 from calliper.models import asked_as
 from calliper.quantile import effective_size
-from calliper.rows import PerRow, Rows, find_trend, rows_of_groups, state_of, warn_of_zero_sum
+from calliper.rows import PerRow, Rows, rows_of_groups, state_of, warn_of_errors
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 from calliper.space import (
@@ -64,25 +63,24 @@ def calibrate_model(
     X: Any,
     y: FloatArray,
     training: Training,
-    order: Any = None,
     *,
-    per_row: PerRow = PerRow(),  # noqa: B008
+    per_row: PerRow,
+    order: Any = None,
     lazy: Any = None,
 ) -> Calibration:
     """Calibrate a fitted model on rows that it has not seen, as the parameters of ``front`` say.
 
-    Parameters
-    ----------
-    order : numbers of the rows in the order in which they came, where they were drawn from more
-    lazy : what predicts rows that are not all in memory; X and y are the first of them
+    ``order`` are the numbers of the rows where they were drawn from more; ``lazy`` predicts rows
+    that are not all in memory, of which X and y are the first.
     """
     asked, score = asked_as(model, front.score_function)
     if isinstance(score, DistributionError):
         from calliper.models import with_usual_slope
 
         score = with_usual_slope(score, asked, training.X)
-    method = FullRescaled() if front.calibrator is None else as_calibrator(front.calibrator)
-    method = with_random_state(method, front.random_state)
+    method: Any = FullRescaled(random_state=front.random_state)
+    if front.calibrator is not None:
+        method = with_random_state(as_calibrator(front.calibrator), front.random_state)
     if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
@@ -130,17 +128,14 @@ def calibrate_model(
     )
     centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
     errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
-    warn_of_zero_sum(errors if on_all is None else on_all.signed_thresholds(np.zeros((1, 1)))[0])
-    trend = find_trend(errors, order)
-    if trend is not None:
-        warn(trend.describe(in_time=front.shuffle is False), RowOrderWarning)
+    plain = None if on_all is None else on_all.signed_thresholds(np.zeros((1, 1)))[0]
     return replace(
         made,
         model=model,
         space=space,
         left_out=left_out,
         per_row=per_row.remembered(),
-        row_trend=trend,
+        row_trend=warn_of_errors(errors, order, plain, in_time=front.shuffle is False),
         probe=state_of(X),
         chosen=chosen_of(front),
         has_training=training.X is not None,
@@ -170,11 +165,9 @@ def slack_of(
         return None
     if all(np.array_equal(each, y_pred[few]) for each in answers):
         return 0.0
-    row, target = (each.ravel() for each in np.indices((len(few), len(few))))
+    row, target = np.indices((len(few), len(few))).reshape(2, -1)
     with unheard(QuantileCrossingWarning, ZeroScaleWarning):
-        first, *later = (
-            score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
-        )
+        first, *later = [score.measure(y[few[target]], p[row]) for p in (y_pred[few], *answers)]
     return 2 * float(max(np.abs(each - first).max() for each in later))
 
 
@@ -227,16 +220,18 @@ def _learn(
         return learn_errors(rows, unseen, space, score, wanted, chosen=auto and asks)
 
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
+    unused = f"learning_part={part!r} is not used:"
     space = space_of(training) if known else None
     if space is not None and (asks or adjusts):
         unseen = training.left_out(space)
         if unseen is not None:
             if chosen:
-                _warn_of_part(part, "training rows are used to learn instead, and all")
+                said = f"{unused} training rows are used to learn instead, and all rows calibrate."
+                warn(said, UnusedWarning)
             return *learnt(training, space, unseen), none
     if chosen and errors is None:
-        why = f"errors of {score!r} are not learnt, or error_model is None. All"
-        _warn_of_part(part, why)
+        why = f"errors of {score!r} are not learnt, or error_model is None. All rows calibrate."
+        warn(f"{unused} {why}", UnusedWarning)
     if part is not None and errors is not None:
         taught, kept = deal(
             len(y),
@@ -251,10 +246,6 @@ def _learn(
             space = space_of(own) if space is None else space
             return *learnt(own, space, own.left_out(space)), (taught, kept)
     return (space_of(training) if space is None else space), score, None, none
-
-
-def _warn_of_part(part: Any, why: str) -> None:
-    warn(f"learning_part={part!r} is not used: {why} rows calibrate.", UnusedWarning)
 
 
 def _inputs_of(method: Calibrator) -> Any:
@@ -360,12 +351,10 @@ def extended(
     return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
 
 
-def _plain(space: Embedding, X: Any, y: FloatArray, before: Any = None) -> Calibrator:
+def _plain(space: Embedding, X: Any, y: FloatArray, before: Any = None) -> Any:
     """Plain split on these rows, and on those that it was on before."""
     (rows,) = measured(AbsoluteError(), np.zeros((len(y), 1)), y, space.middle(X))
-    if before is None:
-        return Split().fit_to(rows)
-    return copy(before).extend_by(rows, window=None, length_scale=None)
+    return Split().fit_to(rows) if before is None else copy(before).extend_by(rows)
 
 
 def with_random_state(calibrator: Any, random_state: Any) -> Any:

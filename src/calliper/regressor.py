@@ -5,7 +5,6 @@ from typing import Any
 
 from calliper._answering import Answers
 from calliper._estimator import CalibratedRegressor
-from calliper.exceptions import CalliperError
 from calliper.scores import Score
 
 
@@ -21,33 +20,29 @@ class ConformalRegressor(CalibratedRegressor, Answers):
         quantile each as ``{0.05: low, 0.5: middle, 0.95: high}``, or as a list if their
         parameters say which quantile.
     calibrator : calibrator, default FullRescaled()
-        The method that turns calibration errors into radii. By default a rule chooses the kernel
-        and how much its local scale is mixed with the global one, from left-out errors where they
-        are known and never from calibration errors; see :class:`FullRescaled`.
+        The method that turns calibration errors into radii; see :class:`FullRescaled` for how its
+        kernel and its locality are chosen, never from calibration errors.
     score_function : score, default AbsoluteError()
         How an error is measured. ``SignedError`` gives one-sided bounds or two radii,
         ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). For known kinds
         of models that predict three quantiles or more, or a distribution, ``DistributionError``
         is the default. (The name ``score`` is taken by scikit-learn's method.)
     embed : "auto", "inputs", "prediction", layer name, transformer or callable, default "auto"
-        The space where nearness is judged.
+        The space where nearness is judged; calibration rows never determine it.
 
         ``"auto"`` looks at the fitted model: prediction and spread of the members for forests and
-        bagging, how far the last stages move it for gradient boosting, standard deviation where
-        the model states one, the penultimate layer of a network; for others standardised inputs
-        and prediction (without training rows the prediction alone, for a linear model what each
-        input adds). Where left-out errors are known, the expected error is a coordinate instead
-        of the inputs. Categories, text, dates and sparse columns are turned into numbers
-        by training rows. The spread of an ensemble class of your own is used only if the mean of
-        its members predicts training rows as the ensemble does.
+        bagging (of a class of your own, if their mean predicts as it does), how far the last
+        stages move it for gradient boosting, standard deviation where the model states one, the
+        penultimate layer of a network; for others standardised inputs and prediction (without
+        training rows the prediction alone, for a linear model what each input adds). Where
+        left-out errors are known, the expected error is a coordinate instead of the inputs.
+        Categories, text, dates and sparse columns are turned into numbers by training rows.
 
-        ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any.
-        Methods that work on the inputs themselves (``ForestProximity(forest)``, the basis of
-        ``ConditionalCalibration``) get them unchanged.
-
-        Any other text names a layer of a PyTorch module, as ``module.named_modules()`` does. A
-        transformer is fitted to training rows; a function, module or ``Layer`` is used as it is.
-        Nothing is learnt from calibration rows, because that would void the guarantee.
+        ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any;
+        methods that work on the inputs themselves (``ForestProximity(forest)``, the basis of
+        ``ConditionalCalibration``) get them unchanged. Any other text names a layer of a PyTorch
+        module, as ``module.named_modules()`` does. A transformer is fitted to training rows; a
+        function, module or ``Layer`` is used as it is.
     calibration_size : float or int, default 0.25
         Share (or number) of the rows that :meth:`fit` holds out for calibration; of the groups,
         if :meth:`fit` is given ``split_groups``.
@@ -57,10 +52,8 @@ class ConformalRegressor(CalibratedRegressor, Answers):
         are drawn at random, with a ``RowOrderWarning`` if they carry times in order; True says
         that the order does not matter.
     gap : int, default 0
-        With ``shuffle=False``, the number of rows that are left out between training and held-out
-        rows, around the blocks that refits leave out, and between the rows that are learnt from
-        and those that calibrate: for rows that overlap in time, such as targets of the next 24
-        hours.
+        With ``shuffle=False``, rows that are left out between the parts (training, held out,
+        refitted, learnt from): for rows that overlap in time, such as targets of the next 24 hours.
     error_model : "auto", ErrorModel or None, default "auto"
         What is learnt from left-out errors besides nearness: where the model is biased, which
         moves the centre of the interval away from the prediction, and how large errors are on
@@ -71,31 +64,27 @@ class ConformalRegressor(CalibratedRegressor, Answers):
     learning_part : "auto", float, int or None, default "auto"
         Calibration rows from which to learn how the model errs, where no left-out errors of
         training rows are known; the others calibrate. A share, a number, or None for no row. They
-        are drawn at random by ``random_state``; with ``shuffle=False`` they are the first.
-        ``"auto"``, for calibrators that use left-out errors, splits 300 rows or more: at least 200
-        rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a model of
-        distributions it splits 100 rows or more; of up to 500, at least 120 and 40 % calibrate, but
-        no more than 60 %. Each group is split by itself. A level that only all rows together can
-        support uses plain split on all rows, with a warning.
+        are drawn at random by ``random_state``, from each group by itself; with ``shuffle=False``
+        they are the first. ``"auto"``, for calibrators that use left-out errors, splits 300 rows or
+        more: at least 200 rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a
+        model of distributions it splits 100 rows or more; of up to 500, at least 120 and 40 %
+        calibrate, but no more than 60 %. A level that only all rows together can support uses plain
+        split on all rows, with a warning.
     refits : int, optional
         Refits for out-of-fold errors on training rows, for calibrators that use them; a model
         with bags has out-of-bag errors instead. By default :meth:`fit` refits 5 times and
-        :meth:`calibrate` never; 0 never refits. A frozen model is never refitted. A refit that
-        fails gives an ``EmbeddingWarning``, one that is requested but impossible an
-        ``UnusedWarning``. A booster that stopped early is refitted with the ``eval_set`` of
-        :meth:`fit`, else for as many rounds.
+        :meth:`calibrate` never; 0 never refits, nor is a frozen model ever refitted. A booster that
+        stopped early is refitted with the ``eval_set`` of :meth:`fit`, else for as many rounds.
     random_state : int, RandomState or None
         Splits the data, and seeds a calibrator that has no ``random_state`` of its own.
     progress : callable or True, optional
-        Is called with the share of training that is done, refits included. ``True`` shows it: a
-        bar in a notebook, elsewhere a line on standard error.
+        Is called with the share of training that is done; ``True`` shows it.
 
     Attributes
     ----------
     calibration_ : what :meth:`fit` or :meth:`calibrate` made; the other attributes are read from it
     estimator_ : the model whose predictions are the centre of the intervals
-    calibrator_ : the fitted calibrator, where there is one
-    calibrators_ : the fitted calibrator of each tail of the score; one for most scores
+    calibrator_, calibrators_ : the fitted calibrator; one for each tail of the score
     embedding_ : the fitted map to the space where nearness is judged; its repr says which
     left_out_ : training rows with out-of-fold or out-of-bag predictions, or None
     error_model_ : the fitted model of errors, or None
@@ -128,10 +117,3 @@ class ConformalRegressor(CalibratedRegressor, Answers):
     refits: int | None = None
     random_state: Any = None
     progress: Any = None
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """What a file held, around the model that is given."""
-        n, tails = len(state["calibrators"]), state["score"].n_tails
-        if n != tails:
-            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
-        super().restore(state)

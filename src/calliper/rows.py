@@ -22,7 +22,7 @@ needed. Subsampling, other losses and penalties on leaves leave no such sign.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations
@@ -37,7 +37,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper import _validation as valid
-from calliper._handlers import INPUTS, NETWORKS, handler_of, handler_of_collection
+from calliper._handlers import INPUTS, NETWORKS, handler_of
 from calliper._kept import Keeps, Number, Plain
 from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
@@ -150,23 +150,6 @@ def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
     return (X, y) if handler is None else handler.gathered(X, y)
 
 
-def rows_at_hand(
-    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
-) -> tuple[Any, Any, PerRow, Any]:
-    """Calibration rows, targets, groups and weights; of a collection, those of its first rows.
-
-    Last, what predicts all rows of a collection; None where all rows are at hand.
-    """
-    per_row = PerRow(groups=groups, weights=weights)
-    if isinstance(X, np.ndarray):
-        return X, y, per_row, None
-    handler = handler_of_collection(X)
-    if handler is None:
-        return *gathered(X, y, model), per_row, None
-    lazy = handler.LazyRows(X, y, per_row)
-    return lazy.X, lazy.y, lazy.per_row, lazy
-
-
 def first_rows(X: Any) -> Any:
     """A few rows as they came, to recognise a model by its predictions."""
     return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, valid.n_rows(X))))
@@ -175,7 +158,7 @@ def first_rows(X: Any) -> Any:
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
     valid.refuse_collection(X, "X")
-    by_name = valid.is_named(X)
+    by_name = isinstance(X, Mapping) and valid.is_named(X)
     if not by_name:
         valid.refuse_no_rows(X, "X")
     if y is None:
@@ -469,7 +452,21 @@ def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
     )
 
 
-def warn_of_zero_sum(errors: FloatArray) -> None:
+def warn_of_errors(
+    errors: FloatArray, order: Any, everything: FloatArray | None, *, in_time: bool = False
+) -> RowTrend | None:
+    """The trend of errors of calibration rows, if any; warnings of it, and of a sum of zero.
+
+    ``everything`` are the errors of all rows, where some of them taught.
+    """
+    _warn_of_zero_sum(errors if everything is None else everything)
+    trend = find_trend(errors, order)
+    if trend is not None:
+        warn(trend.describe(in_time=in_time), RowOrderWarning)
+    return trend
+
+
+def _warn_of_zero_sum(errors: FloatArray) -> None:
     """Warn if errors of calibration rows add up to zero, as they do on training rows."""
     n, size = len(errors), float(np.abs(errors).mean())
     if size == 0 or abs(errors.mean()) * np.sqrt(n) > ZERO_SUM * size:
@@ -530,21 +527,21 @@ def _times(table: Any) -> dict[str, str]:
 
 def state_of(X: Any) -> dict[str, Any] | None:
     """The first rows as plain values; None for kinds that cannot be restored."""
-    X = first_rows(X)
-    if isinstance(X, np.ndarray | list):
-        return {"kind": "rows", "rows": X}
-    if hasattr(X, "detach"):
-        return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
-    if not isinstance(X, Frame):
-        return None
-    pandas = valid.is_frame(X)
-    X = X.reset_index(drop=True) if pandas else X
-    columns = [X.iloc[:, place] if pandas else X[:, place] for place in range(X.shape[1])]
-    state = {"kind": "pandas" if pandas else "polars", "names": list(X.columns)}
-    state["columns"] = [_state_of_column(column) for column in columns]
+    rows: Any = first_rows(X)
+    if isinstance(rows, np.ndarray | list):
+        return {"kind": "rows", "rows": rows}
+    if hasattr(rows, "detach"):
+        return {"kind": "tensor", "rows": rows.detach().cpu().numpy()}
+    kind = "pandas" if valid.is_frame(rows) else "polars"
     try:
-        return state if X.equals(rows_again(state)) else None
-    except Exception:  # a type that its name does not restore
+        frame = rows.reset_index(drop=True) if kind == "pandas" else rows
+        columns = [
+            frame.iloc[:, k] if kind == "pandas" else frame[:, k] for k in range(frame.shape[1])
+        ]
+        kept = [_state_of_column(column) for column in columns]
+        state = {"kind": kind, "names": list(frame.columns), "columns": kept}
+        return state if frame.equals(rows_again(state)) else None
+    except Exception:  # no frame, or a type that its name does not restore
         return None
 
 
@@ -570,13 +567,13 @@ def rows_again(state: dict[str, Any]) -> Any:
     if state["kind"] == "pandas":
         import pandas as pd
 
-        parts = []
+        series = []
         for each in state["columns"]:
             cells, kind = each["cells"], each.get("type")
             if "categories" in each:
                 cells = pd.Categorical.from_codes(cells, each["categories"], each["ordered"])
-            parts.append(pd.Series(cells, dtype=kind))
-        return pd.concat(parts, axis=1).set_axis(state["names"], axis=1)
+            series.append(pd.Series(cells, dtype=kind))
+        return pd.concat(series, axis=1).set_axis(state["names"], axis=1)
     if state["kind"] == "polars":
         import polars as pl
 
