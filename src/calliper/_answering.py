@@ -25,13 +25,13 @@ from calliper.rows import PerRow, RowTrend, gathered, same_rows
 from calliper.scores import AbsoluteError, Score, SignedError
 from calliper.space import Embedding, ErrorModel, LeftOut
 
-#: What is known of the assumption that the model has not seen the calibration rows.
+#: What is known of the assumptions: that the model has not seen the calibration rows, that it
+#: predicts calibration and new rows alike, that their order does not matter; and who calibrates.
 CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
 UNCHECKED = (
     "Not checked: whether the model was trained on these rows, since no training rows were given "
     "(calibrate with X_train and y_train)."
 )
-#: What is known of the assumption that calibration and new rows are predicted alike.
 NOT_ALONE = (
     "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
     "not predict one row."
@@ -41,20 +41,17 @@ OTHERWISE = (
     "{:.1g}, twice the largest difference seen, is added to each radius; the guarantee assumes "
     "that no difference is larger."
 )
-#: What is said where some calibration rows were used to learn.
+IN_ORDER = (
+    "Checked when calibrating: errors depend on the row number. If rows are in order of time, "
+    "they are not exchangeable with later rows, and the guarantee does not cover those."
+)
 TAUGHT = (
     "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
     "and the guarantee rests on the {:,} calibration rows."
 )
-#: What is said of a level that needs more rows than the others.
 FROM_ALL = (
     "This level needs more than the {:,} calibration rows, so intervals are as wide as those of "
     "plain split on all {:,} rows."
-)
-#: What is known of the assumption that the order of rows does not matter.
-IN_ORDER = (
-    "Checked when calibrating: errors depend on the row number. If rows are in order of time, "
-    "they are not exchangeable with later rows, and the guarantee does not cover those."
 )
 
 
@@ -397,15 +394,13 @@ class Answers:
             With a list of L levels the ends have shape (m, L).
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
-            coverage. ``None`` or an infinity leaves a side open. Refused if calibration targets
-            lie outside, as far as they are known: a file does not hold them.
+            coverage. ``None`` leaves a side open. Refused if calibration targets, which a file
+            does not hold, lie outside.
         confidence : float, optional
             The share of calibration sets for which the coverage holds; for calibrators with a law
             of coverage, such as ``Split``. Give ``coverage`` as well.
-        groups : (m,), column name or function of the rows, optional
-            The group of each row, if :meth:`calibrate` was given groups.
-        weights : (m,), column name or function of the rows, optional
-            The weight of each row, if :meth:`calibrate` was given weights.
+        groups, weights : (m,), column name or function of the rows, optional
+            Of each row, if :meth:`calibrate` was given them.
         """
         y_pred, Z, per_row = predicted(self, X, groups, weights)
         return self.calibration_.intervals(

@@ -203,9 +203,8 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             The guarantee then holds in each group, by a calibrator for each. A column name or a
             function is remembered; labels must be given to :meth:`predict_interval`, too.
         weights : (n,), column name or function of the rows, optional
-            How much more often a row's inputs occur among new rows, up to a constant: for example a
-            fitted :class:`calliper.shift.LikelihoodRatio`. The guarantee is then for new rows.
-            ``calliper.shift.Recency(half_life)`` gives older rows less weight.
+            How much more often a row's inputs occur among new rows, up to a constant, such as
+            :class:`calliper.shift.LikelihoodRatio`; or ``calliper.shift.Recency(half_life)``.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         per_row, lazy = PerRow(groups, weights), None
@@ -459,19 +458,20 @@ def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
 
 def _warn_of_unused(front: Any, made: Calibration, training: Training, *, given: bool) -> None:
     """Point out what changes nothing: training rows that were ``given``, refits, a gap."""
-    no_parts = not made.n_taught and (made.left_out is None or made.left_out.source == "out of bag")
-    if given and front.gap and no_parts:
-        warn(
-            f"gap={front.gap} is not used: all rows calibrate and nothing is refitted, so there "
-            f"are no parts to leave it between.",
-            UnusedWarning,
-        )
-    for unused in _unused(made, training, front.refits, given=given):
+    for unused in _unused(front, made, training, given=given):
         warn(unused, UnusedWarning)
 
 
-def _unused(made: Calibration, training: Training, folds: Any, *, given: bool) -> Iterator[str]:
-    """What is to be said of refits, or else of training rows."""
+def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -> Iterator[str]:
+    """What is to be said of a gap, and of refits or else of training rows."""
+    folds, refitted = front.refits, made.left_out
+    if refitted is not None and refitted.source == "out of bag":
+        refitted = None
+    if given and front.gap and not made.n_taught and refitted is None:
+        yield (
+            f"gap={front.gap} is not used: all rows calibrate and nothing is refitted, so there "
+            f"are no parts to leave it between."
+        )
     if training.y is None and folds:
         yield (
             f"refits={folds} needs training rows, and calibrate got none: the model is not "

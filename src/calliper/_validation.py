@@ -456,10 +456,7 @@ def check_inside(inside: Any) -> BoolArray:
     """Whether each target lay in its interval, (m,), from one truth value or several."""
     values = np.atleast_1d(np.asarray(inside))
     if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
-        raise CalliperError(
-            f"inside must be True or False for each row, as Intervals.contains returns; got "
-            f"{inside!r}."
-        )
+        raise CalliperError(f"inside must be True or False for each row; got {inside!r}.")
     return values.astype(bool)
 
 
@@ -467,10 +464,7 @@ def check_steps(step: Any) -> list[int]:
     """The steps that labels belong to."""
     values = np.atleast_1d(np.asarray(step))
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
-        raise CalliperError(
-            f"step must be an integer, or one for each row, such as a row number or the value of a "
-            f"Timestamp; got {step!r:.80}."
-        )
+        raise CalliperError(f"step must be an integer, or one for each row; got {step!r:.80}.")
     return [int(value) for value in values]
 
 
@@ -479,14 +473,17 @@ def check_bounds(
 ) -> tuple[float, float]:
     """The range of y as two numbers, None for an open side; refused if known targets leave it."""
     try:
-        low, high = bounds
-        low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+        low, high = (
+            side if end is None else float(end)
+            for end, side in zip(bounds, (-np.inf, np.inf), strict=True)
+        )
     except (OverflowError, TypeError, ValueError):
-        raise CalliperError(
-            f"bounds must be a pair (y_min, y_max) of numbers or None; got {bounds!r:.80}."
-        ) from None
+        low = high = 0.0
     if not low < high:
-        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
+        raise CalliperError(
+            f"bounds must be a pair (y_min, y_max) of numbers or None with y_min < y_max; got "
+            f"{bounds!r:.80}."
+        )
     known = np.empty(0) if targets is None else targets
     beyond = np.maximum(low - known, known - high)
     if (beyond > 0).any():

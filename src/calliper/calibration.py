@@ -203,44 +203,30 @@ def _learn(
     bare = not located or (auto and isinstance(score, DistributionError))
 
     def space_of(rows: Training) -> Embedding:
-        return fit_embedding(
-            "prediction" if bare else front.embed,
-            rows.X,
-            X,
-            model=model,
-            n_outputs=score.n_outputs,
-            units=score.units,
-            y_train=rows.y,
-            raw=_inputs_of(method),
-            nearness=method.judges_nearness,
-        )
+        embed, units = "prediction" if bare else front.embed, score.units
+        how = {"raw": _inputs_of(method), "nearness": method.judges_nearness, "units": units}
+        known = {"model": model, "n_outputs": score.n_outputs, "y_train": rows.y}
+        return fit_embedding(embed, rows.X, X, **known, **how)
 
     def learnt(rows: Training, space: Embedding, unseen: LeftOut) -> Any:
         wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
         return learn_errors(rows, unseen, space, score, wanted, chosen=auto and asks)
 
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
-    unused = f"learning_part={part!r} is not used:"
+    unused = f"learning_part={part!r} is not used: {{}}. All rows calibrate."
     space = space_of(training) if known else None
     if space is not None and (asks or adjusts):
         unseen = training.left_out(space)
         if unseen is not None:
             if chosen:
-                said = f"{unused} training rows are used to learn instead, and all rows calibrate."
-                warn(said, UnusedWarning)
+                warn(unused.format("training rows are used to learn instead"), UnusedWarning)
             return *learnt(training, space, unseen), none
     if chosen and errors is None:
-        why = f"errors of {score!r} are not learnt, or error_model is None. All rows calibrate."
-        warn(f"{unused} {why}", UnusedWarning)
+        why = f"errors of {score!r} are not learnt, or error_model is None"
+        warn(unused.format(why), UnusedWarning)
     if part is not None and errors is not None:
-        taught, kept = deal(
-            len(y),
-            part,
-            labels=given.get("groups"),
-            shuffle=front.shuffle is not False,
-            gap=training.gap,
-            random_state=front.random_state,
-        )
+        how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
+        taught, kept = deal(len(y), part, labels=given.get("groups"), gap=training.gap, **how)
         if len(taught):
             own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
             space = space_of(own) if space is None else space
@@ -364,13 +350,13 @@ def with_random_state(calibrator: Any, random_state: Any) -> Any:
     """
     copied = clone(calibrator)
     given, own = calibrator.get_params(), copied.get_params()
-    missing = []
-    for name, value in own.items():
+
+    def is_missing(name: str) -> bool:
         owner, _, last = name.rpartition("__")
         shared = owner in own and own[owner] is given[owner]
-        if last == "random_state" and value is None and not shared:
-            missing.append(name)
-    return copied.set_params(**dict.fromkeys(missing, random_state))
+        return last == "random_state" and own[name] is None and not shared
+
+    return copied.set_params(**dict.fromkeys(filter(is_missing, own), random_state))
 
 
 def warn_of_groups(held_out: Any) -> str:

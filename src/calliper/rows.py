@@ -63,30 +63,18 @@ TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 class Rows:
     """What is known of n rows; None where nothing is.
 
-    Parameters
-    ----------
-    Z : (n, d) features
-    scores : (n,) errors, as a score measures them
-    magnitudes : (n,) sizes of the errors that local scales are made of
-    signs : (n,) signs of the errors
-    weights : (n,) weights of a covariate shift
-    groups : (n,) labels
-    targets : (n,) targets
-
-    Examples
-    --------
     >>> rows = Rows(np.zeros((3, 1)), scores=np.array([1.0, 2.0, 3.0]))
     >>> rows.latest(2).scores, len(rows.join(rows))
     (array([2., 3.]), 6)
     """
 
-    Z: Any
-    scores: Any = None
-    magnitudes: Any = None
-    signs: Any = None
-    weights: Any = None
-    groups: Any = None
-    targets: Any = None
+    Z: Any  # (n, d) features
+    scores: Any = None  # (n,) errors, as a score measures them
+    magnitudes: Any = None  # (n,) sizes of the errors that local scales are made of
+    signs: Any = None  # (n,) signs of the errors
+    weights: Any = None  # (n,) weights of a covariate shift
+    groups: Any = None  # (n,) labels
+    targets: Any = None  # (n,) targets
 
     @classmethod
     def of(cls, given: Any) -> Rows | None:
@@ -169,18 +157,13 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     if by_name:
         estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
     check_consistent_length(X, y)
-    try:
-        y = np.asarray(y)
-    except ValueError as error:
-        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
-    if y.ndim == 2 and y.shape[1] == 1:
-        warn(
-            "A column-vector y was passed when a 1d array was expected; it is flattened.",
-            DataConversionWarning,
-        )
-    if y.ndim == 2 and y.shape[1] > 1:
+    shape = valid.shape_of(y)
+    if len(shape) == 2 and shape[1] == 1:
+        said = "A column-vector y was passed when a 1d array was expected; it is flattened."
+        warn(said, DataConversionWarning)
+    if len(shape) == 2 and shape[1] > 1:
         raise CalliperError(
-            f"y must have one value for each row, shape (n,); got shape {y.shape}. For several "
+            f"y must have one value for each row, shape (n,); got shape {shape}. For several "
             f"targets use MultiTargetRegressor(estimator), which answers with a box for each row."
         )
     return valid.check_vector(y, "y")
