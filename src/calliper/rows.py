@@ -157,7 +157,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     if by_name:
         estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
     check_consistent_length(X, y)
-    shape = valid.shape_of(y)
+    shape = y.shape if isinstance(y, np.ndarray) else valid.shape_of(y)
     if len(shape) == 2 and shape[1] == 1:
         said = "A column-vector y was passed when a 1d array was expected; it is flattened."
         warn(said, DataConversionWarning)
@@ -230,8 +230,7 @@ def _new_values(before: Any, now: Any, X: Any, name: str) -> Any:
     """Values of new rows: as given now, or by what calibration remembered; None without."""
     if before is None and now is not None:
         raise CalliperError(
-            f"{name} were given for new rows but not at calibration: pass {name}= to "
-            f"calibrate, too."
+            f"{name} were given, but not at calibration: pass {name}= to calibrate, too."
         )
     if before is GIVEN and now is None:
         raise CalliperError(
@@ -250,18 +249,9 @@ def stacked(first: Any, second: Any) -> Any:
     if hasattr(first, "vstack"):  # a frame of polars, or rows on a device
         return first.vstack(second)
     try:
-        first, second = np.asarray(first), np.asarray(second)
-    except ValueError as error:
-        raise CalliperError(f"rows must all be of one length: {error}.") from error
-    if first.shape[1:] != second.shape[1:] or 0 in (first.ndim, second.ndim):
-        raise CalliperError(
-            f"rows of shape {second.shape} cannot be added to rows of shape {first.shape}: their "
-            f"columns differ."
-        )
-    try:
-        return np.concatenate([first, second])
-    except TypeError as error:
-        raise CalliperError(f"rows of different kinds cannot be joined: {error}.") from error
+        return np.concatenate([np.asarray(first), np.asarray(second)])
+    except (TypeError, ValueError) as error:
+        raise CalliperError(f"rows of other columns or kinds cannot be joined: {error}.") from error
 
 
 def rows_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:
@@ -318,8 +308,8 @@ def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:
     only counts rows, since scaled frames lose their labels: rows are then matched by position, with
     one warning if the other's labels are the same numbers in another order.
     """
-    given = {each: of for each, of in {name: rows, **values}.items() if of is not None}
-    labels = {each: found for each, of in given.items() if (found := labels_of(of)) is not None}
+    given = [(each, of) for each, of in {name: rows, **values}.items() if of is not None]
+    labels = {each: found for each, of in given if (found := labels_of(of)) is not None}
     moved = [pair for pair in combinations(labels, 2) if _is_moved(*pair, labels)]
     if moved:
         counted, other = moved[0]
@@ -341,11 +331,9 @@ def _is_moved(first: str, second: str, known: dict[str, Any]) -> bool:
     Labels that differ otherwise are refused.
     """
     labels, others = known[first], known[second]
-    if len(labels) != len(others) or not len(labels) or labels is others:
-        return False  # another number of rows is refused elsewhere
     held = isinstance(labels, Labels) and isinstance(others, Labels)
-    if held and labels.equals(others):
-        return False
+    if len(labels) != len(others) or not len(labels) or (held and labels.equals(others)):
+        return False  # another number of rows is refused elsewhere
     if _only_counts(labels) or _only_counts(others):
         one, two = np.asarray(labels), np.asarray(others)
         whole = one.dtype.kind in "iu" and two.dtype.kind in "iu" and not np.array_equal(one, two)
@@ -393,12 +381,9 @@ class RowTrend(Keeps):
     def describe(self, *, in_time: bool = False) -> str:
         """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
         what = "size of the error" if self.of_size else "error"
-        remedy = (
-            "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
-            if in_time
-            else "train on the older rows and calibrate on the latest ones (shuffle=False where "
-            "calliper splits)"
-        )
+        remedy = "train on the older rows and calibrate on the latest ones (shuffle=False)"
+        if in_time:
+            remedy = "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
         return (
             f"The {what} depends on the row number among the calibration rows: its mean is "
             f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
