@@ -290,7 +290,7 @@ def _numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
     try:
         found = [numbers.setdefault(label, len(numbers)) for label in rows]
     except TypeError as error:
-        raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from error
+        raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from None
     return [*numbers], np.array(found, dtype=np.intp)
 
 

@@ -297,9 +297,8 @@ class MultiTargetRegressor(CalibratedRegressor):
                 return known
             warn(
                 f"The box is not balanced: without training rows the typical errors of {k} targets "
-                "are not known, so all its sides have the same length, whatever the unit of each "
-                "target. The guarantee holds. Pass X_train and y_train, or units=, the typical "
-                "error of each target.",
+                "are not known, so all its sides have the same length. The guarantee holds. Pass "
+                "X_train and y_train, or units=, the typical error of each target.",
                 UnbalancedBoxWarning,
             )
             return np.ones(k)
@@ -332,10 +331,10 @@ class MultiTargetRegressor(CalibratedRegressor):
 
     def _state(self) -> list[str]:
         lines = super()._state()
-        together = (
-            "each by itself, not joint; the first:" if lines and self.regressors_ else "joint"
-        )
-        return [f"targets {listed(self.target_names_)}, {together}", *lines] if lines else []
+        if lines:
+            how = "each by itself, not joint; the first:" if self.regressors_ else "joint"
+            lines = [f"targets {listed(self.target_names_)}, {how}", *lines]
+        return lines
 
 
 def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
@@ -388,13 +387,13 @@ def column_of(model: Any, column: int, k: int) -> Any:
     return FrozenEstimator(part) if models.is_frozen(model) else part
 
 
+@dataclass(eq=False, repr=False)
 class TargetColumn(BaseEstimator):  # type: ignore[misc]
     """One of k targets of a fitted model; ``KeptTraining`` can train it again."""
 
-    def __init__(self, model: Any, column: int, k: int) -> None:
-        self.model = model
-        self.column = column
-        self.k = k
+    model: Any
+    column: int
+    k: int
 
     @property
     def fit(self) -> Any:
