@@ -251,7 +251,7 @@ def sent_once(regressor: Any) -> Any:
         return sent
     lean = copy(regressor)
     lean.progress = None
-    lean.calibration_ = replace(regressor.calibration_, trained=None)
+    lean.calibration_ = replace(regressor.calibration_, trained_from=None, sketch=None)
     sent = send(lean, client)
     _SENT[regressor] = (state, sent)
     return sent
