@@ -11,8 +11,7 @@ from calliper.calibrators._calibrator import (
     refuse_distribution,
     takers_of_weights,
 )
-from calliper.calibrators._full_rescaled import LARGEST, FullRescaled
-from calliper.calibrators._locality import ShrunkBag
+from calliper.calibrators._full_rescaled import FullRescaled
 from calliper.calibrators._split import Split
 
 if TYPE_CHECKING:

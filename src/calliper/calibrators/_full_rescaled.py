@@ -19,20 +19,7 @@ g belongs to all members alike and does not decrease in t, and t/ŝ_{N+1}(t) sti
 σ_i(t), so there is still one crossing each; m = 1 ranks the bare scores, which is ``Split``. With
 the root mean square, squares are mixed, inside the root.
 
-*The rule*, if the user does not say how local the scale is. Few neighbours follow the error closely
-but noisily; many miss where it changes. The best number depends on the number N of calibration
-points and on how fast the error varies.
-
-- If the space has a unit of its own (a model's prediction and spread, say), the distance at which
-  points still inform one another is known beforehand. The rule is a radial kernel of that length,
-  which turns into plain split conformal where all points are near.
-- If it has no unit and many dimensions (a network's embedding), the rule is the root mean square
-  over the K nearest and the 4K nearest, half of each; K grows with the sixth root of N. The root
-  mean square is closer than the mean to the high quantiles that intervals need. Half of the scale
-  is global up to a few hundred points; beyond, this share fades fast. The constants were chosen on
-  ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's.
-- In fewer dimensions (inputs), and for a quantile, the rule is the 20 nearest, mixed with the
-  global scale: there the root mean square costs more where errors are all alike than it gains.
+How local the scale is, if the user does not say, is the business of ``_locality.py``.
 
 Letters: s_i → ``scores``, ŝ → ``bag_``, t_(Q) → the radius.
 
@@ -48,7 +35,7 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -62,35 +49,18 @@ from calliper.calibrators._locality import (
     MOST_MEMBERS,
     Locality,
     ShrunkBag,
+    locality_rule,
     search_locality,
 )
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Neighborhood, as_kernel
+from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
 from calliper.quantile import Shares
 from calliper.rows import Rows
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
 LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
-
-
-#: How many points the mean of all counts for in a radial mean.
-SMOOTHING = 1.0
-
-#: Side of the cells that points of a radial kernel are moved to, in length scales: up to this many
-#: calibration points, and beyond.
-FEW_POINTS, STEP, COARSE_STEP = 2_000, 0.5, 1.5
-
-#: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
-#: few points, and from how many on it fades.
-NEIGHBORS, GRADED_SHARE, FADING = 2.25, 0.5, 300
-
-#: Dimensions from which a space without a unit has graded neighbours.
-WIDE = 64
-
-#: Least and most of the scale that is global where the K nearest are the rule.
-LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
 
 #: Cells that there may be however few points a file has.
 FEW_CELLS = 64
@@ -134,7 +104,6 @@ class FullRescaled(Calibrator):
     kernel_, shrinkage_, statistic_ : what is used
     locality_ : how they were chosen; ``.describe()`` puts it in words
     bag_ : closed form of the thresholds; None for plain split
-    scores_ : (N,) the calibration scores in ascending order
     n_calibration_ : N
 
     Examples
@@ -186,39 +155,62 @@ class FullRescaled(Calibrator):
     random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
-        _refuse_other_magnitudes(rows)
-        self.locality_ = self._known.get("locality_") or self._choose(rows)
+        positive, before = rows.scores > 0, self._before
+        if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
+            raise CalliperError(
+                "magnitudes must equal scores wherever a score is positive: the score of a new "
+                "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
+                "takes any magnitudes."
+            )
+        stays = before is not None and self._stays(rows, before)
+        chosen = before.locality_ if stays else self._known.get("locality_")
+        self.locality_ = chosen or self._choose(rows)
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.statistic_ = self.locality_.statistic
+        local = self._local if stays and self._grows else None
         self.bag_: Bag | ShrunkBag | None = None
-        if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
-            self.bag_ = self._fit_bag(rows)
-        self._count(rows)
+        self._local: Any = None
+        self.rounded = len(rows) == 1 or self.shrinkage_ == 1
+        if self.rounded:  # one scale for all: plain split
+            self._rescale(rows)
+        else:
+            self.bag_ = self._fit_bag(rows, local)
+            self._signed_weights = rows.weights  # the bag keeps the order of the points
+            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
 
     def _choose(self, rows: Rows) -> Locality:
         """What the user gave, else the rule, else what left-out errors prefer."""
         train, left_out = self._training or Rows(None), self._left_out
         unseen = None if left_out is None or left_out.scores is None else left_out
-        seed = 0 if self.random_state is None else self.random_state
-        rng, statistic = check_random_state(seed), self.statistic or "mean"
+        rng = check_random_state(0 if self.random_state is None else self.random_state)
         if self.kernel is not None:
             known = train if unseen is None else unseen
             kernel = as_kernel(self.kernel).resolved(train.Z, rng)
             kernel = kernel.fixed(known.Z, known.scores, rng)
+            statistic = self.statistic or "mean"
             return Locality(kernel, self.shrinkage or 0.0, "user", statistic=statistic)
-        rule = self._rule(rows)
+        rule, free = self._rule(rows), self.shrinkage is None
         if unseen is None:
             return rule
-        free, n, said = self.shrinkage is None, len(rows.scores), rule.statistic
-        how: Any = {"free": free, "statistic": said, "offset": float(self.offset), "rng": rng}
-        return search_locality(rule, unseen.Z, unseen.scores, n, **how)
+        how: Any = {"free": free, "offset": float(self.offset), "rng": rng}
+        return search_locality(rule, unseen.Z, unseen.scores, len(rows), **how)
 
     def _rule(self, rows: Rows) -> Locality:
-        n, given, d = len(rows.scores), self.shrinkage, rows.Z.shape[1]
-        return locality_rule(n, self._length_scale, given, statistic=self.statistic, dimensions=d)
+        how: Any = {"statistic": self.statistic, "dimensions": rows.Z.shape[1]}
+        return locality_rule(len(rows), self._length_scale, self.shrinkage, **how)
 
-    def _found(self) -> Mapping[str, Any]:
-        return {} if self._local is None else self._local.for_file()
+    def _stays(self, rows: Rows, before: Any) -> bool:
+        """Whether the choice for these rows is what it was for those before."""
+        same = len(rows) == len(before._rows) and self._length_scale == before._length_scale
+        if same or self.kernel is not None:
+            return True
+        n_errors = 0 if self._left_out is None else len(self._left_out)
+        now, then = (min(len(each) + 1, n_errors, MOST_MEMBERS) for each in (rows, before._rows))
+        return now == then and repr(self._rule(rows)) == repr(before._rule(before._rows))
+
+    def _learnt(self) -> Mapping[str, Any]:
+        found = {} if self._local is None else self._local.for_file()
+        return {"locality_": self.locality_, **{f"{name}_": each for name, each in found.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As every method; more cells than points would take memory that no file accounts for."""
@@ -228,87 +220,33 @@ class FullRescaled(Calibrator):
             raise CalliperError(f"{cells.n_cells} cells are too many for {n} points.")
         super().restore(state)
 
-    @property
-    def _local(self) -> Any:
-        """The local part of the bag."""
-        return self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
-
-    def _count(self, rows: Rows) -> None:
-        self.scores_, self.weights_ = quantile.in_order(rows.scores, rows.weights)
-        if self.bag_ is None:
-            self._keep_signed(rows.scores)
-        else:  # which keeps the order of the points
-            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
-            self.weights_ = self._signed_weights = rows.weights
-
-    def _take_in(self, rows: Rows, before: Self) -> bool:
-        """Where the locality stays and the bag can grow, new members enter it one by one."""
-        _refuse_other_magnitudes(rows)
-        local = self._local
-        if local is None or (self.kernel is None and not self._stays(rows, before)):
-            return False
-        self.bag_ = self._fit_bag(rows, local)
-        if self.bag_ is None:
-            return False
-        self._keep(rows)
-        self._count(rows)
-        self.n_calibration_ = len(rows)
-        return True
-
-    def _still_known(self, rows: Rows, before: Self) -> Mapping[str, Any]:
-        """The locality, where nothing that it depends on has changed."""
-        stays = self.kernel is not None or self._stays(rows, before)
-        return {"locality_": before.locality_} if stays else {}
-
-    def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
-        """Share of N + 1 thresholds below the score of each row, (m,)."""
-        if self.bag_ is None:
-            below = np.searchsorted(self.scores_, scores)
-        elif self.statistic_ == "quantile":
-            return None
-        else:
-            sizes = self._in_unit(self.bag_.thresholds(self._moved(Z)))
-            below = (sizes < scores[:, None]).sum(axis=1)
-        return np.asarray(below / (self.n_calibration_ + 1))
-
     def _moved(self, Z: FloatArray) -> Any:
         """Rows in the space of the kernel."""
         return Z if self.kernel_.moved is None else self.kernel_.moved(Z)
 
-    def _stays(self, rows: Rows, before: Self) -> bool:
-        """Whether rule and search would choose for these rows what they chose for the first."""
-        if len(rows) == len(before._rows) and self._length_scale == before._length_scale:
-            return True
-        n_errors = 0 if self._left_out is None else len(self._left_out)
-        now, then = (min(len(each) + 1, n_errors, MOST_MEMBERS) for each in (rows, before._rows))
-        return now == then and repr(self._rule(rows)) == repr(before._rule(before._rows))
-
-    def _fit_bag(self, rows: Rows, before: Any = None) -> Bag | ShrunkBag | None:
+    def _fit_bag(self, rows: Rows, before: Any = None) -> Bag | ShrunkBag:
         """Thresholds of the whole bag, in a unit in which products of scores do not overflow.
 
-        ``before`` is the local part of the first rows, to be extended; None if it cannot be.
+        ``before`` is the local part of the first rows, which is extended if that can be.
         """
         # A root mean square crosses where the mean of squares does, at the squared radius.
         power = self.power_ = 2 if self.statistic_ == "rms" else 1
-        offset = float(self.offset)
         # A power of two changes no digit. The largest number is so large that products of small
         # ones do not vanish, and so small that those of large ones do not overflow.
-        shift = LARGEST // power - quantile.exponent(np.append(rows.magnitudes, offset))
-        if before is not None and shift != self.shift_:
-            return None
+        shift = LARGEST // power - quantile.exponent(np.append(rows.magnitudes, self.offset))
+        grows = before is not None and shift == self.shift_
         self.shift_: int = shift
-        scaled = np.ldexp(rows.magnitudes, self.shift_) ** power
+        scaled = np.ldexp(rows.magnitudes, shift) ** power
         self.least_ = self._least(rows.magnitudes, scaled)
-        scores = np.ldexp(rows.scores, self.shift_) ** power
-        members = Rows(self._moved(rows.Z), scores, scaled)
-        if before is None:
-            offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
-            how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            local = self.kernel_.bag(members, **how, known=self._found_before)
-        else:
-            local = before.extended(members)
-        shrunk = local is not None and self.shrinkage_
-        return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
+        members = Rows(self._moved(rows.Z), np.ldexp(rows.scores, shift) ** power, scaled)
+        local = before.extended(members) if grows else None
+        if local is None:
+            offset = float(np.ldexp(float(self.offset), shift)) ** power / (1 - self.shrinkage_)
+            known = {name.rstrip("_"): kept for name, kept in self._known.items()}
+            how: Any = {"statistic": self.statistic_, "offset": offset, "known": known}
+            local = self.kernel_.bag(members, **how)
+        self._local = local
+        return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
 
     def _least(self, magnitudes: FloatArray, scaled: FloatArray) -> float:
         """What no threshold is below: 0, or what products of very small scores may vanish at."""
@@ -329,15 +267,9 @@ class FullRescaled(Calibrator):
         if share is not None and (not isinstance(share, Real) or not 0 <= float(share) <= 1):
             raise ValueError(f"shrinkage must be a number between 0 and 1; got {share!r}.")
 
-    @property
-    def rounded(self) -> bool:
-        """Plain split gives back one of the scores."""
-        return self.bag_ is None
-
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.bag_ is None:
-            threshold = quantile.conformal_thresholds(self.scores_, levels, shares)
-            return np.broadcast_to(threshold, (len(Z), len(levels)))
+            return super()._radius(Z, levels, shares)
         return self._in_unit(self.bag_.order_statistics(self._moved(Z), levels, shares))
 
     def _in_unit(self, threshold: FloatArray) -> FloatArray:
@@ -351,67 +283,16 @@ class FullRescaled(Calibrator):
         """Whether the scale is the same at every level, as that of a quantile is not."""
         return self.statistic != "quantile"
 
+    def _all_thresholds(self, Z: FloatArray) -> FloatArray:
+        if self.bag_ is None:
+            return super()._all_thresholds(Z)
+        return self._in_unit(self.bag_.thresholds(self._moved(Z)))
+
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
         """±t_i of the bag, of all points or of some ranks."""
         if self.bag_ is None:
             return super().signed_thresholds(Z, ranks)
-        Z = self._moved(Z)
         if ranks is None:
-            return quantile.with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
-        found = self.bag_.signed_order_statistics(Z, self._rows.signs, ranks)
+            return quantile.with_signs(self._all_thresholds(Z), self._rows.signs)
+        found = self.bag_.signed_order_statistics(self._moved(Z), self._rows.signs, ranks)
         return quantile.with_signs(self._in_unit(np.abs(found)), np.sign(found))
-
-
-def _refuse_other_magnitudes(rows: Rows) -> None:
-    positive = rows.scores > 0
-    if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
-        raise CalliperError(
-            "magnitudes must equal scores wherever a score is positive: the score of a new "
-            "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
-            "takes any magnitudes."
-        )
-
-
-def locality_rule(
-    n: int,
-    length_scale: float | None,
-    shrinkage: float | None,
-    *,
-    statistic: str | None,
-    dimensions: int = 2,
-) -> Locality:
-    """The rule for N = n calibration points.
-
-    Parameters
-    ----------
-    length_scale : distance at which n points still inform one another, if known
-    shrinkage : kept if given
-    statistic : kept if given; a quantile takes the K nearest
-    dimensions : of the space; in few of them, the K nearest are the rule
-    """
-    if length_scale is None and statistic != "quantile" and dimensions >= WIDE and n >= 8:
-        return _graded_rule(n, shrinkage, statistic or "rms")
-    said = statistic or "mean"
-    if length_scale is not None and statistic != "quantile":
-        step = STEP if n <= FEW_POINTS else COARSE_STEP
-        radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=step)
-        return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule", statistic=said)
-    few_coordinates = length_scale is not None
-    k = round(2 * np.sqrt(n)) if few_coordinates else 20
-    usual = 0.0 if few_coordinates else np.clip(8 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE)
-    # Half of a small set at most: with all of it, nothing is local.
-    kernel = KNN(max(1, min(k, n // 2)))
-    m = rounded(usual) if shrinkage is None else shrinkage
-    return Locality(kernel, m, "rule", statistic=said)
-
-
-def _graded_rule(n: int, shrinkage: float | None, statistic: str) -> Locality:
-    """The rule where many dimensions have no unit: 4K is half of a small set at most."""
-    kernel = GradedKNN(min(round(NEIGHBORS * n ** (1 / 6)), n // 8))
-    usual = rounded(GRADED_SHARE * min(1.0, (FADING / n) ** 1.5))
-    return Locality(kernel, usual if shrinkage is None else shrinkage, "rule", statistic=statistic)
-
-
-def rounded(value: float) -> float:
-    """Three digits: more would mean nothing."""
-    return float(f"{value:.3g}")

@@ -33,7 +33,6 @@ Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+", doi:10.12
 Theorem 2.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -47,8 +46,8 @@ from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, fixed_kernel, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.guarantees import fold_coverage, jackknife_coverage
-from calliper.kernels import KNN, Kernel, LeaveTwoOut, as_kernel, rescale
+from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
+from calliper.kernels import KNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares
 from calliper.rows import Rows
 
@@ -56,67 +55,7 @@ from calliper.rows import Rows
 MOST_FOLDS = 1023
 
 
-class LeaveTwoOutMethod(Calibrator):
-    """What methods with scales that leave two points out share: parameters, kernel and scales."""
-
-    learns: ClassVar[Mapping[str, Field]] = {
-        "kernel_": Part("kernels"),
-        "without_one_": Array("float64", ("N",), least=0, optional=True),
-    }
-    #: None for one point, which has no other to take a mean of: plain split.
-    scale_: LeaveTwoOut | None
-
-    def __init__(
-        self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
-    ) -> None:
-        self.kernel = kernel
-        self.offset = offset
-        self.random_state = random_state
-
-    def _learn(self, rows: Rows) -> None:
-        train, rng = self._training or Rows(None), check_random_state(self.random_state)
-        offset, self._lift = check_offset(self.offset), 0
-        self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
-        self.rescaled_scores_, self.scale_ = rows.scores, None
-        if len(rows.scores) > 1:
-            everything = np.hstack([rows.scores, rows.magnitudes, offset])
-            self._lift = shift = quantile.lift(everything)
-            known = self._found_before
-            sizes = Rows(rows.Z, magnitudes=quantile.lifted(rows.magnitudes, shift))
-            how: dict[str, Any] = {"offset": float(np.ldexp(offset, shift)), "rng": rng}
-            self.scale_ = self.kernel_.leave_two_out(sizes, **how, Z_train=train.Z, known=known)
-            scores = quantile.lifted(rows.scores, shift)
-            self.rescaled_scores_ = self._rescaled(self.scale_, scores)
-            warn_if_zero_scales(self.scale_.without_one)
-
-    @abstractmethod
-    def _chosen(self, train: Rows, rng: Any) -> Kernel:
-        """The kernel that training rows lead to."""
-
-    @abstractmethod
-    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
-        """s_i⁺, (N,)."""
-
-    @abstractmethod
-    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
-        """The radius in the unit of lifted scores, (m, L)."""
-
-    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        if self.scale_ is not None:
-            return quantile.lowered(self._lifted_radius(self.scale_, Z, levels, shares), self._lift)
-        threshold = quantile.conformal_thresholds(self.rescaled_scores_, levels, shares)
-        return np.broadcast_to(threshold, (len(Z), len(levels)))
-
-    @property
-    def rounded(self) -> bool:
-        """Of one point the radius is its score."""
-        return self.scale_ is None
-
-    def _found(self) -> Mapping[str, Any]:
-        return {} if self.scale_ is None else self.scale_.for_file()
-
-
-class JackknifeRescaled(LeaveTwoOutMethod):
+class JackknifeRescaled(Calibrator):
     """The paper's adaptive method; guarantee 1 − 2α.
 
     Parameters
@@ -159,7 +98,8 @@ class JackknifeRescaled(LeaveTwoOutMethod):
     )
     through_kernel = True
     learns: ClassVar[Mapping[str, Field]] = {
-        **LeaveTwoOutMethod.learns,
+        "kernel_": Part("kernels"),
+        "without_one_": Array("float64", ("N",), least=0, optional=True),
         "chosen_": Array("float64", ("N",), least=0, optional=True),
         "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),
     }
@@ -170,20 +110,57 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         needs = kernel_needs(self.kernel, fixed=False)
         return Uses("magnitudes", "weights", "training", needs=needs)
 
+    def __init__(
+        self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
+    ) -> None:
+        self.kernel = kernel
+        self.offset = offset
+        self.random_state = random_state
+
+    def _learn(self, rows: Rows) -> None:
+        train, rng = self._training or Rows(None), check_random_state(self.random_state)
+        offset, self._lift = check_offset(self.offset), 0
+        self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
+        self.scale_: Any = None
+        self.rounded = len(rows) == 1
+        if self.rounded:  # no other to take a mean of: plain split
+            self._rescale(rows)
+            return
+        self._lift = shift = quantile.lift(np.hstack([rows.scores, rows.magnitudes, offset]))
+        sizes = Rows(rows.Z, magnitudes=quantile.lifted(rows.magnitudes, shift))
+        known = {name.rstrip("_"): kept for name, kept in self._known.items()}
+        how: Any = {"offset": float(np.ldexp(offset, shift)), "rng": rng, "known": known}
+        self.scale_ = self.kernel_.leave_two_out(sizes, **how, Z_train=train.Z)
+        self.rescaled_scores_ = self._rescaled(quantile.lifted(rows.scores, shift))
+        warn_if_zero_scales(self.scale_.without_one)
+
+    def _learnt(self) -> Mapping[str, Any]:
+        found = {} if self.scale_ is None else self.scale_.for_file()
+        found = {f"{name}_": each for name, each in found.items()}
+        return {"kernel_": self.kernel_} | {n: found[n] for n in self.learns if n in found}
+
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
+        """The kernel that training rows lead to."""
         return as_kernel(self.kernel, KNN(10)).resolved(train.Z, rng)
 
-    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
-        if scale.n_folds is not None and self.weights_ is not None:
+    def _rescaled(self, scores: FloatArray) -> FloatArray:
+        """s_i⁺, (N,)."""
+        if self.scale_.n_folds is not None and self.weights_ is not None:
             raise CalliperError(
                 "nothing is proved for weights and folds together: leave n_folds out of the "
                 "kernel, or the weights."
             )
-        return scale.prepare(scores)
+        return self.scale_.prepare(scores)
 
-    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
+        if self.scale_ is None:
+            return super()._radius(Z, levels, shares)
+        return quantile.lowered(self._lifted_radius(Z, levels, shares), self._lift)
+
+    def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
+        """The radius in the unit of lifted scores, (m, L)."""
         ranks = [quantile.conformal_rank(level, self.n_calibration_) for level in levels]
-        return scale.order_statistics(Z, ranks if shares is None else levels, shares)
+        return self.scale_.order_statistics(Z, ranks if shares is None else levels, shares)
 
     def _proved(self, level: float) -> float:
         if self.weights_ is not None:
@@ -194,20 +171,14 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         return fold_coverage(level, self.n_calibration_, n_folds)
 
 
-class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
+class JackknifeMinmaxRescaled(JackknifeRescaled):
     """The paper's rescaled scores with the guarantee 1 − α, at the cost of wider intervals.
 
     Parameters
     ----------
-    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
-        Which points count as neighbours. A tuned kernel is tuned on training errors, which must
+    kernel, offset, random_state
+        As of :class:`JackknifeRescaled`; a tuned kernel is tuned on training errors, which must
         then be passed to ``fit``.
-    offset : float, default 0
-        Constant added to every local scale, in the unit of y; choose it without calibration
-        data. Helps where many errors are exactly zero.
-    random_state : int, RandomState or None
-        Draws training rows that a tuned kernel is tuned on. Points at the same distance share a
-        place, so nothing is drawn for ``KNN``.
 
     Attributes
     ----------
@@ -235,6 +206,11 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
         neighbors="kernel",
     )
 
+    through_kernel = False
+    learns: ClassVar[Mapping[str, Field]] = {
+        name: JackknifeRescaled.learns[name] for name in ("kernel_", "without_one_")
+    }
+
     @property
     def uses(self) -> Uses:
         """Training rows where the kernel takes its length scale from them, or is tuned on them."""
@@ -244,9 +220,12 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
         return fixed_kernel(self.kernel, KNN(10), train.Z, train.scores, rng)
 
-    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
-        return np.sort(rescale(scores, scale.without_one))
+    def _rescaled(self, scores: FloatArray) -> FloatArray:
+        return np.sort(rescale(scores, self.scale_.without_one))
 
-    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
+    def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
         thresholds = quantile.conformal_thresholds(self.rescaled_scores_, levels)
-        return quantile.rescaled_back(scale.largest(Z)[:, None], thresholds)
+        return quantile.rescaled_back(self.scale_.largest(Z)[:, None], thresholds)
+
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)
