@@ -122,6 +122,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     #: What a method learns, draws, or finds at great expense; ``_once`` has it back from a file.
     learns: ClassVar[Mapping[str, Field]] = {}
     _known: Mapping[str, Any] = {}
+    #: What a kernel made of the rows, which names what a file should keep of it.
+    _of_kernel: Any = None
     #: While ``extend`` learns: the method as it was, and whether none of its rows was dropped.
     _before: Any = None
     _grows = False
@@ -365,15 +367,18 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """What a file holds under this name, else what ``learn`` finds."""
         return self._known[name] if name in self._known else learn()
 
-    def _learnt(self) -> Mapping[str, Any]:
-        """What a file keeps of what was learnt, by the names of ``learns``; None where missing."""
-        return {name: getattr(self, name) for name in self.learns}
+    @property
+    def _found_before(self) -> Mapping[str, Any]:
+        """What a file holds, by the names that kernels give it."""
+        return {name.rstrip("_"): kept for name, kept in self._known.items()}
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of a fitted method, by the names of ``keeps``."""
         rows, uses, none = self._rows, self.uses, Rows(None)
         train, left_out = self._training or none, self._left_out or none
         same = np.array_equal(rows.magnitudes, rows.scores)
+        found = {} if self._of_kernel is None else self._of_kernel.for_file()
+        learnt = {**{f"{name}_": each for name, each in found.items()}, **vars(self)}
         return {
             **{name: getattr(rows, name) for name in ("Z", "scores", "signs", "weights")},
             "magnitudes": None if same else rows.magnitudes,
@@ -385,8 +390,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             "length": self._length_scale,
             "levels": np.array(sorted(self.levels_asked_)),
             "names": list(vars(self).get("feature_names_in_", ())),
-            **dict.fromkeys(self.learns),
-            **self._learnt(),
+            **{name: learnt.get(name) for name in self.learns},
         }
 
     def restore(self, state: dict[str, Any]) -> None:

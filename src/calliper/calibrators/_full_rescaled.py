@@ -167,9 +167,9 @@ class FullRescaled(Calibrator):
         self.locality_ = chosen or self._choose(rows)
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.statistic_ = self.locality_.statistic
-        local = self._local if stays and self._grows else None
+        local = self._of_kernel if stays and self._grows else None
         self.bag_: Bag | ShrunkBag | None = None
-        self._local: Any = None
+        self._of_kernel = None
         self.rounded = len(rows) == 1 or self.shrinkage_ == 1
         if self.rounded:  # one scale for all: plain split
             self._rescale(rows)
@@ -208,10 +208,6 @@ class FullRescaled(Calibrator):
         now, then = (min(len(each) + 1, n_errors, MOST_MEMBERS) for each in (rows, before._rows))
         return now == then and repr(self._rule(rows)) == repr(before._rule(before._rows))
 
-    def _learnt(self) -> Mapping[str, Any]:
-        found = {} if self._local is None else self._local.for_file()
-        return {"locality_": self.locality_, **{f"{name}_": each for name, each in found.items()}}
-
     def restore(self, state: dict[str, Any]) -> None:
         """As every method; more cells than points would take memory that no file accounts for."""
         kernel, n = state["locality_"].kernel, len(state["Z"])
@@ -242,10 +238,9 @@ class FullRescaled(Calibrator):
         local = before.extended(members) if grows else None
         if local is None:
             offset = float(np.ldexp(float(self.offset), shift)) ** power / (1 - self.shrinkage_)
-            known = {name.rstrip("_"): kept for name, kept in self._known.items()}
-            how: Any = {"statistic": self.statistic_, "offset": offset, "known": known}
-            local = self.kernel_.bag(members, **how)
-        self._local = local
+            how: Any = {"statistic": self.statistic_, "offset": offset}
+            local = self.kernel_.bag(members, **how, known=self._found_before)
+        self._of_kernel = local
         return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
 
     def _least(self, magnitudes: FloatArray, scaled: FloatArray) -> float:

@@ -121,23 +121,18 @@ class JackknifeRescaled(Calibrator):
         train, rng = self._training or Rows(None), check_random_state(self.random_state)
         offset, self._lift = check_offset(self.offset), 0
         self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
-        self.scale_: Any = None
+        self.scale_ = self._of_kernel = None
         self.rounded = len(rows) == 1
         if self.rounded:  # no other to take a mean of: plain split
             self._rescale(rows)
             return
         self._lift = shift = quantile.lift(np.hstack([rows.scores, rows.magnitudes, offset]))
         sizes = Rows(rows.Z, magnitudes=quantile.lifted(rows.magnitudes, shift))
-        known = {name.rstrip("_"): kept for name, kept in self._known.items()}
-        how: Any = {"offset": float(np.ldexp(offset, shift)), "rng": rng, "known": known}
-        self.scale_ = self.kernel_.leave_two_out(sizes, **how, Z_train=train.Z)
+        how: Any = {"offset": float(np.ldexp(offset, shift)), "rng": rng, "Z_train": train.Z}
+        self.scale_ = self.kernel_.leave_two_out(sizes, **how, known=self._found_before)
+        self._of_kernel = self.scale_
         self.rescaled_scores_ = self._rescaled(quantile.lifted(rows.scores, shift))
         warn_if_zero_scales(self.scale_.without_one)
-
-    def _learnt(self) -> Mapping[str, Any]:
-        found = {} if self.scale_ is None else self.scale_.for_file()
-        found = {f"{name}_": each for name, each in found.items()}
-        return {"kernel_": self.kernel_} | {n: found[n] for n in self.learns if n in found}
 
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
         """The kernel that training rows lead to."""
