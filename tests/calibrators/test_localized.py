@@ -129,8 +129,8 @@ def test_what_is_promised():
 @pytest.mark.parametrize(
     ("method", "error", "message"),
     [
-        (LCP(), CalliperError, "chosen on training errors: pass training"),
-        (RLCP(), CalliperError, "chosen on training inputs: pass training=Z to fit"),
+        (LCP(), CalliperError, "from training errors: pass training"),
+        (RLCP(), CalliperError, "from training rows: pass training=Z to fit"),
         (LVD(), CalliperError, "pass training=\\(Z, None, targets\\)"),
         (LCP(bandwidth=0), ValueError, "positive, finite number; got 0"),
         (LCP(bandwidth=np.inf), ValueError, "positive, finite number; got inf"),

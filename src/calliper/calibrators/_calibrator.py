@@ -334,8 +334,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Training or left-out rows, with what the method uses of them, checked."""
         rows, uses = Rows.of(given), self.uses
-        if name == "training" and uses.refusal and not uses.has_needs(rows):
-            raise CalliperError(uses.refusal)
+        if name == "training":
+            uses.refuse_missing(rows, type(self).__name__)
         if rows is None:
             return None
         label = f"Z of {name}"
@@ -534,13 +534,20 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _level_thresholds(self, levels: list[float], shares: Shares | None) -> FloatArray:
         """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
+        thresholds = quantile.conformal_thresholds
         if shares is not None:
-            return quantile.column_thresholds(self._at_levels(levels), levels, shares)
+            columns = [
+                quantile.in_order(each, shares.calibration) for each in self._at_levels(levels).T
+            ]
+            found = zip(columns, levels, strict=True)
+            return np.hstack(
+                [thresholds(v, [level], Shares(w, shares.new)) for (v, w), level in found]
+            )
         known = self._thresholds if len(self._thresholds) < MOST_LEVELS else {}
         new = [level for level in levels if level not in known]
         if new:
             for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
-                known[level] = quantile.conformal_thresholds(column, [level])[0]
+                known[level] = thresholds(column, [level])[0]
             self._thresholds = known
         return np.array([known[level] for level in levels])
 

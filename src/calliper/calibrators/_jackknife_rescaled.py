@@ -53,6 +53,8 @@ from calliper.rows import Rows
 
 #: Folds that a file may name.
 MOST_FOLDS = 1023
+#: Exponent of two of the largest size, which leaves room for ratios of sizes.
+ROOM = 256
 
 
 class JackknifeRescaled(Calibrator):
@@ -119,19 +121,21 @@ class JackknifeRescaled(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training or Rows(None), check_random_state(self.random_state)
-        offset, self._lift = check_offset(self.offset), 0
+        offset = check_offset(self.offset)
         self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
         self.scale_ = self._of_kernel = None
         self.rounded = len(rows) == 1
         if self.rounded:  # no other to take a mean of: plain split
             self._rescale(rows)
             return
-        self._lift = shift = quantile.lift(np.hstack([rows.scores, rows.magnitudes, offset]))
-        sizes = Rows(rows.Z, magnitudes=quantile.lifted(rows.magnitudes, shift))
+        # A power of two changes no digit, and keeps means of very small sizes exact.
+        largest = quantile.exponent(np.hstack([rows.scores, rows.magnitudes, offset]))
+        self._lift = shift = max(0, ROOM - largest)
+        sizes = Rows(rows.Z, magnitudes=np.ldexp(rows.magnitudes, shift))
         how: Any = {"offset": float(np.ldexp(offset, shift)), "rng": rng, "Z_train": train.Z}
         self.scale_ = self.kernel_.leave_two_out(sizes, **how, known=self._found_before)
         self._of_kernel = self.scale_
-        self.rescaled_scores_ = self._rescaled(quantile.lifted(rows.scores, shift))
+        self.rescaled_scores_ = self._rescaled(np.ldexp(rows.scores, shift))
         warn_if_zero_scales(self.scale_.without_one)
 
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
@@ -150,7 +154,9 @@ class JackknifeRescaled(Calibrator):
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.scale_ is None:
             return super()._radius(Z, levels, shares)
-        return quantile.lowered(self._lifted_radius(Z, levels, shares), self._lift)
+        with np.errstate(over="ignore"):
+            lifted = self._lifted_radius(Z, levels, shares)
+            return quantile.not_below(np.ldexp(lifted, -self._lift))
 
     def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius in the unit of lifted scores, (m, L)."""

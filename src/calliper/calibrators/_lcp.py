@@ -116,13 +116,9 @@ class LCP(Calibrator):
     @property
     def uses(self) -> Uses:
         """Training errors, which a bandwidth that is not given needs."""
-        return Uses(
-            "training",
-            "errors",
-            needs=("training", "errors") if self.bandwidth == "auto" else (),
-            refusal="bandwidth='auto' is chosen on training errors: pass training=(Z, scores) to "
-            "fit (X_train and y_train to ConformalRegressor.calibrate), or a number.",
-        )
+        needs = ("training", "errors") if self.bandwidth == "auto" else ()
+        words = {"learns": "bandwidth='auto'", "instead": "pass a number"}
+        return Uses("training", "errors", needs=needs, **words)
 
     learns: ClassVar[Mapping[str, Field]] = {
         "sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")

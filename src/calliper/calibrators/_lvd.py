@@ -98,12 +98,7 @@ class LVD(Calibrator):
     0.0
     """
 
-    uses = Uses(
-        needs=("training", "targets"),
-        refusal="LVD learns its metric on training data: pass training=(Z, None, targets) to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use LCP "
-        "with a bandwidth, or FullRescaled.",
-    )
+    uses = Uses(needs=("training", "targets"), learns="its metric")
     about = About(
         cli="lvd",
         width="a local quantile in a learnt metric; often infinite",

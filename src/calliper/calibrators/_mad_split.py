@@ -66,14 +66,7 @@ class MADSplit(Calibrator):
     array([0.23, 1.  ])
     """
 
-    uses = Uses(
-        "signs",
-        "weights",
-        needs=("training", "errors"),
-        refusal="MADSplit learns its scale on training errors: pass training=(Z, scores) to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
-        "FullRescaled, which needs none.",
-    )
+    uses = Uses("signs", "weights", needs=("training", "errors"), learns="its scale")
     about = About(
         cli="mad-split",
         width="wide where nearby training errors were large",

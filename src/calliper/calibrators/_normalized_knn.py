@@ -88,13 +88,8 @@ class NormalizedKNN(Calibrator):
         """Training rows, and of them what the difficulty is made of."""
         parts = {"labels": "targets", "residuals": "errors"}
         named = [name for part, name in parts.items() if part in str(self.difficulty)]
-        return Uses(
-            *("signs", "weights", "errors", "targets"),
-            needs=("training", *named),
-            refusal=f"NormalizedKNN(difficulty={self.difficulty!r}) looks at training points: pass "
-            f"training=(Z, scores, targets) to fit, targets for labels and scores for residuals "
-            f"(X_train and y_train to ConformalRegressor.calibrate). Without, use FullRescaled.",
-        )
+        of_each = ("signs", "weights", "errors", "targets")
+        return Uses(*of_each, needs=("training", *named), learns=f"the {self.difficulty} of points")
 
     n_neighbors: int = 10
     _: KW_ONLY

@@ -76,14 +76,7 @@ class RCP(Calibrator):
     array([0.22, 1.47])
     """
 
-    uses = Uses(
-        "signs",
-        "weights",
-        needs=("training", "errors"),
-        refusal="RCP learns a quantile of training errors: pass training=(Z, scores) to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
-        "FullRescaled(statistic='quantile'), which needs none.",
-    )
+    uses = Uses("signs", "weights", needs=("training", "errors"), learns="a quantile")
     about = About(
         cli="rcp",
         width="a learnt quantile of training errors, times a constant",

@@ -101,13 +101,10 @@ class RLCP(Calibrator):
     @property
     def uses(self) -> Uses:
         """Training inputs, needed if no length scale is given."""
-        return Uses(
-            "training",
-            needs=("training",) if self.length_scale == "auto" else (),
-            refusal="length_scale='auto' is chosen on training inputs: pass training=Z to fit "
-            "(X_train to ConformalRegressor.calibrate), or a number. Chosen on the calibration "
-            "points it would treat them unlike a new point and void the guarantee.",
-        )
+        # Chosen on calibration points it would treat them unlike a new one: no guarantee.
+        needs = ("training",) if self.length_scale == "auto" else ()
+        words = {"learns": "length_scale='auto'", "instead": "pass a number"}
+        return Uses("training", needs=needs, **words)
 
     learns: ClassVar[Mapping[str, Field]] = {
         "seed_": Number(int, 0, 2.0**63),

@@ -69,13 +69,7 @@ class SLCP(Calibrator):
     0.9003322259136213
     """
 
-    uses = Uses(
-        "weights",
-        needs=("training", "errors"),
-        refusal="SLCP takes local quantiles of training errors: pass training=(Z, scores) to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
-        "FullRescaled, which needs none.",
-    )
+    uses = Uses("weights", needs=("training", "errors"), learns="local quantiles")
     about = About(
         cli="slcp",
         width="a local quantile of training errors, plus a constant",
