@@ -57,53 +57,12 @@ MOST_FOLDS = 1023
 ROOM = 256
 
 
-class JackknifeRescaled(Calibrator):
-    """The paper's adaptive method; guarantee 1 − 2α.
+class LeaveTwoOutMethod(Calibrator):
+    """The Jackknife+ of scales that leave two points out; minmax changes what it differs in."""
 
-    Parameters
-    ----------
-    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
-        Which points count as neighbours. A tuned kernel is chosen anew for each calibration point,
-        on the others, which keeps the guarantee; ``TunedRBF(n_folds=...)`` has CV+'s instead.
-    offset : float, default 0
-        Constant added to every local scale, in the unit of y; choose it without calibration
-        data. Helps where many errors are exactly zero.
-    random_state : int, RandomState or None
-        Seeds the draws of a tuned kernel: pairs of training inputs, folds. Points at the same
-        distance share a place, so nothing is drawn for ``KNN``.
-
-    Attributes
-    ----------
-    rescaled_scores_ : (N,) s_i⁺, infinite where the local scale is zero
-    n_calibration_ : N
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> Z = rng.uniform(size=(500, 1))
-    >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
-    >>> method = JackknifeRescaled(random_state=0).fit(Z, errors)
-    >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
-    array([0.22, 2.26])
-    >>> method.guaranteed_coverage(0.9)
-    0.8023952095808383
-    """
-
-    about = About(
-        cli="jackknife",
-        width="like full, with the paper's leave-two-out scales",
-        guarantee="1−2α",
-        when="to reproduce the paper, or for 'calliper tune'",
-        cost="neighbours of N + M rows among N, O(K log K) a new row",
-        order=2,
-        neighbors="kernel",
-    )
-    through_kernel = True
     learns: ClassVar[Mapping[str, Field]] = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
-        "chosen_": Array("float64", ("N",), least=0, optional=True),
-        "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),
     }
 
     @property
@@ -172,7 +131,56 @@ class JackknifeRescaled(Calibrator):
         return fold_coverage(level, self.n_calibration_, n_folds)
 
 
-class JackknifeMinmaxRescaled(JackknifeRescaled):
+class JackknifeRescaled(LeaveTwoOutMethod):
+    """The paper's adaptive method; guarantee 1 − 2α.
+
+    Parameters
+    ----------
+    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
+        Which points count as neighbours. A tuned kernel is chosen anew for each calibration point,
+        on the others, which keeps the guarantee; ``TunedRBF(n_folds=...)`` has CV+'s instead.
+    offset : float, default 0
+        Constant added to every local scale, in the unit of y; choose it without calibration
+        data. Helps where many errors are exactly zero.
+    random_state : int, RandomState or None
+        Seeds the draws of a tuned kernel: pairs of training inputs, folds. Points at the same
+        distance share a place, so nothing is drawn for ``KNN``.
+
+    Attributes
+    ----------
+    rescaled_scores_ : (N,) s_i⁺, infinite where the local scale is zero
+    n_calibration_ : N
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(500, 1))
+    >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
+    >>> method = JackknifeRescaled(random_state=0).fit(Z, errors)
+    >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
+    array([0.22, 2.26])
+    >>> method.guaranteed_coverage(0.9)
+    0.8023952095808383
+    """
+
+    about = About(
+        cli="jackknife",
+        width="like full, with the paper's leave-two-out scales",
+        guarantee="1−2α",
+        when="to reproduce the paper, or for 'calliper tune'",
+        cost="neighbours of N + M rows among N, O(K log K) a new row",
+        order=2,
+        neighbors="kernel",
+    )
+    through_kernel = True
+    learns: ClassVar[Mapping[str, Field]] = {
+        **LeaveTwoOutMethod.learns,
+        "chosen_": Array("float64", ("N",), least=0, optional=True),
+        "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),
+    }
+
+
+class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     """The paper's rescaled scores with the guarantee 1 − α, at the cost of wider intervals.
 
     Parameters
@@ -206,11 +214,6 @@ class JackknifeMinmaxRescaled(JackknifeRescaled):
         order=3,
         neighbors="kernel",
     )
-
-    through_kernel = False
-    learns: ClassVar[Mapping[str, Field]] = {
-        name: JackknifeRescaled.learns[name] for name in ("kernel_", "without_one_")
-    }
 
     @property
     def uses(self) -> Uses:
