@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -536,13 +535,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
         thresholds = quantile.conformal_thresholds
         if shares is not None:
-            columns = [
-                quantile.in_order(each, shares.calibration) for each in self._at_levels(levels).T
-            ]
-            found = zip(columns, levels, strict=True)
-            return np.hstack(
-                [thresholds(v, [level], Shares(w, shares.new)) for (v, w), level in found]
-            )
+            columns = self._at_levels(levels).T
+            each = zip(levels, columns, np.argsort(columns, axis=1), strict=True)
+            found = [thresholds(c[o], [level], shares.reordered(o)) for level, c, o in each]
+            return np.hstack(found)
         known = self._thresholds if len(self._thresholds) < MOST_LEVELS else {}
         new = [level for level in levels if level not in known]
         if new:
@@ -654,8 +650,7 @@ class ForeignCalibrator(Calibrator):
 
     Parameters
     ----------
-    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``; training and
-        left-out rows are passed to a ``fit`` that takes ``training=`` and ``left_out=``
+    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``
     """
 
     takes_any_score = True
@@ -668,16 +663,8 @@ class ForeignCalibrator(Calibrator):
         """Whether it has ``guaranteed_coverage``."""
         return hasattr(self.calibrator, "guaranteed_coverage")
 
-    @property
-    def uses(self) -> Uses:
-        """What ``fit`` takes besides features and scores."""
-        taken = {"training", "left_out"} & signature(self.calibrator.fit).parameters.keys()
-        return Uses(*taken, *(("errors", "targets") if "training" in taken else ()))
-
     def _learn(self, rows: Rows) -> None:
-        apart = {"training": self._training, "left_out": self._left_out}
-        known = {name: apart[name] for name in self.uses if name in apart}
-        self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores, **known)
+        self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores)
 
     def _radii(
         self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any

@@ -178,19 +178,27 @@ class Grouped(Calibrator):
         """The radius at each row by the calibrator of its group, (m, L)."""
         numbers, n_new = self._numbers(groups, Z), valid.n_rows(Z)
         weights = _checked(weights, "weights", n_new)
-        reached = self._reached([*numbers], levels, confidence)
-        radius = np.full((n_new, len(levels)), np.inf)
+        least = [*map(required_calibration_size, levels)]
+        if confidence is not None:  # refused, if it is, whether or not any group is asked
+            next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
+            least = [required_for_confidence(level, confidence) for level in levels]
+        radius, short = np.full((n_new, len(levels)), np.inf), {}
         for label, rows in numbers.items():
-            columns = reached[label]
-            if columns:
-                asked = tuple(levels[j] for j in columns)
-                how = {
-                    "confidence": confidence,
-                    "weights": weights if weights is None else weights[rows],
-                }
-                own = self.calibrators_[label]
+            own = self.calibrators_.get(label)
+            n = 0 if own is None else own.n_calibration_
+            # With weights, each row has a level of its own that it reaches.
+            ranked = own is None or (own.by_rank and own.weights_ is None)
+            columns = [j for j in range(len(levels)) if n >= least[j] or not ranked]
+            if len(columns) < len(levels):
+                short[label] = n
+            if own is not None and columns:
+                given = None if weights is None else weights[rows]
+                asked = [levels[j] for j in columns]
+                how = {"confidence": confidence, "weights": given}
                 found = own.predict_radius(_safe_indexing(Z, rows), asked, **how)
                 radius[rows[:, None], columns] = found
+        if short:
+            _warn_of_short(short, levels[-1], least[-1])
         return radius
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
@@ -228,28 +236,6 @@ class Grouped(Calibrator):
         valid.refuse_sparse(Z, "Z")
         valid.refuse_no_rows(Z, "Z")
         return rows_of_groups(row_values(self.asked(groups), Z, "groups"))
-
-    def _reached(
-        self, labels: list[Any], levels: tuple[float, ...], confidence: float | None
-    ) -> dict[Any, list[int]]:
-        """Which levels each group has enough rows for; one warning says what is missing."""
-        if confidence is not None:  # refused, if it is, whether or not any group would be asked
-            next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
-        least = [*map(required_calibration_size, levels)]
-        if confidence is not None:
-            least = [required_for_confidence(level, confidence) for level in levels]
-        reached, short = {}, {}
-        for label in labels:
-            own = self.calibrators_.get(label)
-            n = 0 if own is None else own.n_calibration_
-            # With weights, each row has a level of its own that it reaches.
-            ranked = own is None or (own.by_rank and own.weights_ is None)
-            reached[label] = [j for j in range(len(levels)) if n >= least[j] or not ranked]
-            if len(reached[label]) < len(levels):
-                short[label] = n
-        if short:
-            _warn_of_short(short, levels[-1], least[-1])
-        return reached
 
 
 def _checked(values: Any, name: str, n: int) -> FloatArray | None:
