@@ -1,8 +1,8 @@
 """Conditional calibration: coverage that holds for groups, or under any reweighting by a basis.
 
-Split conformal compares a new score with one quantile of the others. Here the quantile is a
-function of the input, linear in a basis Φ and fitted to all N+1 scores, the new one included. The
-new score is accepted unless a best fit passes below it; the largest accepted one is the radius:
+The quantile that a new score is compared with is a function of the input, linear in a basis Φ and
+fitted to all N+1 scores, the new one included. The new score is accepted unless a best fit passes
+below it; the largest accepted one is the radius:
 
     ĝ_S = argmin_{g ∈ span Φ} Σ_i ℓ_{1−α}(s_i − g(X_i)) + ℓ_{1−α}(S − g(x)),
     Δ(x) = sup{S : S ≤ ĝ_S(x) for every such ĝ_S}
@@ -35,9 +35,6 @@ A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻�
 of one group are never differences of the large ones of another. Ties would let descent stand still,
 so each score counts as moved by its own multiple of an infinitesimal amount, s + εu:
 residuals are pairs, compared by their second part where the first is zero up to rounding.
-
-Cost: O(N p²) to fit; for each level and distinct new row of the basis about p edges of
-O(N (p² + log N)).
 
 References: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees", JRSS
 B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Roberts (1973), "An improved
@@ -79,6 +76,8 @@ MOST_EDGES = 1000
 class ConditionalCalibration(Calibrator):
     """Coverage 1 − α under every reweighting of inputs by a basis; takes any real score.
 
+    Each level is its own regression: with few points, radii at different levels may cross.
+
     Parameters
     ----------
     basis : callable, optional
@@ -90,11 +89,6 @@ class ConditionalCalibration(Calibrator):
     Attributes
     ----------
     n_dimensions_ : p, dimensions of the span on the calibration points, the constant included
-    n_calibration_ : N
-
-    Notes
-    -----
-    Each level is its own regression: with few points, radii at different levels may cross.
 
     Examples
     --------
@@ -106,8 +100,6 @@ class ConditionalCalibration(Calibrator):
     >>> halves = ConditionalCalibration(basis=lambda Z: Z > 0.5).fit(Z, errors)
     >>> halves.predict_radius([[0.1], [0.4], [0.9]]).round(2)
     array([0.45, 0.45, 1.25])
-    >>> halves.guaranteed_coverage(0.9)
-    0.9
     """
 
     about = About(
@@ -253,10 +245,8 @@ def _array(rows: Any, name: str) -> Any:
 class Span:
     """Coordinates in which the columns at the calibration points have unit spread each.
 
-    Columns in other units, repeated columns and indicators that sum to the constant leave their
-    span with a constant as it is. A new row may have a part that no calibration point has, such
-    as a group not seen before: then the calibration points say nothing about it, which
-    ``coordinates`` tells.
+    Repeated columns and indicators that sum to the constant leave the span as it is. A new row may
+    have a part that no calibration point has, such as a new group, which ``coordinates`` tells.
     """
 
     def __init__(self, columns: FloatArray) -> None:

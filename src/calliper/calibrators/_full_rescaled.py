@@ -88,23 +88,19 @@ class FullRescaled(Calibrator):
         What the neighbours' scores say about the local scale: their mean (the paper), the root
         of their mean square, or their ⌈(1−α)K⌉-th smallest, which follows tails that are not a
         multiple of the mean (KNN only; the radius then need not grow with the level). By default
-        the mean; or the root mean square, if the kernel is by default too, ``Z`` has more than
-        one column and ``fit`` is given no ``length_scale``.
+        the mean; the root mean square where graded neighbours are the rule.
     offset : float, default 0
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. With ``"rms"`` it is added inside the root, as a square.
     random_state : int, RandomState or None
         Seeds the bags on which left-out errors choose the locality, and the draws of a tuned or
-        learnt kernel; all from training rows alone. Points at the same distance share
-        a place, so nothing is drawn for a given ``KNN``. None draws by a fixed seed: equal calls
-        give equal intervals.
+        learnt kernel; None is a fixed seed.
 
     Attributes
     ----------
     kernel_, shrinkage_, statistic_ : what is used
     locality_ : how they were chosen; ``.describe()`` puts it in words
     bag_ : closed form of the thresholds; None for plain split
-    n_calibration_ : N
 
     Examples
     --------
@@ -116,8 +112,6 @@ class FullRescaled(Calibrator):
     array([0.34, 1.46])
     >>> method.locality_.describe()
     'KNN(n_neighbors=20), shrinkage 0.358, chosen by the number of calibration points'
-    >>> method.guaranteed_coverage(0.9)
-    0.9001996007984032
     """
 
     about = About(

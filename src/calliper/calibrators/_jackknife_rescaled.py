@@ -25,8 +25,6 @@ of the s_j⁺, hence Q of the smaller s_j/max_i ŝ_ji; these N+1 ratios are exch
 happens with probability at most 1 − Q/(N+1). It is never narrower than the Jackknife+, usually
 wider by a tenth or two; ``FullRescaled`` has the same guarantee without that price.
 
-Cost: KNN, a search for K+1 neighbours per row and O(K) more; RBF, O((N + M) N d) in blocks.
-
 References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
 Jackknife+ Rescaled Scores", Transactions on Machine Learning Research. Minmax: Barber, Candès,
 Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+", doi:10.1214/20-AOS1965,
@@ -143,13 +141,11 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.
     random_state : int, RandomState or None
-        Seeds the draws of a tuned kernel: pairs of training inputs, folds. Points at the same
-        distance share a place, so nothing is drawn for ``KNN``.
+        Seeds the draws of a tuned kernel: pairs of training inputs, folds.
 
     Attributes
     ----------
     rescaled_scores_ : (N,) s_i⁺, infinite where the local scale is zero
-    n_calibration_ : N
 
     Examples
     --------
@@ -159,8 +155,6 @@ class JackknifeRescaled(LeaveTwoOutMethod):
     >>> method = JackknifeRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.22, 2.26])
-    >>> method.guaranteed_coverage(0.9)
-    0.8023952095808383
     """
 
     about = About(
@@ -192,7 +186,6 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     Attributes
     ----------
     rescaled_scores_ : (N,) s_i⁺ in ascending order, infinite where the local scale is zero
-    n_calibration_ : N
 
     Examples
     --------
@@ -202,8 +195,6 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     >>> method = JackknifeMinmaxRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.23, 2.26])
-    >>> method.guaranteed_coverage(0.9)
-    0.9001996007984032
     """
 
     about = About(

@@ -20,24 +20,19 @@ Weights, by the Euclidean distance D; each member's weight of itself is one:
     gaussian      H_ij = exp(−D_ij² / 2h²)
     neighbors     H_ij = 1 if j is one of the h nearest of i in the bag, else 0
 
-D is computed by direct differences, so that equal rows have equal weights to the last bit. A new
-point that is near enough to a calibration point takes the place of its last neighbour; points just
-as far as the last neighbour share its place.
+A new point that is near enough to a calibration point takes the place of its last neighbour; points
+just as far as the last neighbour share its place.
 
 The bandwidth is chosen on training errors if it is not given. Each of up to 2,000 training points
 is left out and gets the radius that the others would give it. Of the bandwidths that leave at most
 5 % of these radii infinite, the one with the smallest mean radius wins, infinite ones counting as
 the largest training error; if all leave more, the largest bandwidth.
 
-Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The interval is closed and never
-empty: the smallest calibration score is always kept. It is infinite where too little weight lies on
-calibration points, such as far away from all of them.
+Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The smallest calibration score is
+always kept; the radius is infinite far away from all points.
 
 Guarantee: 1−α, marginal, for exchangeable data, since T treats all members of the bag alike. The
 bandwidth must not depend on calibration scores.
-
-Cost: O(N²d) to fit, O(Nd + N log N) for each new point and level; memory O(N) and a few blocks.
-Choosing among B bandwidths on n training points: O(n² (d + B log n)).
 
 Reference: Guan (2023), "Localized conformal prediction: a generalized inference framework for
 conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
@@ -88,7 +83,6 @@ class LCP(Calibrator):
     Attributes
     ----------
     bandwidths_ : dict of the bandwidth of each level that was asked for
-    n_calibration_ : N
 
     Examples
     --------
@@ -98,8 +92,6 @@ class LCP(Calibrator):
     >>> method = LCP(bandwidth=0.1).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.25, 1.28])
-    >>> method.guaranteed_coverage(0.9)
-    0.9001996007984032
     """
 
     about = About(

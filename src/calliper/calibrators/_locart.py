@@ -14,8 +14,6 @@ Guarantee: 1−α *in each leaf*: given that the new point falls into A, and mar
 of the calibration points, exchangeable with the new one and independent of the training data.
 More sharply Q_A/(N_A + 1); the smallest over the leaves is what ``guaranteed_coverage`` returns.
 
-Cost for n training points: O(n log²n · d) to grow, O(N log N) to sort, O(log n) for a new row.
-
 Reference: Cabezas, Otto, Izbicki, Stern (2025), "Regression trees for fast and adaptive
 prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 """
@@ -45,7 +43,6 @@ from calliper.rows import Rows
 #: Calibration points that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
 #: 0.95 needs 19; chance leaves a leaf of 40 expected points with fewer than 19 once in 10,000.
 EXPECTED_IN_LEAF = 40
-
 #: Training points that a leaf holds at least by default: fewer say little about its errors.
 LEAST_TRAINING = 20
 
@@ -69,7 +66,6 @@ class LoCart(Calibrator):
     tree_ : the fitted ``DecisionTreeRegressor``; what was loaded from a file has its nodes alone
     nodes_ : its nodes, as plain arrays
     leaf_sizes_ : calibration points in each leaf, in the order of its nodes
-    n_calibration_ : N
 
     Examples
     --------

@@ -19,9 +19,6 @@ Guarantee: none that is marginal and holds for finite N; ``guaranteed_coverage``
 1−α for a new point drawn from the kernel around x, not from the distribution of the data (the
 "baseLCP" of Hore and Barber). In practice it covers too much, with many infinite intervals.
 
-Cost: O(n²d + npd) for each step of learning on n ≤ 2,000 rows of p features, then O(N(d + log N))
-to fit and O(Nd + pd) for each new point and level.
-
 References: Lin, Trivedi, Sun (2021), "Locally valid and discriminative prediction intervals for
 deep learning models", NeurIPS, arXiv:2106.00225. λ: Deutschmann, Rigotti, Rodríguez Martínez
 (2024), "Adaptive Conformal Regression with Jackknife+ Rescaled Scores", TMLR, §5.
@@ -47,16 +44,14 @@ from calliper.rows import Rows
 
 #: Steps of the bisection that finds λ.
 N_STEPS = 40
-
 #: Exponents no larger than this make weights equal.
 FLAT = 1e-9
 
 NO_GUARANTEE = (
     "no probability of covering a new target is proved for a finite number of calibration points. "
-    "The local quantile is exact only for a new point drawn from the kernel around its own input, "
-    "not for one drawn like the calibration points. Coverage is usually above the level, bought "
-    "with intervals that are infinite where too few calibration points are near; count them. For "
-    "a guarantee with local weights use LCP or RLCP."
+    "The local quantile is exact only for a new point drawn from the kernel around its own input. "
+    "Coverage is usually above the level, bought with infinite intervals where few points are "
+    "near. For a guarantee with local weights use LCP or RLCP."
 )
 
 
@@ -83,7 +78,6 @@ class LVD(Calibrator):
     ----------
     metric_ : LearntMetric
     factors_ : dict of λ for each level that was asked for
-    n_calibration_ : N
 
     Examples
     --------
@@ -94,8 +88,6 @@ class LVD(Calibrator):
     >>> method = LVD(random_state=0).fit(Z[1], errors, training=(Z[0], None, y[0]))
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.05, 0.39])
-    >>> method.guaranteed_coverage(0.9)
-    0.0
     """
 
     uses = Uses(needs=("training", "targets"), learns="its metric")
@@ -159,10 +151,7 @@ class LVD(Calibrator):
 
 
 def widening_factor(points: FloatArray, coverage: float) -> float:
-    """λ for points whose kernel is exp(−‖·‖²) at λ = 1; 0 if not even equal weights suffice.
-
-    O(n²d) and a few times O(n²) for n points.
-    """
+    """λ for points whose kernel is exp(−‖·‖²) at λ = 1; 0 if not even equal weights suffice."""
     n, level = len(points), as_fraction(coverage)
     needed, n_required = float(2 / (1 - level)), ceil(level * n)
     if n - 1 < needed:

@@ -53,8 +53,7 @@ class MADSplit(Calibrator):
     offset : float, default 0
         Constant added to every scale, in the unit of y; choose it without calibration data.
     random_state : int, RandomState or None
-        Draws training rows that a tuned kernel is tuned on; points at the same distance share a
-        place.
+        Draws training rows that a tuned kernel is tuned on.
 
     Examples
     --------

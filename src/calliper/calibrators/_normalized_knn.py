@@ -9,15 +9,12 @@ the training points, each judged by its K nearest *others*:
     "exp":  σ(x) = exp(γλ),  exp(γξ),  exp(γε)  or  exp(γλ) + exp(ρξ),
     Δ(x) = σ(x) · (Q-th smallest of s_i / σ(X_i)),   Q = ⌈(1−α)(N+1)⌉.
 
-Letters: X, Y, V → inputs, targets and errors of ``training``, K → ``n_neighbors``, s_i →
-``scores``, s/σ → ``rescaled_scores_``, the medians → ``units_``. The SD divides by K, and points
-just as far as the K-th share its place. A median of 0 is replaced by the mean, and by 1 if that
-is 0 too. ε is not in the paper, but in common use.
+Letters: X, Y, V → inputs, targets and errors of ``training``, K → ``n_neighbors``, s/σ →
+``rescaled_scores_``, the medians → ``units_``. Points just as far as the K-th share its place. A
+median of 0 is replaced by the mean, and by 1 if that is 0 too. ε is not in the paper.
 
 Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training
 data; given the calibration set, Beta(Q, N+1−Q) without ties.
-
-Cost for n training points: a search for K neighbours of n + N + M rows, then O(K d) a row.
 
 Reference: Papadopoulos, Vovk, Gammerman (2011), "Regression conformal prediction with nearest
 neighbours", doi:10.1613/jair.3198.

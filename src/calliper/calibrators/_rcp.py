@@ -6,9 +6,8 @@ for a good model, rectifies it:
 
     σ_i = s_i / τ̂(X_i),    Δ(x) = τ̂(x) · σ_(Q),    Q = ⌈(1−α)(N+1)⌉.
 
-Letters: τ̂ → ``quantile_regressor`` or ``kernel``, fitted once for each level asked for, s_i →
-``scores``. It is MADSplit with a quantile in place of the mean. An estimate below 0 counts as 0,
-the offset is added, and a scale of 0 makes the rescaled score infinite.
+Letters: τ̂ → ``quantile_regressor`` or ``kernel``, fitted once for each level asked for. It is
+MADSplit with a quantile in place of the mean; an estimate below 0 counts as 0.
 
 Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training
 data; given the calibration set, Beta(Q, N+1−Q) without ties. The better τ̂, the closer coverage is
@@ -16,9 +15,6 @@ to 1−α at each input.
 
 A distribution has all levels and one scale: it takes τ̂ of the level ``OF_DISTRIBUTION``. Any fixed
 function would do, so its quantiles are valid, though not those of the radius.
-
-Cost at each level: one fit of the regressor on n training points and N + M predictions; with KNN no
-fit, and a search for K neighbours of N + M rows.
 
 Reference: Plassier, Fishkov, Dheur, Guizani, Ben Taieb, Panov, Moulines (2025), "Rectifying
 conformity scores for better conditional coverage", ICML, arXiv:2502.16336.

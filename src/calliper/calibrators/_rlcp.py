@@ -18,8 +18,6 @@ Guarantee: 1−α, marginal, for exchangeable data; over the draw of x̃ as well
 which makes it approximately local. Not Q/(N+1): the weights are not equal. With fewer points than
 split conformal needs the radius may still be finite, where x̃ is nearer to them than to x.
 
-Cost: O(N log N) to fit, O(Nd) for each new point, all levels together; memory a few blocks.
-
 Reference: Hore, Barber (2025), "Conformal prediction with local weights: randomization enables
 robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 """
@@ -50,7 +48,6 @@ from calliper.rows import Rows
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
 EFFECTIVE_SIZE = 50
-
 #: Length scales that are tried, as multiples of the median distance.
 LENGTH_SCALES = 2.0 ** np.arange(-10, 7, 0.5)
 
@@ -72,7 +69,6 @@ class RLCP(Calibrator):
     Attributes
     ----------
     length_scale_ : h
-    n_calibration_ : N
 
     Examples
     --------
@@ -82,8 +78,6 @@ class RLCP(Calibrator):
     >>> method = RLCP(0.05, random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.22, 1.47])
-    >>> method.guaranteed_coverage(0.9)
-    0.9
     """
 
     about = About(
@@ -161,7 +155,7 @@ def row_normals(Z: FloatArray, seed: int) -> FloatArray:
 
 
 def effective_length_scale(Z: FloatArray) -> float:
-    """The smallest length scale of the grid with effective size 50; O(n²) for each of the grid."""
+    """The smallest length scale of the grid with effective size 50."""
     median = median_distance(Z)
     if median == 0:
         raise CalliperError("the median distance between training inputs is 0; pass a number.")

@@ -17,8 +17,6 @@ Guarantee: 1−α, marginal, for exchangeable calibration and new points indepen
 data; given the calibration set, Beta(Q, N+1−Q) without ties. Δ below 0 would be an empty interval,
 so it is raised to 0 unless some calibration score is negative; this only adds coverage.
 
-Cost at each set of levels: KNN, a search for K neighbours of N + M rows; RBF, O((N + M) n d).
-
 Reference: Han, Tang, Ghosh, Liu (2023), "Split localized conformal prediction", arXiv:2206.13092.
 """
 
@@ -49,13 +47,11 @@ class SLCP(Calibrator):
         them, a level above 1 − 1/K takes their largest error. A tuned kernel is tuned on the
         sizes of the training errors.
     random_state : int, RandomState or None
-        Draws training rows that a tuned kernel is tuned on; points at the same distance share a
-        place.
+        Draws training rows that a tuned kernel is tuned on.
 
     Attributes
     ----------
     local_ : the local quantile of training errors, a function of rows and levels
-    n_calibration_ : N
 
     Examples
     --------
@@ -65,8 +61,6 @@ class SLCP(Calibrator):
     >>> method = SLCP(KNN(50)).fit(Z[0], errors[0], training=(Z[1], errors[1]))
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
     array([0.22, 1.46])
-    >>> method.guaranteed_coverage(0.9)
-    0.9003322259136213
     """
 
     uses = Uses("weights", needs=("training", "errors"), learns="local quantiles")

@@ -30,8 +30,6 @@ class Split(Calibrator):
     >>> split.predict_radius([[0.0], [5.0]], coverage=[0.5, 0.9])
     array([[5., 9.],
            [5., 9.]])
-    >>> split.guaranteed_coverage(0.9)
-    0.9
     """
 
     uses = Uses("signs", "weights")
