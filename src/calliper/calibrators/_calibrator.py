@@ -528,29 +528,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         n = self.n_calibration_
         return np.concatenate(map_row_blocks(count, len(Z), n)) / (n + 1)
 
-    #: Thresholds of levels asked for, where each has scores of its own; ``_learn`` empties it.
-    _thresholds: dict[float, float]
-
-    def _level_thresholds(self, levels: list[float], shares: Shares | None) -> FloatArray:
-        """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
-        thresholds = quantile.conformal_thresholds
-        if shares is not None:
-            columns = self._at_levels(levels).T
-            each = zip(levels, columns, np.argsort(columns, axis=1), strict=True)
-            found = [thresholds(c[o], [level], shares.reordered(o)) for level, c, o in each]
-            return np.hstack(found)
-        known = self._thresholds if len(self._thresholds) < MOST_LEVELS else {}
-        new = [level for level in levels if level not in known]
-        if new:
-            for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
-                known[level] = thresholds(column, [level])[0]
-            self._thresholds = known
-        return np.array([known[level] for level in levels])
-
-    def _at_levels(self, levels: list[float]) -> FloatArray:
-        """What calibration scores are by a scale of each level, (N, L)."""
-        raise NotImplementedError
-
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
@@ -608,8 +585,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         confidence, n = valid.check_level(confidence, "confidence"), self.n_calibration_
         if self.weights_ is not None:
             raise CalliperError(
-                "confidence cannot be combined with weights: how coverage then varies between "
-                "calibration sets is not known. Leave one of them out."
+                "confidence cannot be combined with weights: leave one of them out."
             )
         if not self.has_law:
             able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)

@@ -105,8 +105,10 @@ class Grouped(Calibrator):
         for label, own in numbers.items():
             groups[own] = label
         scores = valid.check_vector(rows.scores, "scores", n=n)
-        sizes, *known = (_checked(getattr(rows, name), name, n) for name in names)
-        return Rows(rows.Z, scores, scores if sizes is None else sizes, *known, groups)
+        known = {name: _checked(getattr(rows, name), name, n) for name in names}
+        if known["magnitudes"] is None:
+            known["magnitudes"] = scores
+        return Rows(rows.Z, scores, **known, groups=groups)
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Any:
         return given

@@ -58,6 +58,7 @@ ROOM = 256
 class LeaveTwoOutMethod(Calibrator):
     """The Jackknife+ of scales that leave two points out; minmax changes what it differs in."""
 
+    scale_: Any
     learns: ClassVar[Mapping[str, Field]] = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
@@ -106,7 +107,7 @@ class LeaveTwoOutMethod(Calibrator):
                 "nothing is proved for weights and folds together: leave n_folds out of the "
                 "kernel, or the weights."
             )
-        return self.scale_.prepare(scores)
+        return np.asarray(self.scale_.prepare(scores))
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.scale_ is None:
@@ -118,7 +119,8 @@ class LeaveTwoOutMethod(Calibrator):
     def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius in the unit of lifted scores, (m, L)."""
         ranks = [quantile.conformal_rank(level, self.n_calibration_) for level in levels]
-        return self.scale_.order_statistics(Z, ranks if shares is None else levels, shares)
+        asked = ranks if shares is None else levels
+        return np.asarray(self.scale_.order_statistics(Z, asked, shares))
 
     def _proved(self, level: float) -> float:
         if self.weights_ is not None:

@@ -143,7 +143,8 @@ class LCP(Calibrator):
             localizer = self._localizer(bandwidth)
 
             def search(rows: slice, localizer: Any = localizer, ranks: Any = ranks) -> FloatArray:
-                return largest_kept(ordered, *localizer.compare(Z[rows]), ranks)
+                compared: tuple[FloatArray, FloatArray, FloatArray] = localizer.compare(Z[rows])
+                return largest_kept(ordered, *compared, ranks)
 
             blocks = map_row_blocks(search, len(Z), 4 * len(ordered))
             radius[:, columns] = np.concatenate(blocks)

@@ -1,28 +1,22 @@
 """How local a scale is: the rule, the choice of left-out errors, and the mixture with a global one.
 
-*The rule.* Few neighbours follow the error closely but noisily; many miss where it changes. The
-best number depends on the number N of calibration points and on how fast the error varies.
+*The rule.* Few neighbours follow the error closely but noisily; many miss where it changes.
 
 - If the space has a unit of its own (a model's prediction and spread, say), the distance at which
-  points still inform one another is known beforehand. The rule is a radial kernel of that length,
-  which turns into plain split conformal where all points are near.
-- If it has no unit and many dimensions (a network's embedding), the rule is the root mean square
-  over the K nearest and the 4K nearest, half of each; K grows with the sixth root of N. The root
-  mean square is closer than the mean to the high quantiles that intervals need. Half of the scale
-  is global up to a few hundred points; beyond, this share fades fast. The constants were chosen on
-  ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's.
-- In fewer dimensions (inputs), and for a quantile, the rule is the 20 nearest, mixed with the
-  global scale: there the root mean square costs more where errors are all alike than it gains.
+  points still inform one another is known: a radial kernel of that length.
+- If it has no unit and many dimensions (a network's embedding), the root mean square over the K
+  nearest and the 4K nearest, half of each; it is closer than the mean to the high quantiles that
+  intervals need. Half of the scale is global up to a few hundred points; beyond, this share fades.
+  The constants were chosen on ten networks; leaving one out, the others choose 2 or 2.5 for K's.
+- In fewer dimensions (inputs), and for a quantile, the 20 nearest, mixed with the global scale.
 
-*The search.* Errors on training rows that the model was not fitted to (out of fold, out of bag)
-stand in for the calibration errors. Bags of N+1 of them are drawn. Each member in turn is the new
-point: its radius is the conformal quantile of the others' rescaled errors times its own scale,
-which is the full method except that one score has no influence on its neighbours' scales. Interval
-scores are divided by plain split's mean on the same bag and averaged over levels. A candidate
-replaces the rule only if it is better by more than a standard error of the difference, point by
-point; plain split is one of the candidates. Always taking the best follows noise and is worse on
-average. Bags have the size at hand, since what is best for 2,000 points is too local for 100; if
-there are fewer errors than N+1, the bag is all of them, and the choice errs on the smooth side.
+*The search.* Left-out errors stand in for the calibration errors. Bags of N+1 of them are drawn, or
+the bag is all of them if they are fewer. Each member in turn is the new point: its radius is the
+conformal quantile of the others' rescaled errors times its own scale, which is the full method
+except that one score has no influence on its neighbours' scales. Interval scores are divided by
+plain split's mean on the same bag and averaged over levels. A candidate, of which plain split is
+one, replaces the rule only if it is better by more than a standard error of the difference, point
+by point: always taking the best follows noise.
 
 Rule and search use training data and the number of calibration points, nothing else about them, so
 the full method keeps its 1−α whatever is chosen.
