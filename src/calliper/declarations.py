@@ -60,7 +60,7 @@ class Uses(frozenset[str]):
         """Refuse training rows that lack what the method learns from."""
         rows = training or Rows(None)
         known = {"training": training, "errors": rows.scores, "targets": rows.targets}
-        if not self.learns or all(known.get(need, self) is not None for need in self.needs):
+        if all(known.get(need, self) is not None for need in self.needs):
             return
         shape = "(Z, None, targets)" if "targets" in self.needs else "(Z, scores)"
         raise CalliperError(

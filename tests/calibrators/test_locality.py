@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from calliper import KNN, RBF, FullRescaled, Split
-from calliper.calibrators import _locality
-from calliper.calibrators._full_rescaled import locality_rule
-from calliper.calibrators._locality import search_locality
+from calliper.calibrators import _full_rescaled as _locality
+from calliper.calibrators._full_rescaled import locality_rule, search_locality
 from calliper.kernels import GradedKNN, TunedKNN
 from oracles import rescaled as oracles
 

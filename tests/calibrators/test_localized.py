@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from calliper import CalliperError, Split
 from calliper.calibrators import LCP, LVD, RLCP
-from calliper.calibrators._rlcp import row_normals
+from calliper.calibrators._local_quantiles import row_normals
 from calliper.exceptions import SmallCalibrationWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")

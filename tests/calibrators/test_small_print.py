@@ -20,9 +20,8 @@ from calliper.calibrators import (
     LoCart,
     NormalizedKNN,
 )
-from calliper.calibrators._full_rescaled import locality_rule
-from calliper.calibrators._locality import search_locality
-from calliper.calibrators._lvd import widening_factor
+from calliper.calibrators._full_rescaled import locality_rule, search_locality
+from calliper.calibrators._local_quantiles import widening_factor
 from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from calliper.guarantees import confident_rank
 from calliper.kernels import learn_metric

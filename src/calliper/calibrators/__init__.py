@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     )
     from calliper.calibrators._lcp import LCP
     from calliper.calibrators._learnt_scales import RCP, SLCP, MADSplit, NormalizedKNN
+    from calliper.calibrators._local_quantiles import LVD, RLCP
     from calliper.calibrators._locart import LoCart
-    from calliper.calibrators._lvd import LVD
-    from calliper.calibrators._rlcp import RLCP
 
 #: Methods that are loaded when asked for, by their modules: a new one is one line here.
 _MODULES = {
     "LCP": "_lcp",
-    "LVD": "_lvd",
+    "LVD": "_local_quantiles",
     "RCP": "_learnt_scales",
-    "RLCP": "_rlcp",
+    "RLCP": "_local_quantiles",
     "SLCP": "_learnt_scales",
     "ConditionalCalibration": "_conditional",
     "Grouped": "_grouped",

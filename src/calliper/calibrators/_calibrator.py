@@ -333,7 +333,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Training or left-out rows, with what the method uses of them, checked."""
         rows, uses = Rows.of(given), self.uses
-        if name == "training":
+        if name == "training" and uses.learns:
             uses.refuse_missing(rows, type(self).__name__)
         if rows is None:
             return None

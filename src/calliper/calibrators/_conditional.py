@@ -8,10 +8,9 @@ below it; the largest accepted one is the radius:
     Δ(x) = sup{S : S ≤ ĝ_S(x) for every such ĝ_S}
          = min{g(x) : g minimises Σ_i ℓ_{1−α}(s_i − g(X_i)) − (1−α) g(x)},   +∞ if nothing does.
 
-Letters: s → ``scores``, S → the score imputed to x, Φ → ``basis`` and a constant, which is always
-in it, ℓ_c(r) = max{c r, (c−1) r}. The last line needs no search for S: a score beyond Δ(x) acts on
-the fit like one at infinity, so one linear program gives Δ(x). It is solved at 1−α less 1e-9, so
-that of several fits the one lowest at x is found.
+Letters: s → ``scores``, S → the score imputed to x, Φ → ``basis`` and a constant, ℓ_c(r) = max{c r,
+(c−1) r}. A score beyond Δ(x) acts on the fit like one at infinity, so one linear program gives
+Δ(x). It is solved at 1−α less 1e-9, so that of several fits the one lowest at x is found.
 
 Guarantee, for exchangeable data: for every f ≥ 0 in the span of Φ, coverage is at least 1−α under
 inputs reweighted by f, that is E[f(x) 1{s ≤ Δ(x)}] ≥ (1−α) E[f(x)]; without ties and for
@@ -19,17 +18,14 @@ independent draws at most p/(N+1) · E[max_i f(X_i)]/E[f(x)] more, p the dimensi
 is marginal coverage; f the indicator of a group is coverage within the group. Where the calibration
 points say nothing about x (a group not among them, an input far outside), Δ(x) is infinite.
 
-The paper's randomised cutoff, which covers exactly 1−α, and its kernel classes are not offered.
-
-The program is solved by descent along edges. A vertex is a fit β through p of the N scores. 2p
+The program is solved by descent along edges. A vertex is a fit β through p of the N scores; 2p
 edges lead from it, each letting go of one score. The objective
 
     F(β) = Σ_i ℓ(s_i − Φ_iᵀβ) − bᵀβ,    b = (1−α) Φ(x) → ``pull``,  c = 1−α → ``level``,
 
 is convex and linear between scores: the steepest edge, followed to its lowest point, leads to a
 better vertex, and a vertex without a falling edge is a minimum. An edge falls where the multiplier
-η of its score leaves [c − 1, c]. Every new point starts from the minimum for b = 0, about p edges
-away.
+of its score leaves [c − 1, c]. Every new point starts from the minimum for b = 0.
 
 A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹, so that small scores
 of one group are never differences of the large ones of another. Ties would let descent stand still,

@@ -10,52 +10,82 @@ bag is rescaled by its neighbours in the bag, itself left out:
 holds exactly up to one crossing t_i, which has a closed form, and the interval is [0, t_(Q)] with
 Q = ⌈(1−α)(N+1)⌉. No grid over t, no refitting.
 
-Neighbours' scores are few and noisy. ``shrinkage`` m mixes them with the median of the whole bag,
-g(t), the ⌈(N+1)/2⌉-th smallest of s_1 … s_N and t:
+*The mixture.* Neighbours' scores are few and noisy. ``shrinkage`` m mixes their mean with the
+median of the whole bag, which treats all members alike:
 
-    ŝ_i(t) = (1−m)·local_i(t) + m·g(t),      the same g(t) for the new point.
+    ŝ_i(t) = (1−m)·local_i(t) + m·g(t),    g(t) the ⌈(N+1)/2⌉-th smallest of s_1 … s_N and t.
 
-g belongs to all members alike and does not decrease in t, and t/ŝ_{N+1}(t) still grows faster than
-σ_i(t), so there is still one crossing each; m = 1 ranks the bare scores, which is ``Split``. With
-the root mean square, squares are mixed, inside the root.
+m = 1 ranks the bare scores, which is ``Split``; with the root mean square, squares are mixed. With
+a ≤ b the middle order statistics of the calibration scores, g(t) = min(max(t, a), b). Scales matter
+up to a common factor, so κg(t), κ = m/(1−m), is added to every local scale:
 
-How local the scale is, if the user does not say, is the business of ``_locality.py``.
+    below a   the constant κa is added: the closed form with an offset, radius R_a
+    above b   the constant κb is added: the same, radius R_b
+    between   κt is added; comparison i holds as long as t·(L_i(t) + κt) ≤ s_i·(L_{N+1} + κt),
+              a quadratic equation for t_i
 
-Letters: s_i → ``scores``, ŝ → ``bag_``, t_(Q) → the radius.
+Each comparison still holds up to one t_i: s_i L_{N+1} + t·(κs_i − L_i(t) − κt) is a non-negative
+constant plus t times something that decreases, so once negative it stays negative. The answer is
+R_b if R_b ≥ b, else R_a if R_a ≤ a, else it lies between.
+
+*The rule.* Few neighbours follow the error closely but noisily; many miss where it changes.
+
+- If the space has a unit of its own (a model's prediction and spread, say), the distance at which
+  points still inform one another is known: a radial kernel of that length.
+- If it has no unit and many dimensions (a network's embedding), the root mean square over the K
+  nearest and the 4K nearest, half of each; it is closer than the mean to the high quantiles that
+  intervals need. Half of the scale is global up to a few hundred points; beyond, this share fades.
+  The constants were chosen on ten networks; leaving one out, the others choose 2 or 2.5 for K's.
+- In fewer dimensions (inputs), and for a quantile, the 20 nearest, mixed with the global scale.
+
+*The search.* Left-out errors stand in for the calibration errors. Bags of N+1 of them are drawn, or
+the bag is all of them if they are fewer. Each member in turn is the new point: its radius is the
+conformal quantile of the others' rescaled errors times its own scale, which is the full method
+except that one score has no influence on its neighbours' scales. Interval scores are divided by
+plain split's mean on the same bag and averaged over levels. A candidate, of which plain split is
+one, replaces the rule only if it is better by more than a standard error of the difference, point
+by point: always taking the best follows noise.
+
+Rule and search use training data and the number of calibration points, nothing else about them, so
+1−α holds whatever is chosen.
+
+Letters: s_i → ``scores``, ŝ → ``bag_``, κ → ``slope``, a, b → ``low``, ``high``.
 
 Guarantee: 1−α, marginal, for exchangeable data, since p is the rank p-value of a score that
 treats all members of the bag alike. At most 1/(N+1) above 1−α without ties.
 
-Full conformal prediction: Vovk, Gammerman, Shafer (2005), doi:10.1007/b106715. Rescaling over the
-calibration set: Deutschmann, Rigotti, Rodríguez Martínez (2024), TMLR. Nearest relatives of the
-closed form: Papadopoulos, Vovk, Gammerman (2011), doi:10.1613/jair.3198; Guan (2023),
-doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
+References: Vovk, Gammerman, Shafer (2005), doi:10.1007/b106715 (full conformal). Deutschmann,
+Rigotti, Rodríguez Martínez (2024), TMLR (rescaling). Nearest relatives of the closed form, which to
+our knowledge is not published: doi:10.1613/jair.3198, doi:10.1093/biomet/asac040.
 """
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from calliper import quantile
-from calliper._kept import Field, Inline
-from calliper._types import FloatArray
+from calliper._kept import Field, Inline, Keeps, Number, Part, Text
+from calliper._types import FloatArray, IntArray
 from calliper._validation import check_offset, check_option, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
-from calliper.calibrators._locality import (
-    MOST_MEMBERS,
-    Locality,
-    ShrunkBag,
-    locality_rule,
-    search_locality,
-)
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
-from calliper.quantile import Shares
+from calliper.kernels import (
+    KNN,
+    RBF,
+    STATISTICS,
+    Bag,
+    GradedKNN,
+    Kernel,
+    Neighborhood,
+    as_kernel,
+    rescale,
+)
+from calliper.quantile import Shares, conformal_rank, power_of_two
 from calliper.rows import Rows
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
@@ -67,6 +97,269 @@ FEW_CELLS = 64
 #: What the method uses, and what it uses where left-out errors choose how local to be.
 USES = Uses("magnitudes", "signs", "weights", "training", "errors", "length_scale")
 WITH_LEFT_OUT = Uses(*USES, "left_out")
+#: How many points the mean of all counts for in a radial mean.
+SMOOTHING = 1.0
+#: Side of the cells that points of a radial kernel are moved to, in length scales: up to this many
+#: calibration points, and beyond.
+FEW_POINTS, STEP, COARSE_STEP = 2_000, 0.5, 1.5
+#: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
+#: few points, and from how many on it fades.
+NEIGHBORS, GRADED_SHARE, FADING = 2.25, 0.5, 300
+#: Dimensions from which a space without a unit has graded neighbours.
+WIDE = 64
+#: Least and most of the scale that is global where the K nearest are the rule.
+LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
+#: Levels whose interval scores are averaged.
+SCORED_LEVELS = (0.8, 0.9, 0.95)
+#: What is tried besides plain split: multiples of the rule's K or length scale, and, where K
+#: nearest are the rule, shares of the global scale besides the rule's.
+MULTIPLES = tuple(np.sqrt(2.0) ** step for step in range(-3, 4))
+SHRINKAGES = (0.0, 0.1, 0.2, 0.5, 0.75)
+#: Fewer errors say too little; members of a bag, and of all bags, are limited by time.
+LEAST_ERRORS, MOST_MEMBERS, MOST_IN_ALL = 60, 1500, 8000
+
+
+@dataclass(frozen=True)
+class Locality(Keeps):
+    """Which points count as neighbours, how much of the scale is global, and how that was chosen.
+
+    Attributes
+    ----------
+    kernel : the kernel used
+    shrinkage : share of the global scale; 1 is plain split conformal
+    chosen_by : "user", "rule", or "left-out errors"
+    n_errors : number of left-out errors that were looked at; 0 if none
+    against_split : estimated interval score over that of plain split, mean over levels; NaN if
+        nothing was estimated
+    statistic : what of the neighbours' scores is the scale
+    """
+
+    kernel: Annotated[Kernel, Part("kernels")]
+    shrinkage: Annotated[float, Number(least=0, most=1)]
+    chosen_by: Annotated[str, Text(("user", "rule", "left-out errors"))]
+    n_errors: Annotated[int, Number(int, 0)] = 0
+    against_split: Annotated[float, Number(finite=False)] = float("nan")
+    statistic: Annotated[str, Text(tuple(STATISTICS))] = "mean"
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> "Locality":
+        """With the parameters of its kernel checked."""
+        return cls(**{**state, "kernel": as_kernel(state["kernel"]).resolved()})
+
+    def describe(self) -> str:
+        """In words, for a report."""
+        of = "" if self.statistic == "mean" else f" ({self.statistic})"
+        what = f"{self.kernel!r}{of}, shrinkage {self.shrinkage:g}"
+        if self.shrinkage == 1:
+            what = "plain split (one scale for all)"
+        if self.chosen_by == "user":
+            return f"{what}, as given"
+        why = "chosen by the number of calibration points"
+        if self.chosen_by == "left-out errors":
+            why = f"chosen on {self.n_errors} left-out errors"
+        elif self.n_errors:
+            why += f"; nothing else was clearly better on {self.n_errors} left-out errors"
+        if np.isnan(self.against_split):
+            return f"{what}, {why}"
+        gain = f"estimated interval score {self.against_split:.3f} times that of plain split"
+        return f"{what}, {why} ({gain})"
+
+
+def locality_rule(
+    n: int,
+    length_scale: float | None,
+    shrinkage: float | None,
+    *,
+    statistic: str | None,
+    dimensions: int = 2,
+) -> Locality:
+    """The rule for N = n points and d ``dimensions``; a share or a statistic that is given stays.
+
+    ``length_scale`` is the distance at which n points still inform one another, if known.
+    """
+    few, kernel, usual, said = length_scale is not None, Kernel(), 0.0, statistic or "mean"
+    if few and statistic != "quantile":
+        step = STEP if n <= FEW_POINTS else COARSE_STEP
+        kernel = RBF(_rounded(length_scale), smoothing=SMOOTHING, step=step)
+    elif not few and statistic != "quantile" and dimensions >= WIDE and n >= 8:
+        kernel = GradedKNN(min(round(NEIGHBORS * n ** (1 / 6)), n // 8))
+        usual, said = GRADED_SHARE * min(1.0, (FADING / n) ** 1.5), statistic or "rms"
+    else:  # half of a small set at most: with all of it, nothing is local
+        k = round(2 * np.sqrt(n)) if few else 20
+        kernel = KNN(max(1, min(k, n // 2)))
+        usual = 0.0 if few else np.clip(8 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE)
+    m = _rounded(usual) if shrinkage is None else shrinkage
+    return Locality(kernel, m, "rule", statistic=said)
+
+
+def _rounded(value: Any) -> float:
+    """Three digits: more would mean nothing."""
+    return float(f"{value:.3g}")
+
+
+def search_locality(
+    rule: Locality,
+    Z: FloatArray,
+    errors: FloatArray,
+    n: int,
+    *,
+    free: bool,
+    offset: float,
+    rng: np.random.RandomState,
+) -> Locality:
+    """The rule, or what is clearly better for N = n calibration points.
+
+    Parameters
+    ----------
+    Z, errors : (m, d) and (m,) left-out training rows and the sizes of their errors
+    free : whether the share of the global scale may differ from the rule's
+    """
+    unit = power_of_two(np.append(errors, offset))  # squares must not overflow
+    errors, offset = errors / unit, offset / unit
+    statistic, power = rule.statistic, 2 if rule.statistic == "rms" else 1
+    size = min(n + 1, len(errors), MOST_MEMBERS)
+    levels = [level for level in SCORED_LEVELS if conformal_rank(level, size - 1) < size]
+    if len(errors) < LEAST_ERRORS or not levels or not errors.any():
+        return rule
+    kernels, shares = _candidates(rule, size, free)
+    total, count = np.zeros((len(kernels) * len(shares) + 1, len(errors))), np.zeros(len(errors))
+    n_bags = 1 if size == len(errors) else min(-(-4 * len(errors) // size), -(-MOST_IN_ALL // size))
+    for _ in range(n_bags):
+        members = rng.choice(len(errors), size, replace=False)
+        count[members] += 1
+        sizes = errors[members] ** power
+        local = kernels[0].scales_of_others(kernels, Z[members], sizes, statistic=statistic)
+        middle = np.sort(sizes)[(size - 1) // 2]
+        for level in levels:
+            near = local(level)
+            scale = np.concatenate([(1 - m) * near + m * middle for m in shares])
+            scale = (scale + offset**power) ** (1 / power)
+            score = _interval_scores(errors[members], np.vstack([scale, np.ones(size)]), level)
+            total[:, members] += score / (score[-1].mean() * len(levels))
+    seen = count > 0
+    best, against = _clearly_best(total[:, seen] / count[seen], free)
+    if best == 0:
+        return replace(rule, n_errors=len(errors), against_split=against)
+    share, kernel = divmod(best, len(kernels))
+    known = (*shares, 1.0)[share], "left-out errors", len(errors), against, statistic
+    return Locality(kernels[kernel], *known)
+
+
+def _candidates(rule: Locality, size: int, free: bool) -> tuple[list[Kernel], list[float]]:
+    """Kernels and shares to combine, those of the rule first."""
+    kernels = [rule.kernel.widened(multiple, size // 2) for multiple in (1.0, *MULTIPLES)]
+    different = list({repr(kernel): kernel for kernel in kernels}.values())
+    shares = [rule.shrinkage]
+    if free and not rule.kernel.smoothing:  # a smoothed kernel has its global part already
+        shares += [m for m in SHRINKAGES if m != rule.shrinkage]
+    return different, shares
+
+
+def _clearly_best(score: FloatArray, free: bool) -> tuple[int, float]:
+    """Which of (candidates, points) is taken, and its mean in units of the last, plain split.
+
+    The first is the rule; if its intervals are infinite, it loses to whatever has finite ones.
+    """
+    score = score / score[-1].mean()
+    mean = score.mean(axis=1)
+    with np.errstate(invalid="ignore"):
+        difference = score - score[0]
+        error = difference.std(axis=1) / np.sqrt(score.shape[1])
+        better = mean < mean[0] - np.where(np.isfinite(mean[0]), error, 0.0)
+    if not free:  # plain split is no mixture with the share that was given
+        better[-1] = False
+    candidates = np.flatnonzero(better & np.isfinite(mean))
+    best = int(candidates[np.argmin(mean[candidates])]) if len(candidates) else 0
+    return best, float(mean[best])
+
+
+def _interval_scores(errors: FloatArray, scale: FloatArray, level: float) -> FloatArray:
+    """(candidates, n) half the interval score of each member with the others as calibration set."""
+    ratio = rescale(errors, scale)
+    ordered = np.sort(ratio, axis=1)
+    rank = conformal_rank(level, ratio.shape[1] - 1)
+    quantile, following = ordered[:, [rank - 1]], ordered[:, [rank]]
+    # Without a member that is at or below the quantile, the next in order takes its place.
+    threshold = np.where(ratio <= quantile, following, quantile)
+    with np.errstate(invalid="ignore"):
+        radius = np.where(np.isinf(threshold), np.inf, threshold * scale)
+        return np.asarray(radius + np.maximum(errors - radius, 0.0) / (1 - level))
+
+
+class ShrunkBag:
+    """Thresholds t_i of the full method with shrunk scales.
+
+    Parameters
+    ----------
+    bag : the local scales
+    magnitudes : (N,) what scales are made of, N ≥ 2
+    shrinkage : m, at least 0 and below 1
+    """
+
+    def __init__(self, bag: Bag, magnitudes: FloatArray, shrinkage: float) -> None:
+        self.bag, self.slope = bag, shrinkage / (1 - shrinkage)
+        middle = (len(magnitudes) + 2) // 2
+        below, above = np.partition(magnitudes, [middle - 2, middle - 1])[middle - 2 : middle]
+        self.low, self.high = float(below), float(above)
+        self.at_low = bag.with_offset(bag.offset + self.slope * self.low)
+        self.at_high = bag.with_offset(bag.offset + self.slope * self.high)
+
+    def calibration_scale(self, level: float) -> FloatArray:
+        """Scales of the calibration points without the new one, times 1/(1−m), (N,)."""
+        return self.at_high.calibration_scale(level)
+
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+
+        def ask(bag: Bag, rows: IntArray, column: int | None = None) -> FloatArray:
+            own = shares and shares.of_rows(rows)
+            if column is None:
+                return bag.order_statistics(Z[rows], levels, own)
+            return bag.rising_order_statistic(Z[rows], levels[column], self.slope, own)
+
+        return self._settle(len(Z), ask)
+
+    def signed_order_statistics(
+        self, Z: FloatArray, signs: FloatArray, ranks: list[int]
+    ) -> FloatArray:
+        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
+
+        def ask(bag: Bag, rows: IntArray, column: int | None = None) -> FloatArray:
+            if column is None:
+                return bag.signed_order_statistics(Z[rows], signs, ranks)
+            asked, slope = [ranks[column]], self.slope
+            return bag.signed_order_statistics(Z[rows], signs, asked, slope=slope)[:, 0]
+
+        return self._settle(len(Z), ask)
+
+    def _settle(self, m: int, ask: Callable[..., FloatArray]) -> FloatArray:
+        """R_b, R_a, or what lies between them, (m, L): each column by its size, of either sign.
+
+        ``ask`` gives the thresholds of some rows for a bag; of one column with the slope.
+        """
+        radius = ask(self.at_high, np.arange(m))
+        small = np.abs(radius) < self.high
+        rows = np.flatnonzero(small.any(axis=1))
+        if not len(rows):
+            return radius
+        below = ask(self.at_low, rows)
+        radius[rows] = np.where(small[rows], below, radius[rows])
+        # Where a = 0 nothing is added at t = 0 and something beyond: R_a = 0 settles nothing.
+        unsettled = small[rows] & ((np.abs(below) > self.low) | (self.low == 0))
+        for column in np.flatnonzero(unsettled.any(axis=0)):
+            inside = rows[unsettled[:, column]]
+            found = ask(self.bag, inside, int(column))
+            radius[inside, column] = np.sign(found) * np.clip(np.abs(found), self.low, self.high)
+        return radius
+
+    def thresholds(self, Z: FloatArray) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N), in the order of the calibration points."""
+        high, low = self.at_high.thresholds(Z), self.at_low.thresholds(Z)
+        between = np.clip(self.bag.thresholds(Z, slope=self.slope), self.low, self.high)
+        below = np.where((low > self.low) | (self.low == 0), between, low)
+        return np.where(high < self.high, below, high)
 
 
 @dataclass(eq=False, repr=False)

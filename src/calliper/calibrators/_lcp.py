@@ -23,10 +23,9 @@ Weights, by the Euclidean distance D; each member's weight of itself is one:
 A new point that is near enough to a calibration point takes the place of its last neighbour; points
 just as far as the last neighbour share its place.
 
-The bandwidth is chosen on training errors if it is not given. Each of up to 2,000 training points
-is left out and gets the radius that the others would give it. Of the bandwidths that leave at most
-5 % of these radii infinite, the one with the smallest mean radius wins, infinite ones counting as
-the largest training error; if all leave more, the largest bandwidth.
+If no bandwidth is given, each of up to 2,000 training points is left out and gets the radius that
+the others would give it. Of the bandwidths that leave at most 5 % of these infinite, the one with
+the smallest mean wins, infinite ones counting as the largest error; if none does, the largest.
 
 Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The smallest calibration score is
 always kept; the radius is infinite far away from all points.
