@@ -108,7 +108,8 @@ def merged_multiple(
     with np.errstate(invalid="ignore"):
         window = factor[:, None] * ordered[None, low:high]
     # An infinite rescaled score stays infinite even where the local scale is zero.
-    window[:, np.isinf(ordered[low:high])] = np.inf
+    infinite = low + np.flatnonzero(np.isinf(ordered[low:high]))
+    window[:, infinite - low] = ordered[infinite]
     row, entry = np.nonzero((position >= low) & (position < high))
     window[row, position[row, entry] - low] = np.nan
     below = low - np.count_nonzero(position < low, axis=1)

@@ -303,7 +303,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self.weights_, self.levels_asked_ = rows.weights, set()
         self._rows = rows if self.judges_nearness else replace(rows, Z=rows.Z[:0].copy())
         self._learn(rows)
-        self.n_calibration_ = len(rows)
+        self.n_calibration_ = len(rows.scores)
 
     def _refuse_unused(self, **given: Any) -> None:
         """Refuse what was given and this method does not use."""
@@ -321,10 +321,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Z = self._check_new(rows.Z)
             how: Any = {"n": len(Z), "beside": Z, "any_sign": self.takes_any_score}
             scores = valid.check_sizes(rows.scores, "scores", **how)
-        n, sizes, signs, weights = len(scores), scores, None, None
-        if rows.magnitudes is not None and "magnitudes" in self.uses:
+        n, sizes, signs, weights, uses = len(scores), scores, None, None, self.uses
+        if rows.magnitudes is not None and "magnitudes" in uses:
             sizes = valid.check_sizes(rows.magnitudes, "magnitudes", n=n, beside=Z)
-        if rows.signs is not None and "signs" in self.uses:
+        if rows.signs is not None and "signs" in uses:
             signs = valid.check_signs(rows.signs, scores, Z)
         if rows.weights is not None:
             weights = check_weights(as_array(rows.weights, "weights", Z), n=n, some=first)
@@ -332,7 +332,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Training or left-out rows, with what the method uses of them, checked."""
-        rows, uses = Rows.of(given), self.uses
+        if given is None and name == "left_out":
+            return None
+        rows, uses = None if given is None else Rows.of(given), self.uses
         if name == "training" and uses.learns:
             uses.refuse_missing(rows, type(self).__name__)
         if rows is None:

@@ -457,7 +457,7 @@ class FullRescaled(Calibrator):
         local = self._of_kernel if stays and self._grows else None
         self.bag_: Bag | ShrunkBag | None = None
         self._of_kernel = None
-        self.rounded = len(rows) == 1 or self.shrinkage_ == 1
+        self.rounded = len(rows.scores) == 1 or self.shrinkage_ == 1
         if self.rounded:  # one scale for all: plain split
             self._rescale(rows)
         else:
@@ -484,7 +484,7 @@ class FullRescaled(Calibrator):
 
     def _rule(self, rows: Rows) -> Locality:
         how: Any = {"statistic": self.statistic, "dimensions": rows.Z.shape[1]}
-        return locality_rule(len(rows), self._length_scale, self.shrinkage, **how)
+        return locality_rule(len(rows.scores), self._length_scale, self.shrinkage, **how)
 
     def _stays(self, rows: Rows, before: Any) -> bool:
         """Whether the choice for these rows is what it was for those before."""
