@@ -117,12 +117,9 @@ SUBMODULES = {
     "guarantees": [
         "ASSUMPTIONS",
         "Guarantee",
-        "confident_rank",
         "conformal_coverage",
         "coverage_law",
-        "fold_coverage",
         "jackknife_coverage",
-        "required_for_confidence",
     ],
     "information": ["MutualInformation", "mutual_information"],
     "files": ["Kept", "inspect", "load", "save"],

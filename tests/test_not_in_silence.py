@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
@@ -175,27 +174,6 @@ def test_training_rows_without_targets_are_said():
             made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with pytest.warns(UnusedWarning, match="learning_part=100 is not used"):
         ConformalRegressor(MODEL, error_model=None, learning_part=100).calibrate(*CAL)
-
-
-class Other(BaseEstimator):
-    """A calibrator of another library that takes training rows."""
-
-    def fit(self, Z, scores, training=None):
-        self.radius_, self.training_ = np.max(scores), training
-        return self
-
-    def predict_radius(self, Z, coverage):
-        return np.full((len(Z), len(coverage)), self.radius_)
-
-    def guaranteed_coverage(self, coverage):
-        return coverage
-
-
-def test_a_foreign_calibrator_is_told_the_training_rows_that_it_takes():
-    made = ConformalRegressor(MODEL, Other(), embed="inputs").calibrate(*CAL, **TRAIN)
-    told = made.calibrator_.fitted_.training_
-    assert len(told) == 200 and told.targets is not None
-    assert ConformalRegressor(MODEL, Other()).calibrate(*CAL).calibrator_.fitted_.training_ is None
 
 
 # What people type

@@ -442,7 +442,7 @@ def test_parameters_that_change_midway_are_refused(changed):
 
 @pytest.mark.parametrize("make", [lambda: SLCP(KNN(5)), ConditionalCalibration])
 def test_memory_of_levels_is_bounded(make, monkeypatch):
-    for module in ("_calibrator", "_conditional"):
+    for module in ("_calibrator", "_conditional", "_learnt_scales"):
         monkeypatch.setattr(f"calliper.calibrators.{module}.MOST_LEVELS", 8)
     Z, scores = rows_of_two_sites(40, 11)
     apart = {"training": (Z[20:], scores[20:])} if make is not ConditionalCalibration else {}

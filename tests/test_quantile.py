@@ -8,18 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calliper.quantile import (
-    ROOM,
     ROUNDING,
-    VANISHING,
     above,
     as_fraction,
     below,
     conformal_rank,
     conformal_thresholds,
     exponent,
-    lift,
-    lifted,
-    lowered,
     merged_multiple,
     not_below,
     outward,
@@ -152,20 +147,6 @@ def test_ends_contain_all_errors_and_keep_the_order_of_radii(y, digits):
     inside = [Fraction(u) - Fraction(y) >= r for u, r in zip(upper, exact, strict=True)]
     assert (inside | small).all() and (upper >= y + radii).all()
     assert upper[radii == 0] == lower[radii == 0] == y
-
-
-def test_small_sizes_are_lifted_as_far_as_the_largest_allow():
-    """A power of two that leaves the largest at 2 to ROOM, where some would lose digits."""
-    edge = 2.0**VANISHING
-    assert lift(np.array([edge / 2, 0.0])) == ROOM - (VANISHING - 1)
-    assert lift(np.array([edge, 1.0])) == ROOM
-    assert lift(np.array([np.nextafter(edge, 1), 0.0, 1.0])) == 0
-    assert lift(np.array([edge, 2.0 ** (ROOM + 9)])) == 0
-    assert lift(np.zeros(3)) == 0
-    sizes = np.array([edge, 1.0])
-    assert lifted(sizes, 0) is sizes and lowered(sizes, 0) is sizes
-    np.testing.assert_array_equal(lowered(lifted(sizes, ROOM), ROOM), sizes)
-    np.testing.assert_array_equal(lifted(sizes, 3), 8 * sizes)
 
 
 @pytest.mark.parametrize("new", [0.0, 3.5, 40.0])

@@ -7,7 +7,6 @@ import pytest
 
 from calliper.quantile import (
     Shares,
-    column_thresholds,
     conformal_thresholds,
     count_true,
     effective_size,
@@ -112,11 +111,6 @@ def test_weights_of_a_shift_equal_the_definition(seed):
     np.testing.assert_array_equal(conformal_thresholds(ordered, levels, shares), expected)
     expected = [[by_definition(rows[r], shares, r, c) for c in LEVELS] for r in range(m)]
     np.testing.assert_array_equal(row_thresholds(rows, levels, shares), expected)
-    columns = rng.integers(0, 5, (n, len(LEVELS))) * 0.5
-    expected = [
-        [by_definition(columns[:, j], shares, r, c) for j, c in enumerate(LEVELS)] for r in range(m)
-    ]
-    np.testing.assert_array_equal(column_thresholds(columns, levels, shares), expected)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -7,6 +7,7 @@ promises read this; nothing about a method is declared anywhere else.
 from dataclasses import dataclass
 from typing import Self
 
+from calliper.exceptions import CalliperError
 from calliper.rows import Rows
 
 #: What a method may use beyond features and scores of the calibration points; descriptions of what
@@ -27,7 +28,8 @@ class Uses(frozenset[str]):
         ``"length_scale"``; ``"training"`` rows, of which ``"errors"`` or ``"targets"``;
         ``"left_out"`` rows with the errors of models that have not seen them
     needs : those that are required
-    refusal : the error message if one of these is missing; empty if a kernel has its own
+    learns : what it learns from training rows; empty if a kernel says so itself
+    instead : what to do without them
 
     Examples
     --------
@@ -37,22 +39,35 @@ class Uses(frozenset[str]):
     """
 
     needs: tuple[str, ...]
-    refusal: str
+    learns: str
+    instead: str
 
-    def __new__(cls, *words: str, needs: tuple[str, ...] = (), refusal: str = "") -> Self:  # noqa: D102
+    def __new__(  # noqa: D102
+        cls,
+        *words: str,
+        needs: tuple[str, ...] = (),
+        learns: str = "",
+        instead: str = "use FullRescaled, which needs none",
+    ) -> Self:
         unknown = sorted({*words, *needs} - {*WORDS})
         if unknown:
             raise ValueError(f"a method uses {', '.join(WORDS)}; not {', '.join(unknown)}.")
         made = super().__new__(cls, (*words, *needs))
-        made.needs, made.refusal = needs, refusal
+        made.needs, made.learns, made.instead = needs, learns, instead
         return made
 
-    def has_needs(self, training: Rows | None) -> bool:
-        """Whether training rows have all that is required."""
-        if training is None:
-            return not self.needs
-        known = {"errors": training.scores, "targets": training.targets}
-        return all(known[need] is not None for need in self.needs if need in known)
+    def refuse_missing(self, training: Rows | None, method: str) -> None:
+        """Refuse training rows that lack what the method learns from."""
+        rows = training or Rows(None)
+        known = {"training": training, "errors": rows.scores, "targets": rows.targets}
+        if all(known.get(need, self) is not None for need in self.needs):
+            return
+        shape = "(Z, None, targets)" if "targets" in self.needs else "(Z, scores)"
+        raise CalliperError(
+            f"{method} learns {self.learns} from {self.in_words()}: pass training="
+            f"{shape if len(self.needs) > 1 else 'Z'} to fit (X_train and y_train to "
+            f"ConformalRegressor.calibrate), or {self.instead}."
+        )
 
     def in_words(self) -> str:
         """What is required, in words."""

@@ -31,12 +31,9 @@ from calliper.quantile import ROUNDING, as_fraction, conformal_rank
 __all__ = [
     "ASSUMPTIONS",
     "Guarantee",
-    "confident_rank",
     "conformal_coverage",
     "coverage_law",
-    "fold_coverage",
     "jackknife_coverage",
-    "required_for_confidence",
 ]
 
 #: What every guarantee assumes.
@@ -109,27 +106,11 @@ def jackknife_coverage(coverage: float, n: int) -> float:
 def fold_coverage(coverage: float, n: int, n_folds: int) -> float:
     """1 − 2α − min{2(1−1/F)/(N/F+1), (1−F/N)/(F+1)}, at least 0: proved for CV+ rescaling.
 
-    For methods that leave out the whole fold of a calibration point, for its own scale and for
-    the new point's. The first term holds for F folds of *any* sizes: the share of a fold's scores
-    that are at least the new one is a p-value, and twice a weighted mean of p-values is one. The
-    second term rests on the exchange of whole folds, so it is used only if all folds have the
-    same size N/F, that is if F divides N. It vanishes for F = N, the Jackknife+.
+    Methods leave out the whole fold of a calibration point, for its own scale and for the new
+    point's. The first term holds for F folds of *any* sizes: the share of a fold's scores that are
+    at least the new one is a p-value, and twice a weighted mean of p-values is one. The second
+    rests on the exchange of whole folds, so F must divide N. It vanishes for F = N, the Jackknife+.
 
-    As everywhere, coverage is 1 if Q = N+1, since the radius is then infinite.
-
-    Parameters
-    ----------
-    coverage, n
-        As in :func:`conformal_coverage`.
-    n_folds : int
-        F.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
     >>> fold_coverage(0.9, 2000, 10), fold_coverage(0.9, 500, 50), fold_coverage(0.9, 500, 500)
     (0.7910447761194029, 0.7823529411764706, 0.8)
     """
@@ -179,20 +160,6 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     That probability is P(Binomial(N, coverage) ≤ Q−1). Where :func:`coverage_law` holds, the Q-th
     smallest score reaches the coverage in at least that share of draws of N points.
 
-    Parameters
-    ----------
-    coverage, n
-        As in :func:`conformal_coverage`.
-    confidence : float
-        Share of draws of the calibration set in which the coverage must be reached.
-
-    Returns
-    -------
-    int
-        Q, from 1 to N + 1.
-
-    Examples
-    --------
     >>> confident_rank(0.9, 500, 0.95), confident_rank(0.9, 28, 0.95)
     (462, 29)
     """
@@ -201,7 +168,6 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     allowed = rest + ROUNDING * min(rest, sure)  # what is equal but for rounding suffices
     # By points that are missed, and by the tail: both keep their digits next to 1.
     missed = stats.binom(n, float(1 - as_fraction(level)))
-
     rank = max(1, n - 1 - int(missed.ppf(rest)))  # one lower: a quantile may err by rounding
     while rank <= n and missed.cdf(n - rank) > allowed:  # P(Binomial(N, coverage) ≥ rank)
         rank += 1
@@ -211,18 +177,6 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
 def required_for_confidence(coverage: float, confidence: float) -> int:
     """The smallest N whose largest score reaches the coverage with that confidence.
 
-    Parameters
-    ----------
-    coverage, confidence : float
-        As in :func:`confident_rank`.
-
-    Returns
-    -------
-    int
-        N.
-
-    Examples
-    --------
     >>> required_for_confidence(0.9, 0.95)
     29
     """
@@ -254,6 +208,7 @@ class Guarantee:
     groups : the number of groups in each of which it holds; 0 if there are none
     checks : which assumptions were checked and which were not, in whole sentences
     points : what its N points are called
+    also : a sentence about what it holds for besides
 
     Examples
     --------
@@ -279,6 +234,7 @@ class Guarantee:
     groups: int = 0
     checks: str = "Not checked: whether new rows meet these assumptions."
     points: str = "calibration"
+    also: str = ""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -351,19 +307,19 @@ class Guarantee:
 
     def averaged(self) -> str:
         """The line that says what the guarantee averages over."""
-        over, whose, begin = self.averages, "the", "Marginal"
+        over, begin, of = (
+            self.averages,
+            "Marginal",
+            f"the {self.n_calibration:,} {self.points} points",
+        )
         if self.groups:
-            over, whose = over.replace("all inputs", "its inputs"), "its"
-            begin = "Within each group"
+            over, begin = over.replace("all inputs", "its inputs"), "Within each group"
+            of = f"its {self.points} points ({self.n_calibration:,} in the worst group)"
         if self.confidence is None:
-            n = f"{self.n_calibration:,}"
-            of = f"{n} {self.points} points"
-            if self.groups:
-                of = f"{self.points} points ({n} in the worst group)"
-            over += f" and over draws of {whose} {of}"
+            over += f" and over draws of {of}"
         if self.n_effective is not None:
             over += f", which by weight count for {self.n_effective:.1f}"
-        return f"{begin}: an average over {over}. It says nothing about a single input."
+        return f"{begin}: an average over {over}. It says nothing about a single input.{self.also}"
 
     def _besides(self) -> list[str]:
         """Lines about weights, centres, and this particular calibration set."""

@@ -39,9 +39,6 @@ from calliper._types import BoolArray, FloatArray, IntArray
 TOLERANCE = 1e-12
 #: Relative error of sums and products of many numbers.
 ROUNDING = 1e-11
-#: Exponents of two: of the size below which means lose digits, and of the largest size that
-#: leaves room for ratios of sizes.
-VANISHING, ROOM = -960, 256
 #: Weights of some rows, (m, N), written into ``out``, and their mass at infinity, (m,).
 Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -97,33 +94,14 @@ def conformal_thresholds(
     return np.asarray(np.append(ordered, np.inf)[np.stack(columns, axis=1)])
 
 
-def merged_order_statistic(
-    window: FloatArray, low: int, position: IntArray, value: FloatArray, rank: int
-) -> FloatArray:
-    """For each row, the rank-th smallest of N values that are in order but for a few exceptions.
-
-    A row's N values follow the order of the columns closely enough that, exceptions apart, all
-    columns before ``low`` are at most the answer and all columns past the window at least the
-    answer. The exceptions are taken out of the order and merged back by value. ``window``, (m, W),
-    holds the columns from ``low`` on and is changed in place; ``position``, (m, E), says which
-    columns are exceptions (N pads a short row), and ``value`` what they are (NaN pads).
-    """
-    row, entry = np.nonzero((position >= low) & (position < low + window.shape[1]))
-    window[row, position[row, entry] - low] = np.nan
-    below = low - np.count_nonzero(position < low, axis=1)
-    candidates = np.concatenate([window, value], axis=1)
-    candidates.sort(axis=1)
-    answer: FloatArray = candidates[np.arange(len(window)), rank - 1 - below]
-    return answer
-
-
 def merged_multiple(
     ordered: FloatArray, factor: FloatArray, position: IntArray, value: FloatArray, rank: int
 ) -> FloatArray:
-    """The rank-th smallest of ``factor[r] * ordered[j]`` for each row r, exceptions merged in.
+    """The rank-th smallest of ``factor[r] * ordered[j]`` for each row r, but for some exceptions.
 
-    With E exceptions a row, a value whose place is more than E away from ``rank`` cannot be the
-    answer, so a window of 2E+1 columns holds it: O(E log E) a row, whatever N.
+    ``position``, (m, E), says which columns are exceptions (N pads a short row), and ``value`` what
+    they are instead (NaN pads). A regular value whose place is more than E away from ``rank``
+    cannot be the answer, so a window of 2E+1 columns holds it: O(E log E) a row, whatever N.
     """
     n_exceptions = position.shape[1]
     low, high = max(0, rank - 1 - n_exceptions), min(len(ordered), rank + n_exceptions)
@@ -132,7 +110,12 @@ def merged_multiple(
     # An infinite rescaled score stays infinite even where the local scale is zero.
     infinite = low + np.flatnonzero(np.isinf(ordered[low:high]))
     window[:, infinite - low] = ordered[infinite]
-    return merged_order_statistic(window, low, position, value, rank)
+    row, entry = np.nonzero((position >= low) & (position < high))
+    window[row, position[row, entry] - low] = np.nan
+    below = low - np.count_nonzero(position < low, axis=1)
+    candidates = np.concatenate([window, value], axis=1)
+    candidates.sort(axis=1)
+    return np.asarray(candidates[np.arange(len(window)), rank - 1 - below])
 
 
 def pad_exceptions(
@@ -178,15 +161,6 @@ def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> Fl
     ordered = np.take_along_axis(values, order, axis=1)
     extended = np.hstack([ordered, np.full((len(order), 1), np.inf)])
     return np.asarray(np.take_along_axis(extended, place, axis=1)[:, 0])
-
-
-def column_thresholds(values: FloatArray, levels: Sequence[float], shares: "Shares") -> FloatArray:
-    """The weighted threshold of each new row at each level, of that level's column of (N, L)."""
-    columns = []
-    for level, column in zip(levels, values.T, strict=True):
-        order = np.argsort(column)
-        columns.append(conformal_thresholds(column[order], [level], shares.reordered(order)))
-    return np.hstack(columns)
 
 
 def in_order(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, Any]:
@@ -342,26 +316,6 @@ def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
     """Scales (m, 1) or (m, L) times thresholds s/ŝ (L,), infinite where these are: (m, L)."""
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(np.isinf(threshold), np.inf, scale * not_below(threshold))
-
-
-def lift(sizes: FloatArray) -> int:
-    """The s of the factor 2ˢ that keeps means of very small sizes exact; 0 if none is needed.
-
-    0 also where the largest sizes leave no room.
-    """
-    smallest = float(sizes[sizes > 0].min(initial=np.inf))
-    return 0 if smallest > 2.0**VANISHING else max(0, ROOM - exponent(sizes))
-
-
-def lifted(sizes: FloatArray, shift: int) -> FloatArray:
-    """Sizes times 2ˢ; the array itself if there is nothing to lift, so that it is kept once."""
-    return np.asarray(np.ldexp(sizes, shift)) if shift else sizes
-
-
-def lowered(radius: FloatArray, shift: int) -> FloatArray:
-    """Radii of sizes that were multiplied by 2ˢ, back in the unit from before."""
-    with np.errstate(over="ignore"):
-        return not_below(np.ldexp(radius, -shift)) if shift else radius
 
 
 def power_of_two(values: FloatArray) -> float:

@@ -8,6 +8,7 @@ import pytest
 
 from calliper import KNN, RBF, FullRescaled
 from calliper.calibrators import LVD, RLCP, SLCP
+from calliper.calibrators._full_rescaled import Locality, _candidates, _interval_scores
 from calliper.calibrators._lcp import (
     OrderedScores,
     _bag,
@@ -15,9 +16,7 @@ from calliper.calibrators._lcp import (
     _left_out,
     tuned_bandwidth,
 )
-from calliper.calibrators._locality import Locality, _candidates, _interval_scores
-from calliper.calibrators._lvd import widening_factor
-from calliper.calibrators._rlcp import effective_length_scale
+from calliper.calibrators._local_quantiles import effective_length_scale, widening_factor
 from calliper.exceptions import ZeroScaleWarning
 from calliper.kernels import TunedKNN, learn_metric
 from calliper.quantile import conformal_rank

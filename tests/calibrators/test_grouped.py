@@ -321,7 +321,7 @@ def test_a_group_of_just_enough_rows_has_finite_intervals():
 
 @pytest.mark.parametrize("scores", [{"a": 1.0, "b": 2.0}, "ab", None, csr_matrix(np.ones((2, 1)))])
 def test_scores_that_have_no_rows_are_refused(scores):
-    with pytest.raises((CalliperError, TypeError), match=r"scores (must be |is sparse)"):
+    with pytest.raises((CalliperError, TypeError), match=r"scores (must |is sparse)"):
         Grouped(Split()).fit(np.zeros((2, 1)), scores, groups=["a", "a"])
 
 
@@ -332,6 +332,6 @@ def test_rows_and_what_is_known_of_them_are_as_many():
     for more in ({"scores": np.arange(21.0)}, {"weights": np.ones(21)}, {"scores": scores[:19]}):
         given = {"scores": scores, "groups": group, "weights": np.ones(20)} | more
         for act in (clone(method).fit, method.extend):
-            with pytest.raises(ValueError, match=r"inconsistent numbers|weights has 21 values"):
+            with pytest.raises(ValueError, match=r"(scores|weights) has \d+ values"):
                 act(Z, **given)
     assert method.n_calibration_ == 20

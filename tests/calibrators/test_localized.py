@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from calliper import CalliperError, Split
 from calliper.calibrators import LCP, LVD, RLCP
-from calliper.calibrators._rlcp import row_normals
+from calliper.calibrators._local_quantiles import row_normals
 from calliper.exceptions import SmallCalibrationWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
@@ -129,8 +129,8 @@ def test_what_is_promised():
 @pytest.mark.parametrize(
     ("method", "error", "message"),
     [
-        (LCP(), CalliperError, "chosen on training errors: pass training"),
-        (RLCP(), CalliperError, "chosen on training inputs: pass training=Z to fit"),
+        (LCP(), CalliperError, "from training errors: pass training"),
+        (RLCP(), CalliperError, "from training rows: pass training=Z to fit"),
         (LVD(), CalliperError, "pass training=\\(Z, None, targets\\)"),
         (LCP(bandwidth=0), ValueError, "positive, finite number; got 0"),
         (LCP(bandwidth=np.inf), ValueError, "positive, finite number; got inf"),

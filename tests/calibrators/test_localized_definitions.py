@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calliper import CalliperError
-from calliper.calibrators import LCP, LVD, RLCP, Split, _rlcp
+from calliper.calibrators import LCP, LVD, RLCP, Split, _local_quantiles
 from calliper.calibrators._lcp import (
     OrderedScores,
     _bag,
@@ -14,8 +14,11 @@ from calliper.calibrators._lcp import (
     training_sample,
     tuned_bandwidth,
 )
-from calliper.calibrators._lvd import widening_factor
-from calliper.calibrators._rlcp import effective_length_scale, row_normals
+from calliper.calibrators._local_quantiles import (
+    effective_length_scale,
+    row_normals,
+    widening_factor,
+)
 from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import learn_metric
 from calliper.quantile import conformal_rank
@@ -210,7 +213,7 @@ def test_lvd_with_fewer_points_than_a_level_needs_is_split():
 def test_random_centres_are_finite_and_symmetric(monkeypatch):
     """Whatever bits are drawn; the highest give the negative of the lowest."""
     bits = np.array([[0, 2**64 - 1, 2**63]], dtype=np.uint64)
-    monkeypatch.setattr(_rlcp, "random_bits", lambda seed, Z: bits)
+    monkeypatch.setattr(_local_quantiles, "random_bits", lambda seed, Z: bits)
     low, high, middle = row_normals(np.zeros((1, 3)), 0)[0]
     assert low == -high and np.isfinite(low) and abs(middle) < 1e-15
 

@@ -7,7 +7,7 @@ from sklearn.linear_model import QuantileRegressor
 
 from calliper import KNN, RBF
 from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
-from calliper.calibrators._normalized_knn import DIFFICULTIES
+from calliper.calibrators._learnt_scales import DIFFICULTIES
 from cases.problems import small_problem
 from cases.split_family import quiet
 from oracles import split as split_oracles

@@ -6,7 +6,7 @@ from sklearn.linear_model import QuantileRegressor
 
 from calliper import KNN, RBF, Split
 from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
-from calliper.calibrators._normalized_knn import DIFFICULTIES
+from calliper.calibrators._learnt_scales import DIFFICULTIES
 
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 

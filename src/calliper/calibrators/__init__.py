@@ -1,4 +1,4 @@
-"""Methods, one file per paper: each turns features and scores into a radius at any level."""
+"""Methods, a file for each idea: each turns features and scores into a radius at any level."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,7 @@ from calliper.calibrators._calibrator import (
     refuse_distribution,
     takers_of_weights,
 )
-from calliper.calibrators._full_rescaled import LARGEST, FullRescaled
-from calliper.calibrators._locality import ShrunkBag
+from calliper.calibrators._full_rescaled import FullRescaled
 from calliper.calibrators._split import Split
 
 if TYPE_CHECKING:
@@ -23,28 +22,24 @@ if TYPE_CHECKING:
         JackknifeRescaled,
     )
     from calliper.calibrators._lcp import LCP
+    from calliper.calibrators._learnt_scales import RCP, SLCP, MADSplit, NormalizedKNN
+    from calliper.calibrators._local_quantiles import LVD, RLCP
     from calliper.calibrators._locart import LoCart
-    from calliper.calibrators._lvd import LVD
-    from calliper.calibrators._mad_split import MADSplit
-    from calliper.calibrators._normalized_knn import NormalizedKNN
-    from calliper.calibrators._rcp import RCP
-    from calliper.calibrators._rlcp import RLCP
-    from calliper.calibrators._slcp import SLCP
 
 #: Methods that are loaded when asked for, by their modules: a new one is one line here.
 _MODULES = {
     "LCP": "_lcp",
-    "LVD": "_lvd",
-    "RCP": "_rcp",
-    "RLCP": "_rlcp",
-    "SLCP": "_slcp",
+    "LVD": "_local_quantiles",
+    "RCP": "_learnt_scales",
+    "RLCP": "_local_quantiles",
+    "SLCP": "_learnt_scales",
     "ConditionalCalibration": "_conditional",
     "Grouped": "_grouped",
     "JackknifeMinmaxRescaled": "_jackknife_rescaled",
     "JackknifeRescaled": "_jackknife_rescaled",
     "LoCart": "_locart",
-    "MADSplit": "_mad_split",
-    "NormalizedKNN": "_normalized_knn",
+    "MADSplit": "_learnt_scales",
+    "NormalizedKNN": "_learnt_scales",
 }
 
 __all__ = ["FullRescaled", "Split", *_MODULES]

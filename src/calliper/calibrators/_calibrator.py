@@ -11,15 +11,14 @@ and declares what it uses (``uses``), how people choose it (``about``), and the 
 :class:`Calibrator` lists. Everything else happens here, once: checking input, forgetting an earlier
 fit, mapping levels to ranks, warning, rounding the radius outward and shaping it.
 
-What ``fit`` was given is kept, so that ``extend`` can fit to more. A method with a shorter way to
-extend writes ``_take_in``.
+``fit`` checks rows, keeps them and learns; ``extend`` joins rows and learns again; a file holds the
+rows and what was learnt.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
 from calliper import quantile
+from calliper._blocks import map_row_blocks
 from calliper._handlers import EngineRows, handler_of_tensor
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
@@ -35,12 +35,7 @@ from calliper._types import Coverage, FloatArray
 from calliper._validation import as_array
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
-from calliper.exceptions import (
-    CalliperError,
-    SharedRowsWarning,
-    SmallCalibrationWarning,
-    warn,
-)
+from calliper.exceptions import CalliperError, SharedRowsWarning, SmallCalibrationWarning, warn
 from calliper.guarantees import (
     Guarantee,
     confident_rank,
@@ -68,15 +63,12 @@ ROWS: dict[str, Field] = {
     "levels": Array("float64", ("L",), least=0, most=1),
     "names": Plain(),
 }
-
 #: Most training points that a method tries its settings on, where that takes all pairs.
 MOST_POINTS = 2000
-
 #: Rows to add that are looked for among known ones, and how many found are no chance.
 MOST_COMPARED, LEAST_KNOWN = 200, 5
 #: Levels that are remembered, since a controller asks for another one at each step.
 MOST_LEVELS = 1000
-
 #: Methods by their names on the command line.
 _METHODS: "dict[str, type[Calibrator]]" = {}
 
@@ -101,6 +93,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_inputs : whether rows come as they were passed, frames included; no distances are needed
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
+    rounded : whether the radius is exactly one of the scores, or already rounded outward
     has_law : whether coverage given the calibration set has the Beta law
     averages : what its guarantee averages over besides draws of the calibration points
     has_distribution : whether there is a predictive distribution, if ``fit`` is given signs
@@ -115,6 +108,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_inputs = False
     takes_any_score = False
     by_rank = True
+    rounded: bool = False
     has_law = False
     averages = "all inputs"
     has_distribution = False
@@ -126,19 +120,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     keeps: ClassVar[Mapping[str, Field]] = ROWS
     #: What a method learns, draws, or finds at great expense; ``_once`` has it back from a file.
     learns: ClassVar[Mapping[str, Field]] = {}
-    #: What is kept in the place of all that.
-    own_keeps: ClassVar[Mapping[str, Field]] = {}
     _known: Mapping[str, Any] = {}
-
-    def __new__(cls, *given: Any, **known: Any) -> Self:
-        valid.refuse_level_words(cls, known)
-        made: Self = super().__new__(cls)
-        return made
-
-    @property
-    def rounded(self) -> bool:
-        """Whether the radius is exactly one of the scores, or already rounded outward."""
-        return False
+    #: What a kernel made of the rows, which names what a file should keep of it.
+    _of_kernel: Any = None
+    #: While ``extend`` learns: the method as it was, and whether none of its rows was dropped.
+    _before: Any = None
+    _grows = False
 
     n_calibration_: int
     #: Levels that a radius was asked for since ``fit``, the first of them.
@@ -148,19 +135,45 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     _training: Any = None
     _left_out: Any = None
     _length_scale: float | None = None
-    _signed: Any
+    #: What ``_rescale`` keeps: ascending ratios, the same with signs, and weights in that order.
     rescaled_scores_: FloatArray
-    #: Weights in the order of what ``signed_thresholds`` gives of all points.
+    _signed: Any
     _signed_weights: Any
-
     #: Weights of the calibration points, in the order in which the method keeps them, or None.
     weights_: FloatArray | None = None
 
+    def __new__(cls, *given: Any, **known: Any) -> Self:
+        valid.refuse_level_words(cls, known)
+        made: Self = super().__new__(cls)
+        return made
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.keeps = cls.own_keeps or {**ROWS, **cls.learns}
+        if "keeps" not in vars(cls):
+            cls.keeps = {**ROWS, **cls.learns}
         if cls.about.cli is not None:
             _METHODS.setdefault(cls.about.cli, cls)
+
+    @abstractmethod
+    def _learn(self, rows: Rows) -> None:
+        """Learn from the calibration points; ``_training`` and its like hold what else is known."""
+
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
+        """The radius at each row and level, (m, L); with weights, by ``shares`` of them."""
+        threshold = quantile.conformal_thresholds(self.rescaled_scores_, levels, shares)
+        return quantile.rescaled_back(self._local_scale(Z)[:, None], threshold)
+
+    def _proved(self, level: float) -> float:
+        """The marginal coverage that is proved at one level."""
+        return conformal_coverage(level, self.n_calibration_)
+
+    def _note(self, level: float, proved: float) -> str | None:
+        """What replaces the usual guarantee, as the end of a sentence."""
+        return None
+
+    def _check_parameters(self) -> None:
+        """Refuse invalid parameters; called before training rows are looked at."""
+        return
 
     def fit(
         self,
@@ -197,153 +210,24 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         length_scale : float, optional
             Distance in ``Z`` at which N points still inform one another, if the space has a unit.
         """
+        apart = {"training": training, "left_out": left_out, "length_scale": length_scale}
+        self._refuse_unused(magnitudes=magnitudes, signs=signs, **apart)
         sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
-        rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
-        return self._fit(rows, training=training, left_out=left_out, length_scale=length_scale)
+        return self.fit_to(Rows.given(Z, **sizes, weights=weights, groups=groups), **apart)
 
     def fit_to(self, rows: Rows, **apart: Any) -> Self:
-        """As :meth:`fit`, but ignores what the method does not use."""
-        uses = self.uses
-        known = {name: value for name, value in apart.items() if name in uses}
-        return self._fit(self._used(rows), **known)
-
-    def extend_by(
-        self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
-    ) -> Self:
-        """As :meth:`extend`, but ignores what the method does not use."""
-        length_scale = length_scale if "length_scale" in self.uses else None
-        return self._extend(self._used(rows), window, length_scale)
-
-    def warn_if_known(self, scores: Any) -> None:
-        """Warn if rows to be added seem to be there already, judging by their scores."""
-        held = None if self._rows is None else self._rows.scores
-        if not isinstance(held, np.ndarray):
-            return
-        known, new = np.unique(held), np.unique(np.asarray(scores)[:MOST_COMPARED])
-        if len(known) < 0.9 * len(held):
-            return
-        place = np.clip(np.searchsorted(known, new * (1 - 1e-9)), 0, len(known) - 1)
-        n = int(np.count_nonzero(np.abs(known[place] - new) <= 1e-9 * np.abs(new)))
-        if n >= LEAST_KNOWN:
-            warn(
-                f"At least {n} of the {len(scores)} rows to add are calibration rows already, by "
-                f"their errors: duplicates void the guarantee. Extend with new rows only.",
-                SharedRowsWarning,
-            )
-
-    def _used(self, rows: Rows) -> Rows:
-        """The rows without magnitudes and signs that the method does not use."""
-        unused = {"magnitudes", "signs"} - self.uses
-        return replace(rows, **dict.fromkeys(unused))
-
-    def _fit(
-        self,
-        rows: Rows,
-        *,
-        training: Any = None,
-        left_out: Any = None,
-        length_scale: float | None = None,
-    ) -> Self:
-        """As :meth:`fit`, for rows as they came."""
-        self._refuse_unused(rows, training=training, left_out=left_out, length_scale=length_scale)
+        """As :meth:`fit`; unused sizes, signs and rows apart are ignored."""
+        self._refuse_unused(weights=rows.weights, groups=rows.groups)
         valid.forget_fit(self)
-        Z, any_sign = self._as_rows(rows.Z, None), self.takes_any_score
-        Z, scores = valid.check_calibration(self, Z, rows.scores, any_sign=any_sign)
+        known = {name: value for name, value in apart.items() if name in self.uses}
+        rows = self._checked(rows, first=True)
         self._check_parameters()
-        self._training = self._checked_apart("training", training, Z)
-        self._left_out = self._checked_apart("left_out", left_out, Z)
-        checked = self._checked(replace(rows, Z=Z, scores=scores))
-        self._length_scale = None if length_scale is None else check_length_scale(length_scale)
-        self._relearn(checked)
+        for name in ("training", "left_out"):
+            setattr(self, f"_{name}", self._checked_apart(name, known.get(name), rows.Z))
+        length = known.get("length_scale")
+        self._length_scale = None if length is None else check_length_scale(length)
+        self._relearn(rows)
         return self
-
-    def _once(self, name: str, learn: Callable[[], Any]) -> Any:
-        """What a file holds under this name, else what ``learn`` finds."""
-        return self._known[name] if name in self._known else learn()
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds of a fitted method, by the names of ``keeps``."""
-        rows, uses, none = self._rows, self.uses, Rows(None)
-        train, left_out = self._training or none, self._left_out or none
-        same = np.array_equal(rows.magnitudes, rows.scores)
-        return {
-            **{name: getattr(rows, name) for name in ("Z", "scores", "signs", "weights")},
-            "magnitudes": None if same else rows.magnitudes,
-            "Z_train": train.Z,
-            "scores_train": train.scores if "errors" in uses else None,
-            "targets_train": train.targets if "targets" in uses else None,
-            "Z_left_out": left_out.Z,
-            "scores_left_out": left_out.scores,
-            "length": self._length_scale,
-            "levels": np.array(sorted(self.levels_asked_)),
-            "names": list(vars(self).get("feature_names_in_", ())),
-            **{name: getattr(self, name, self._found().get(plain(name))) for name in self.learns},
-        }
-
-    def _found(self) -> Mapping[str, Any]:
-        """What is expensive to find, by the names of ``learns`` without their underscore."""
-        return {}
-
-    @property
-    def _found_before(self) -> Mapping[str, Any]:
-        """What a file has of what ``_found`` returned."""
-        return {plain(name): kept for name, kept in self._known.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Fit to the rows of a file, with what was learnt before."""
-        Z, scores = state["Z"], state["scores"]
-        apart = {
-            "training": (state["Z_train"], state["scores_train"], state["targets_train"]),
-            "left_out": (state["Z_left_out"], state["scores_left_out"]),
-        }
-        known: Any = {name: rows for name, rows in apart.items() if rows[0] is not None}
-        of_each = [state[name] for name in ("magnitudes", "signs", "weights")]
-        if not self.judges_nearness:  # rows are only counted
-            Z = np.zeros((len(scores), 1))
-        self._known = {name: state[name] for name in self.learns}
-        try:
-            self._fit(Rows(Z, scores, *of_each), **known, length_scale=state["length"])
-        finally:
-            del self._known
-        if not self.judges_nearness:
-            Z = state["Z"][:0]
-            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z)
-        self.levels_asked_ = set(state["levels"].tolist())
-        if state["names"]:
-            self.feature_names_in_ = np.array(state["names"], dtype=object)
-            if len(self.feature_names_in_) != self.n_features_in_:
-                raise CalliperError("there are not as many names as columns.")
-
-    def _relearn(self, rows: Rows) -> None:
-        """Learn from checked calibration points, and keep them."""
-        self._keep(rows)
-        self.levels_asked_ = set()
-        self._learn(rows)
-        self.n_calibration_ = len(rows.scores)
-
-    def _keep(self, rows: Rows) -> None:
-        """Keep the calibration points for ``extend``; not their features if unused."""
-        self.weights_ = rows.weights
-        self._rows = rows if self.judges_nearness else replace(rows, Z=rows.Z[:0].copy())
-
-    @abstractmethod
-    def _learn(self, rows: Rows) -> None:
-        """Learn from the calibration points; ``_training`` and its like hold what else is known."""
-
-    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        """The radius at each row and level, (m, L); with weights, by ``shares`` of them."""
-        threshold = quantile.conformal_thresholds(self.rescaled_scores_, levels, shares)
-        return quantile.rescaled_back(self._local_scale(Z)[:, None], threshold)
-
-    def _proved(self, level: float) -> float:
-        """The marginal coverage that is proved at one level."""
-        return conformal_coverage(level, self.n_calibration_)
-
-    def _rescale(self, rows: Rows, scale: FloatArray) -> None:
-        """Keep scores in units of local scales, for ``_radius`` to multiply back."""
-        ratio = rescale(rows.scores, scale)
-        self.rescaled_scores_, self.weights_ = quantile.in_order(ratio, rows.weights)
-        self._keep_signed(ratio)
 
     def extend(
         self,
@@ -368,24 +252,26 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         length_scale : float, optional
             For the number of points that there are now. Training and left-out rows stay.
         """
+        self._refuse_unused(magnitudes=magnitudes, signs=signs, length_scale=length_scale)
         sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
         rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
-        return self._extend(rows, window, length_scale)
+        return self.extend_by(rows, window=window, length_scale=length_scale)
 
-    def _extend(self, new: Rows, window: int | None, length_scale: float | None) -> Self:
-        """As :meth:`extend`, for rows as they came."""
+    def extend_by(
+        self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
+    ) -> Self:
+        """As :meth:`extend`; unused sizes, signs and length scales are ignored."""
         check_is_fitted(self)
-        rows = self._rows.join(self._added(new, length_scale))
+        self._refuse_unused(weights=rows.weights, groups=rows.groups)
+        rows = self._rows.join(self._checked(rows, first=False))
         n = len(rows) if window is None else min(valid.at_least(window, 1, "window"), len(rows))
         grown = copy(self)  # as it was, should anything be refused
-        if length_scale is not None:
+        if length_scale is not None and "length_scale" in self.uses:
             grown._length_scale = check_length_scale(length_scale)
-        if n < len(rows) or not grown._take_in(rows, self):
-            grown._check_parameters()
-            rows = rows.latest(n)
-            grown._known = grown._still_known(rows, self)
-            grown._relearn(rows)
-            del grown._known
+        grown._check_parameters()
+        grown._before, grown._grows = self, n == len(rows)
+        grown._relearn(rows.latest(n))
+        del grown._before, grown._grows
         self.__dict__.update(vars(grown))
         return self
 
@@ -395,71 +281,72 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         made._rows = replace(self._rows, weights=self._rows.weights * factor)
         return made
 
-    def _still_known(self, rows: Rows, before: Self) -> Mapping[str, Any]:
-        """What was learnt before and would not change with these rows, by name."""
-        return {}
+    def warn_if_known(self, scores: Any) -> None:
+        """Warn if rows to be added seem to be there already, judging by their scores."""
+        held = None if self._rows is None else self._rows.scores
+        if not isinstance(held, np.ndarray):
+            return
+        known, new = np.unique(held), np.unique(np.asarray(scores)[:MOST_COMPARED])
+        if len(known) < 0.9 * len(held):
+            return
+        place = np.clip(np.searchsorted(known, new * (1 - 1e-9)), 0, len(known) - 1)
+        n = int(np.count_nonzero(np.abs(known[place] - new) <= 1e-9 * np.abs(new)))
+        if n >= LEAST_KNOWN:
+            warn(
+                f"At least {n} of the {len(scores)} rows to add are calibration rows already, by "
+                f"their errors: duplicates void the guarantee. Extend with new rows only.",
+                SharedRowsWarning,
+            )
 
-    def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
-        """Share of N + 1 thresholds below the score of each row, (m,); None if unknown."""
-        ratio = getattr(self, "rescaled_scores_", None)
-        if ratio is None:
-            return None
-        sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], ratio)
-        return np.asarray((sizes < scores[:, None]).sum(axis=1) / (self.n_calibration_ + 1))
+    def _relearn(self, rows: Rows) -> None:
+        """Keep checked calibration points (not their features if unused), and learn from them."""
+        self.weights_, self.levels_asked_ = rows.weights, set()
+        self._rows = rows if self.judges_nearness else replace(rows, Z=rows.Z[:0].copy())
+        self._learn(rows)
+        self.n_calibration_ = len(rows.scores)
 
-    def _added(self, new: Rows, length_scale: float | None) -> Rows:
-        """New calibration points, checked beside those at hand."""
-        self._refuse_unused(new, length_scale=length_scale)
-        Z = self._check_new(new.Z)
-        how: Any = {"n": len(Z), "beside": Z, "any_sign": self.takes_any_score}
-        scores = valid.check_sizes(new.scores, "scores", **how)
-        return self._checked(replace(new, Z=Z, scores=scores), some=False)
-
-    def _take_in(self, rows: Rows, before: Self) -> bool:
-        """Learn from rows whose first are those of ``before`` by a shorter way; False if none."""
-        return False
-
-    def _refuse_unused(self, rows: Rows | None = None, **given: Any) -> None:
+    def _refuse_unused(self, **given: Any) -> None:
         """Refuse what was given and this method does not use."""
-        if rows is not None:
-            of_each = {"magnitudes": rows.magnitudes, "signs": rows.signs}
-            given = {**of_each, "weights": rows.weights, "groups": rows.groups, **given}
-        uses = self.uses
         for name, value in given.items():
-            if value is not None and name not in uses:
+            if value is not None and name not in self.uses:
                 hint = takers_of_weights() if name == "weights" else f"{self!r} does not use it"
                 raise TypeError(f"{type(self).__name__} takes no {name}: {hint}.")
 
-    def _checked(self, rows: Rows, *, some: bool = True) -> Rows:
-        """What is known of each calibration point, checked; ``some`` weight must not be 0."""
-        Z, scores, n = rows.Z, rows.scores, len(rows.scores)
-        sizes, signs, weights = rows.magnitudes, rows.signs, rows.weights
-        if sizes is not None:
-            sizes = valid.check_sizes(sizes, "magnitudes", n=n, beside=Z)
-        if signs is not None:
-            signs = valid.check_signs(signs, scores, Z)
-        if weights is not None:
-            weights = check_weights(as_array(weights, "weights", Z), n=n, some=some)
-        return Rows(Z, scores, scores if sizes is None else sizes, signs, weights)
+    def _checked(self, rows: Rows, *, first: bool) -> Rows:
+        """Calibration points, the ``first`` ones or further ones, with what is used of each."""
+        if first:
+            Z, any_sign = self._as_rows(rows.Z, None), self.takes_any_score
+            Z, scores = valid.check_calibration(self, Z, rows.scores, any_sign=any_sign)
+        else:
+            Z = self._check_new(rows.Z)
+            how: Any = {"n": len(Z), "beside": Z, "any_sign": self.takes_any_score}
+            scores = valid.check_sizes(rows.scores, "scores", **how)
+        n, sizes, signs, weights, uses = len(scores), scores, None, None, self.uses
+        if rows.magnitudes is not None and "magnitudes" in uses:
+            sizes = valid.check_sizes(rows.magnitudes, "magnitudes", n=n, beside=Z)
+        if rows.signs is not None and "signs" in uses:
+            signs = valid.check_signs(rows.signs, scores, Z)
+        if rows.weights is not None:
+            weights = check_weights(as_array(rows.weights, "weights", Z), n=n, some=first)
+        return Rows(Z, scores, sizes, signs, weights)
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Training or left-out rows, with what the method uses of them, checked."""
-        if given is None and name != "training":
+        if given is None and name == "left_out":
             return None
         rows, uses = None if given is None else Rows.of(given), self.uses
-        if name == "training" and uses.refusal and not uses.has_needs(rows):
-            raise CalliperError(uses.refusal)
+        if name == "training" and uses.learns:
+            uses.refuse_missing(rows, type(self).__name__)
         if rows is None:
             return None
         label = f"Z of {name}"
         features: Any = valid.check_training(as_array(rows.Z, label, Z), Z, label)
-        scores, targets = rows.scores, rows.targets
-        how: Any = {"n": len(features), "beside": Z}
+        scores, targets, how = rows.scores, rows.targets, {"n": len(features), "beside": Z}
         if scores is not None and (name == "left_out" or "errors" in uses):
-            of, any_sign = f"scores of {name}", self.takes_any_score
-            scores = valid.check_sizes(scores, of, **how, any_sign=any_sign)
+            how["any_sign"] = self.takes_any_score
+            scores = valid.check_sizes(scores, f"scores of {name}", **how)
         if targets is not None and "targets" in uses:
-            targets = valid.check_sizes(targets, f"targets of {name}", **how, any_sign=True)
+            targets = valid.check_sizes(targets, f"targets of {name}", **how | {"any_sign": True})
         return Rows(features, scores, targets=targets)
 
     def _as_rows(self, Z: Any, held: Any) -> Any:
@@ -477,13 +364,59 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             held.check_beside(rows, self.kernel)
         return valid.check_new_features(self, rows)
 
-    def _check_parameters(self) -> None:
-        """Refuse invalid parameters; called before training rows are looked at."""
-        return
+    def _once(self, name: str, learn: Callable[[], Any]) -> Any:
+        """What a file holds under this name, else what ``learn`` finds."""
+        return self._known[name] if name in self._known else learn()
 
-    def _note(self, level: float, proved: float) -> str | None:
-        """What replaces the usual guarantee, as the end of a sentence."""
-        return None
+    @property
+    def _found_before(self) -> Mapping[str, Any]:
+        """What a file holds, by the names that kernels give it."""
+        return {name.rstrip("_"): kept for name, kept in self._known.items()}
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a fitted method, by the names of ``keeps``."""
+        rows, uses, none = self._rows, self.uses, Rows(None)
+        train, left_out = self._training or none, self._left_out or none
+        same = np.array_equal(rows.magnitudes, rows.scores)
+        found = {} if self._of_kernel is None else self._of_kernel.for_file()
+        learnt = {**{f"{name}_": each for name, each in found.items()}, **vars(self)}
+        return {
+            **{name: getattr(rows, name) for name in ("Z", "scores", "signs", "weights")},
+            "magnitudes": None if same else rows.magnitudes,
+            "Z_train": train.Z,
+            "scores_train": train.scores if "errors" in uses else None,
+            "targets_train": train.targets if "targets" in uses else None,
+            "Z_left_out": left_out.Z,
+            "scores_left_out": left_out.scores,
+            "length": self._length_scale,
+            "levels": np.array(sorted(self.levels_asked_)),
+            "names": list(vars(self).get("feature_names_in_", ())),
+            **{name: learnt.get(name) for name in self.learns},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Fit to the rows of a file, with what was learnt before."""
+        Z, scores = state["Z"], state["scores"]
+        train = Rows(state["Z_train"], state["scores_train"], targets=state["targets_train"])
+        left_out = Rows(state["Z_left_out"], state["scores_left_out"])
+        given = {"training": train, "left_out": left_out}
+        apart: Any = {name: rows for name, rows in given.items() if rows.Z is not None}
+        of_each = [state[name] for name in ("magnitudes", "signs", "weights")]
+        if not self.judges_nearness:  # rows are only counted
+            Z = np.zeros((len(scores), 1))
+        self._known = {name: state[name] for name in self.learns}
+        try:
+            self.fit_to(Rows(Z, scores, *of_each), **apart, length_scale=state["length"])
+        finally:
+            del self._known
+        if not self.judges_nearness:
+            Z = state["Z"][:0]
+            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z)
+        self.levels_asked_ = set(state["levels"].tolist())
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
+            if len(self.feature_names_in_) != self.n_features_in_:
+                raise CalliperError("there are not as many names as columns.")
 
     def predict_radius(
         self,
@@ -501,24 +434,22 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         rows, if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a
         column name or a function of the rows, are for :class:`Grouped`.
         """
+        check_is_fitted(self)
         if weights is not None or groups is not None:
             weights, groups = same_rows(Z, "Z", weights=weights, groups=groups)
-        asked = {"confidence": confidence, "weights": weights, "groups": groups}
-        return valid.like_coverage(self.radii(Z, valid.check_levels(coverage), **asked), coverage)
+        found = self._radii(Z, valid.check_levels(coverage), confidence, weights, groups)
+        return valid.like_coverage(found, coverage)
 
-    def radii(
+    def _radii(
         self,
         Z: Any,
         levels: tuple[float, ...],
-        *,
-        confidence: float | None = None,
-        weights: Any = None,
-        groups: Any = None,
+        confidence: float | None,
+        weights: Any,
+        groups: Any,
     ) -> FloatArray:
-        """As :meth:`predict_radius`, (m, L) at checked levels."""
-        check_is_fitted(self)
-        if groups is not None:
-            self._refuse_unused(groups=groups)
+        """The radius at each row and level, (m, L), rounded outward; infinite out of reach."""
+        self._refuse_unused(groups=groups)
         Z, n = self._check_new(Z), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
         if len(self.levels_asked_) < MOST_LEVELS:
@@ -559,34 +490,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         n, signed = self.n_calibration_, self.signed_thresholds
         return Distribution(centre, Z, signed, n, bounds=ends, _shares=shares)
 
-    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
-        """±t_i with the errors' signs: all of a few rows, (m, N), or some ranks of any rows."""
-        ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
-        sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
-        return quantile.with_signs(sizes, np.sign(ratio))
-
-    def _local_scale(self, Z: FloatArray) -> FloatArray:
-        """What rescaled scores are multiplied by at each row, (m,)."""
-        return np.ones(len(Z))
-
-    #: Thresholds of levels asked for, where each has scores of its own; ``_learn`` empties it.
-    _thresholds: dict[float, float]
-
-    def _level_thresholds(self, levels: list[float], shares: Shares | None) -> FloatArray:
-        """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
-        if shares is not None:
-            return quantile.column_thresholds(self._at_levels(levels), levels, shares)
-        known = self._thresholds if len(self._thresholds) < MOST_LEVELS else {}
-        new = [level for level in levels if level not in known]
-        if new:
-            for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
-                known[level] = quantile.conformal_thresholds(column, [level])[0]
-            self._thresholds = known
-        return np.array([known[level] for level in levels])
-
-    def _at_levels(self, levels: list[float]) -> FloatArray:
-        """What calibration scores are by a scale of each level, (N, L)."""
-        raise NotImplementedError
+    def _rescale(self, rows: Rows, scale: FloatArray | None = None) -> None:
+        """Keep scores in units of local scales, for ``_radius`` to multiply back."""
+        ratio = rows.scores if scale is None else rescale(rows.scores, scale)
+        self.rescaled_scores_, self.weights_ = quantile.in_order(ratio, rows.weights)
+        self._keep_signed(ratio)
 
     def _keep_signed(self, ratio: FloatArray) -> None:
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
@@ -596,6 +504,31 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             signed, weights = quantile.in_order(signed, self._rows.weights)
         # In this order: a thread that sees the first finds the second.
         self._signed_weights, self._signed = weights, signed
+
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
+        """What rescaled scores are multiplied by at each row, (m,)."""
+        return np.ones(len(Z))
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """±t_i with the errors' signs: all of a few rows, (m, N), or some ranks of any rows."""
+        ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
+        sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
+        return quantile.with_signs(sizes, np.sign(ratio))
+
+    def _all_thresholds(self, Z: FloatArray) -> FloatArray:
+        """Thresholds t_i of a few rows, (m, N), in any order."""
+        return quantile.rescaled_back(self._local_scale(Z)[:, None], self.rescaled_scores_)
+
+    def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
+        """Share of N + 1 thresholds below the score of each row, (m,); None if unknown."""
+        if not self.has_distribution:
+            return None
+
+        def count(rows: slice) -> Any:
+            return quantile.count_true(self._all_thresholds(Z[rows]) < scores[rows, None])
+
+        n = self.n_calibration_
+        return np.concatenate(map_row_blocks(count, len(Z), n)) / (n + 1)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
@@ -654,8 +587,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         confidence, n = valid.check_level(confidence, "confidence"), self.n_calibration_
         if self.weights_ is not None:
             raise CalliperError(
-                "confidence cannot be combined with weights: how coverage then varies between "
-                "calibration sets is not known. Leave one of them out."
+                "confidence cannot be combined with weights: leave one of them out."
             )
         if not self.has_law:
             able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)
@@ -696,8 +628,7 @@ class ForeignCalibrator(Calibrator):
 
     Parameters
     ----------
-    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``; training and
-        left-out rows are passed to a ``fit`` that takes ``training=`` and ``left_out=``
+    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``
     """
 
     takes_any_score = True
@@ -710,27 +641,16 @@ class ForeignCalibrator(Calibrator):
         """Whether it has ``guaranteed_coverage``."""
         return hasattr(self.calibrator, "guaranteed_coverage")
 
-    @property
-    def uses(self) -> Uses:
-        """What ``fit`` takes besides features and scores."""
-        taken = {"training", "left_out"} & signature(self.calibrator.fit).parameters.keys()
-        return Uses(*taken, *(("errors", "targets") if "training" in taken else ()))
-
     def _learn(self, rows: Rows) -> None:
-        apart = {"training": self._training, "left_out": self._left_out}
-        known = {name: apart[name] for name in self.uses if name in apart}
-        self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores, **known)
+        self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores)
 
-    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        return np.asarray(self.fitted_.predict_radius(Z, levels))
-
-    def radii(self, Z: Any, levels: tuple[float, ...], **how: Any) -> FloatArray:
-        """What the calibrator returns, at every level."""
-        confidence = how.pop("confidence", None)
-        self._refuse_unused(**how)
+    def _radii(
+        self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
+    ) -> FloatArray:
+        self._refuse_unused(weights=weights, groups=groups)
         if confidence is not None:
-            self._confident((0.9,), confidence)
-        return self._radius(self._check_new(Z), [*levels], None)
+            self._confident(levels, confidence)
+        return np.asarray(self.fitted_.predict_radius(self._check_new(Z), [*levels]))
 
     def _proved(self, level: float) -> float:
         return float(self.fitted_.guaranteed_coverage(level))
@@ -756,11 +676,6 @@ def as_calibrator(calibrator: Any) -> Calibrator:
 def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
     """The kernel given, or the default, as training rows determine it."""
     return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
-
-
-def plain(name: str) -> str:
-    """The name of what was learnt, without the underscore."""
-    return name.rstrip("_")
 
 
 def columns_by(setting: Callable[[float], float], levels: list[float]) -> dict[float, list[int]]:

@@ -1,17 +1,16 @@
 """Conditional calibration: coverage that holds for groups, or under any reweighting by a basis.
 
-Split conformal compares a new score with one quantile of the others. Here the quantile is a
-function of the input, linear in a basis Φ and fitted to all N+1 scores, the new one included. The
-new score is accepted unless a best fit passes below it; the largest accepted one is the radius:
+The quantile that a new score is compared with is a function of the input, linear in a basis Φ and
+fitted to all N+1 scores, the new one included. The new score is accepted unless a best fit passes
+below it; the largest accepted one is the radius:
 
     ĝ_S = argmin_{g ∈ span Φ} Σ_i ℓ_{1−α}(s_i − g(X_i)) + ℓ_{1−α}(S − g(x)),
     Δ(x) = sup{S : S ≤ ĝ_S(x) for every such ĝ_S}
          = min{g(x) : g minimises Σ_i ℓ_{1−α}(s_i − g(X_i)) − (1−α) g(x)},   +∞ if nothing does.
 
-Letters: s → ``scores``, S → the score imputed to x, Φ → ``basis`` and a constant, which is always
-in it, ℓ_c(r) = max{c r, (c−1) r}. The last line needs no search for S: a score beyond Δ(x) acts on
-the fit like one at infinity, so one linear program gives Δ(x). It is solved at 1−α less 1e-9, so
-that of several fits the one lowest at x is found.
+Letters: s → ``scores``, S → the score imputed to x, Φ → ``basis`` and a constant, ℓ_c(r) = max{c r,
+(c−1) r}. A score beyond Δ(x) acts on the fit like one at infinity, so one linear program gives
+Δ(x). It is solved at 1−α less 1e-9, so that of several fits the one lowest at x is found.
 
 Guarantee, for exchangeable data: for every f ≥ 0 in the span of Φ, coverage is at least 1−α under
 inputs reweighted by f, that is E[f(x) 1{s ≤ Δ(x)}] ≥ (1−α) E[f(x)]; without ties and for
@@ -19,28 +18,19 @@ independent draws at most p/(N+1) · E[max_i f(X_i)]/E[f(x)] more, p the dimensi
 is marginal coverage; f the indicator of a group is coverage within the group. Where the calibration
 points say nothing about x (a group not among them, an input far outside), Δ(x) is infinite.
 
-The paper's randomised cutoff, which covers exactly 1−α, and its kernel classes are not offered. The
-authors' package ``conditionalconformal`` (0.0.5) is compared with in the tests but not used: its
-exact search fails under recent versions of NumPy, and its bisection ends at twice the largest
-score.
-
-The program is solved by descent along edges. A vertex is a fit β through p of the N scores. 2p
+The program is solved by descent along edges. A vertex is a fit β through p of the N scores; 2p
 edges lead from it, each letting go of one score. The objective
 
     F(β) = Σ_i ℓ(s_i − Φ_iᵀβ) − bᵀβ,    b = (1−α) Φ(x) → ``pull``,  c = 1−α → ``level``,
 
 is convex and linear between scores: the steepest edge, followed to its lowest point, leads to a
 better vertex, and a vertex without a falling edge is a minimum. An edge falls where the multiplier
-η of its score leaves [c − 1, c]. Every new point starts from the minimum for b = 0, about p edges
-away.
+of its score leaves [c − 1, c]. Every new point starts from the minimum for b = 0.
 
 A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹, so that small scores
 of one group are never differences of the large ones of another. Ties would let descent stand still,
 so each score counts as moved by its own multiple of an infinitesimal amount, s + εu:
 residuals are pairs, compared by their second part where the first is zero up to rounding.
-
-Cost: O(N p²) to fit; for each level and distinct new row of the basis about p edges of
-O(N (p² + log N)).
 
 References: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees", JRSS
 B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Roberts (1973), "An improved
@@ -48,8 +38,8 @@ algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (descent).
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Self
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from scipy.linalg import qr
@@ -65,28 +55,24 @@ from calliper.rows import Rows
 
 #: How far below the level the new point pulls, which settles ties in favour of the lower fit.
 BELOW = 1e-9
-
 #: Ratio of the largest to the smallest score beyond which sums and comparisons lose the smallest.
 LARGEST_SPAN = 1e300
-
 #: Directions in which calibration points differ by less, in relation to the others, are none.
 LEAST_DIRECTION = 1e-9
-
 #: What a residual may be wrong by, in relation to the terms that it is the difference of.
 RESIDUAL_ROUNDING = 1e-13
-
 #: Weights on a score that are zero up to rounding; those of a row sum to 1.
 NO_WEIGHT = 1e-12
-
 #: How far a multiplier may leave its range by rounding.
 SLACK = 1e-10
-
 #: Edges after which descent is taken to be lost in rounding; a few for each column are usual.
 MOST_EDGES = 1000
 
 
 class ConditionalCalibration(Calibrator):
     """Coverage 1 − α under every reweighting of inputs by a basis; takes any real score.
+
+    Each level is its own regression: with few points, radii at different levels may cross.
 
     Parameters
     ----------
@@ -99,11 +85,6 @@ class ConditionalCalibration(Calibrator):
     Attributes
     ----------
     n_dimensions_ : p, dimensions of the span on the calibration points, the constant included
-    n_calibration_ : N
-
-    Notes
-    -----
-    Each level is its own regression: with few points, radii at different levels may cross.
 
     Examples
     --------
@@ -115,8 +96,6 @@ class ConditionalCalibration(Calibrator):
     >>> halves = ConditionalCalibration(basis=lambda Z: Z > 0.5).fit(Z, errors)
     >>> halves.predict_radius([[0.1], [0.4], [0.9]]).round(2)
     array([0.45, 0.45, 1.25])
-    >>> halves.guaranteed_coverage(0.9)
-    0.9
     """
 
     about = About(
@@ -134,12 +113,28 @@ class ConditionalCalibration(Calibrator):
     def __init__(self, *, basis: Callable[[Any], Any] | None = None) -> None:
         self.basis = basis
 
-    def _fit(self, rows: Rows, **apart: Any) -> Self:
-        """As every method, to the basis at the calibration points."""
-        valid.forget_fit(self)  # before the basis is asked, which may refuse
-        super()._fit(replace(rows, Z=_columns(self.basis, rows.Z)), **apart)
-        self.basis_ = self.basis
-        return self
+    def _as_rows(self, Z: Any, held: Any) -> Any:
+        """The basis at each row, (m, k), if there is one."""
+        basis = self.basis if held is None else self.basis_
+        if basis is None:
+            return super()._as_rows(Z, held)
+        if not callable(basis):
+            raise TypeError(f"basis must be a function of the features or None; got {basis!r}.")
+        valid.refuse_sparse(Z, "Z")
+        valid.refuse_no_rows(Z, "Z")
+        rows, n = _array(Z, "Z") if isinstance(Z, list) else Z, valid.n_rows(Z)
+        columns = _array(basis(rows), "basis(Z)")
+        if columns.ndim != 2 or len(columns) != n:
+            raise CalliperError(
+                f"basis must give one row of columns for each of {n} rows, shape ({n}, k); got "
+                f"shape {columns.shape}."
+            )
+        if held is not None and columns.shape[1] != self.n_features_in_:
+            raise CalliperError(
+                f"basis gave {self.n_features_in_} columns in fit and {columns.shape[1]} now: fix "
+                f"them beforehand, for example the list of groups."
+            )
+        return valid.check_features(columns, "basis(Z)")
 
     def restore(self, state: dict[str, Any]) -> None:
         """Fit to the columns of the basis, which are what a file has."""
@@ -148,23 +143,19 @@ class ConditionalCalibration(Calibrator):
         self.basis = self.basis_ = basis
 
     def _learn(self, rows: Rows) -> None:
-        _refuse_extremes(rows.scores)
+        sizes = np.abs(rows.scores[rows.scores != 0])
+        if len(sizes) and sizes.max() > LARGEST_SPAN * sizes.min():
+            raise CalliperError(
+                f"scores from {sizes.min():.3g} to {sizes.max():.3g} in size span more than double "
+                f"precision can add up. Set the smallest to 0, or take Split."
+            )
         self.span_ = Span(rows.Z)
         self._design = self.span_.coordinates(rows.Z)[0]
         self.n_dimensions_ = self._design.shape[1]
         self._unit = power_of_two(rows.scores)
         self._scores = rows.scores / self._unit
-        self._vertices: dict[float, IntArray] = {}
-
-    def _check_new(self, Z: Any) -> Any:
-        """The basis at new rows, checked."""
-        columns = _columns(self.basis_, Z)
-        if self.basis_ is not None and columns.shape[1] != self.n_features_in_:
-            raise CalliperError(
-                f"basis gave {self.n_features_in_} columns in fit and {columns.shape[1]} now: fix "
-                f"them beforehand, for example the list of groups."
-            )
-        return super()._check_new(columns)
+        self._vertices: dict[float, IntArray | None] = {}
+        self.basis_ = self.basis
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         columns, place = np.unique(Z, axis=0, return_inverse=True)
@@ -176,8 +167,7 @@ class ConditionalCalibration(Calibrator):
         if self._scores.min() >= 0:
             np.maximum(distinct, 0.0, out=distinct)
         radius = distinct[place.ravel()] * self._unit
-        self._warn_if_infinite(radius, levels)
-        _warn_if_given_up(radius)
+        self._warn(radius, levels)
         return np.where(np.isnan(radius), np.inf, radius)
 
     def _proved(self, level: float) -> float:
@@ -198,72 +188,46 @@ class ConditionalCalibration(Calibrator):
 
         NaN if the search for it was given up.
         """
-        pull = (level - BELOW) * row
-        start = self._calibration_vertex(level)
+        pull, start = (level - BELOW) * row, self._calibration_vertex(level)
         try:
             vertex = lowest_vertex(self._design, self._scores, level, pull, start)
-        except TooManyEdgesError:
+        except ArithmeticError:
             return np.nan
         if vertex is None:
             return np.inf
         terms = weights_on(self._design[vertex], row[None])[0] * self._scores[vertex]
         return float(terms.sum() + 1e-11 * np.abs(terms).sum())
 
-    def _calibration_vertex(self, level: float) -> IntArray:
+    def _calibration_vertex(self, level: float) -> IntArray | None:
         """The fit to the calibration points alone, where every new point's descent starts."""
         known = self._vertices if len(self._vertices) < MOST_LEVELS else {}
         if level not in known:
-            nothing, start = np.zeros(self.n_dimensions_), any_vertex(self._design)
-            try:
-                vertex = lowest_vertex(self._design, self._scores, level, nothing, start)
-            except TooManyEdgesError:  # any start will do
-                vertex = None
-            known[level] = start if vertex is None else vertex
+            known[level], nothing = None, np.zeros(self.n_dimensions_)
+            with suppress(ArithmeticError):  # any start will do
+                known[level] = lowest_vertex(self._design, self._scores, level, nothing)
             self._vertices = known
         return known[level]
 
-    def _warn_if_infinite(self, radius: FloatArray, levels: list[float]) -> None:
-        for level, column in zip(levels, radius.T, strict=True):
-            infinite = int(np.isinf(column).sum())
-            if infinite:
-                warn(
-                    f"At {infinite} of {len(column)} new rows the {self.n_calibration_} "
-                    f"calibration points cannot "
-                    f"support coverage {level:g} over {self.n_dimensions_} dimensions of the "
-                    f"basis, so intervals there are infinite. Use fewer columns or more "
-                    f"points, and have each group among them.",
-                    SmallCalibrationWarning,
-                )
-                return
-
-
-def _warn_if_given_up(radius: FloatArray) -> None:
-    given_up = int(np.isnan(radius).any(axis=1).sum())
-    if given_up:
-        warn(
-            f"At {given_up} of {len(radius)} new rows the search was given up, lost in rounding: "
-            f"the interval there is infinite, which is valid but not the smallest. Columns of the "
-            f"basis that are almost combinations of others? Leave them out.",
-            ConvergenceWarning,
-        )
-
-
-def _columns(basis: Callable[[Any], Any] | None, Z: Any) -> Any:
-    """The basis at each row, (m, k)."""
-    if basis is None:
-        return Z
-    if not callable(basis):
-        raise TypeError(f"basis must be a function of the features or None; got {basis!r}.")
-    valid.refuse_sparse(Z, "Z")
-    valid.refuse_no_rows(Z, "Z")
-    rows, n = _array(Z, "Z") if isinstance(Z, list) else Z, valid.n_rows(Z)
-    columns = _array(basis(rows), "basis(Z)")
-    if columns.ndim != 2 or len(columns) != n:
-        raise CalliperError(
-            f"basis must give one row of columns for each of {n} rows, shape ({n}, k); got shape "
-            f"{columns.shape}."
-        )
-    return valid.check_features(columns, "basis(Z)")
+    def _warn(self, radius: FloatArray, levels: list[float]) -> None:
+        """Say of how many rows too little is known, and at how many the search was given up."""
+        m, infinite = len(radius), np.isinf(radius).sum(axis=0)
+        if infinite.any():
+            first = int(np.argmax(infinite > 0))
+            warn(
+                f"At {infinite[first]} of {m} new rows the {self.n_calibration_} calibration "
+                f"points cannot support coverage {levels[first]:g} over {self.n_dimensions_} "
+                f"dimensions of the basis, so intervals there are infinite. Use fewer columns or "
+                f"more points, and have each group among them.",
+                SmallCalibrationWarning,
+            )
+        given_up = int(np.isnan(radius).any(axis=1).sum())
+        if given_up:
+            warn(
+                f"At {given_up} of {m} new rows the search was given up, lost in rounding: the "
+                f"interval there is infinite, which is valid but not the smallest. Columns of the "
+                f"basis that are almost combinations of others? Leave them out.",
+                ConvergenceWarning,
+            )
 
 
 def _array(rows: Any, name: str) -> Any:
@@ -274,23 +238,11 @@ def _array(rows: Any, name: str) -> Any:
         raise CalliperError(f"rows of {name} must all be of one length: {error}.") from error
 
 
-def _refuse_extremes(scores: FloatArray) -> None:
-    """Sums of scores of very different sizes lose the small ones, and comparisons with them."""
-    sizes = np.abs(scores[scores != 0])
-    if len(sizes) and sizes.max() > LARGEST_SPAN * sizes.min():
-        raise CalliperError(
-            f"scores from {sizes.min():.3g} to {sizes.max():.3g} in size span more than double "
-            f"precision can add up. Set the smallest to 0, or take Split."
-        )
-
-
 class Span:
     """Coordinates in which the columns at the calibration points have unit spread each.
 
-    Columns in other units, repeated columns and indicators that sum to the constant leave their
-    span with a constant as it is. A new row may have a part that no calibration point has, such
-    as a group not seen before: then the calibration points say nothing about it, which
-    ``coordinates`` tells.
+    Repeated columns and indicators that sum to the constant leave the span as it is. A new row may
+    have a part that no calibration point has, such as a new group, which ``coordinates`` tells.
     """
 
     def __init__(self, columns: FloatArray) -> None:
@@ -314,16 +266,6 @@ class Span:
         return np.column_stack([np.ones(len(columns)), along / self.sizes]), inside
 
 
-class TooManyEdgesError(ArithmeticError):
-    """Descent is lost in rounding; nothing is known about the minimum."""
-
-
-def any_vertex(design: FloatArray) -> IntArray:
-    """Some p rows of a matrix (N, p) of full rank that are as independent as possible."""
-    _, _, order = qr(design.T, mode="economic", pivoting=True)
-    return np.asarray(order[: design.shape[1]], dtype=np.intp)
-
-
 def weights_on(vertex: FloatArray, rows: FloatArray) -> FloatArray:
     """Each row (m, p) as a combination of those of the vertex (p, p): (m, p)."""
     weights = np.asarray(np.linalg.solve(vertex.T, rows.T).T, dtype=np.float64)
@@ -332,11 +274,15 @@ def weights_on(vertex: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def lowest_vertex(
-    design: FloatArray, scores: FloatArray, level: float, pull: FloatArray, start: IntArray
+    design: FloatArray,
+    scores: FloatArray,
+    level: float,
+    pull: FloatArray,
+    start: IntArray | None = None,
 ) -> IntArray | None:
     """The p rows through which a minimum of F passes; ``None`` if F falls without end.
 
-    Raises ``TooManyEdgesError`` if neither is found.
+    Raises ``ArithmeticError`` if it is lost in rounding.
 
     Parameters
     ----------
@@ -344,9 +290,11 @@ def lowest_vertex(
     scores : (N,)
     level : c, inside (0, 1)
     pull : (p,)
-    start : (p,) independent rows
+    start : (p,) independent rows; by default some that are as independent as possible
     """
-    n, vertex = len(scores), start.copy()
+    if start is None:
+        start = qr(design.T, mode="economic", pivoting=True)[2][: design.shape[1]]
+    n, vertex = len(scores), np.array(start, dtype=np.intp)
     rows = np.vstack([design, pull])
     nudges = np.random.default_rng(0).uniform(size=n)  # u, the same at every call
     for _ in range(MOST_EDGES + 20 * len(vertex)):
@@ -372,7 +320,7 @@ def lowest_vertex(
         if entering is None:
             return None
         vertex[leaving] = entering
-    raise TooManyEdgesError
+    raise ArithmeticError("lost in rounding")
 
 
 def _lowest_on_edge(

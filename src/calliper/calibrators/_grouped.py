@@ -15,22 +15,23 @@ paper 4 of the On-line Compression Modelling project, alrw.net.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from functools import reduce
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
-from calliper._kept import Array, Field, Number, Part, Plain
+from calliper._kept import Array, Field, Part, Plain
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
 from calliper.declarations import Uses
 from calliper.distribution import Distribution, GroupedDistribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, required_for_confidence
-from calliper.quantile import Shares, required_calibration_size
+from calliper.quantile import required_calibration_size
 from calliper.rows import Rows, row_values, rows_of_groups, same_rows
 
 #: Groups that a warning names before it only counts.
@@ -64,12 +65,13 @@ class Grouped(Calibrator):
     array([1.5, 7.5])
     """
 
-    own_keeps: ClassVar[Mapping[str, Field]] = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "labels": Plain(),
-        "sized": Number(bool),  # whether magnitudes were given
         "code": Array("int32", ("N",), least=0, most="N", becomes="int64"),
         "parts": Part("calibrators", several=True),
     }
+
+    calibrators_: dict[Any, Calibrator]
 
     def __init__(self, calibrator: Any, *, groups: Any = None) -> None:
         self.calibrator = calibrator
@@ -96,71 +98,55 @@ class Grouped(Calibrator):
         """Whether the calibrator of each group has one."""
         return self._of_group.has_distribution
 
-    def _fit(self, rows: Rows, **apart: Any) -> Self:
-        """A copy of the calibrator for each group, fitted to its rows."""
-        valid.forget_fit(self)
-        rows = self._added(rows)
-        self._training, self._left_out = apart.get("training"), apart.get("left_out")
-        self._length_scale = apart.get("length_scale")
-        self._relearn(rows)
-        return self
+    def _checked(self, rows: Rows, *, first: bool) -> Rows:
+        """Rows as they come, with what is known of each; the calibrators check them."""
+        numbers, n = self._numbers(rows.groups, rows.Z), valid.n_rows(rows.Z)
+        names, groups = ("magnitudes", "signs", "weights"), np.empty(n, dtype=object)
+        for label, own in numbers.items():
+            groups[own] = label
+        scores = valid.check_vector(rows.scores, "scores", n=n)
+        known = {name: _checked(getattr(rows, name), name, n) for name in names}
+        if known["magnitudes"] is None:
+            known["magnitudes"] = scores
+        return Rows(rows.Z, scores, **known, groups=groups)
 
-    def _keep(self, rows: Rows) -> None:
-        self._rows = rows
+    def _checked_apart(self, name: str, given: Any, Z: Any) -> Any:
+        return given
 
     def _learn(self, rows: Rows) -> None:
-        self.calibrators_: dict[Any, Calibrator] = {}
+        self._rows, self.calibrators_ = rows, {}
+        apart = {"training": self._training, "left_out": self._left_out}
         for label, numbers in rows_of_groups(rows.groups).items():
-            self.calibrators_[label] = clone(self._of_group)._fit(
-                replace(rows.take(numbers), groups=None),
-                training=self._training,
-                left_out=self._left_out,
-                length_scale=self._length_scale,
-            )
+            own = replace(rows.take(numbers), groups=None)
+            fresh: Calibrator = clone(self._of_group)
+            self.calibrators_[label] = fresh.fit_to(own, **apart, length_scale=self._length_scale)
 
     def for_file(self) -> dict[str, Any]:
         """The calibrators of all groups, and which row is in which."""
-        code = np.empty(self.n_calibration_, dtype=np.int64)
-        for number, rows in enumerate(rows_of_groups(self._rows.groups).values()):
-            code[rows] = number
-        labels, parts = [*self.calibrators_], [*self.calibrators_.values()]
-        sized = self._rows.magnitudes is not None
-        return {"labels": labels, "sized": sized, "code": code, "parts": parts}
+        place = {label: number for number, label in enumerate(self.calibrators_)}
+        code = np.array([place[label] for label in self._rows.groups])
+        return {"labels": [*place], "code": code, "parts": [*self.calibrators_.values()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The calibrators as they are, and the rows of all of them in order."""
         labels, parts, code = state["labels"], state["parts"], state["code"]
         if not isinstance(labels, list) or not len(labels) == len(parts) > 0:
             raise CalliperError("there must be a calibrator for each group.")
-        self.calibrators_ = dict(zip(labels, parts, strict=True))
+        self.calibrators_, first = dict(zip(labels, parts, strict=True)), parts[0]
         n = np.bincount(code, minlength=len(parts)).tolist()
         if [part.n_calibration_ for part in parts] != n or len(self.calibrators_) != len(parts):
             raise CalliperError(
                 "the calibrators of the groups do not have as many rows as the groups."
             )
-        self.n_calibration_, first = len(code), parts[0]
-        joined = first._rows
-        for part in parts[1:]:
-            joined = joined.join(part._rows)
+        joined = reduce(Rows.join, [part._rows for part in parts])
         if not first.judges_nearness:
-            joined = replace(joined, Z=np.zeros((len(code), first._rows.Z.shape[1])))
-        if not state["sized"]:
-            joined = replace(joined, magnitudes=None)
-        order = np.argsort(np.argsort(code, kind="stable"), kind="stable")
+            joined = replace(joined, Z=np.zeros((len(code), first.n_features_in_)))
         each = np.empty(len(labels), dtype=object)
         each[:] = labels
-        self._rows = replace(joined.take(order), groups=each[code])
+        order = np.argsort(np.argsort(code, kind="stable"))
+        self._rows, self.n_calibration_ = replace(joined.take(order), groups=each[code]), len(code)
         self._training, self._left_out = first._training, first._left_out
-        self._length_scale = first._length_scale
-
-    def _added(self, new: Rows, length_scale: float | None = None) -> Rows:
-        """Rows as they come, with what is known of each; the calibrators check them."""
-        groups = _labels(self._numbers(new.groups, new.Z))
-        _refuse_unpaired(new.Z, new.scores)
-        known = {"magnitudes": new.magnitudes, "signs": new.signs, "weights": new.weights}
-        checked = {name: _checked(values, name, new.Z) for name, values in known.items()}
-        scores = valid.check_vector(new.scores, "scores")
-        return Rows(new.Z, scores, **checked, groups=groups)
+        self._length_scale, self.weights_ = first._length_scale, self._rows.weights
 
     def predict_distribution(
         self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None
@@ -169,7 +155,8 @@ class Grouped(Calibrator):
         check_is_fitted(self)
         refuse_distribution(self)
         y_pred, weights, groups = same_rows(Z, "Z", y_pred=y_pred, weights=weights, groups=groups)
-        numbers, weights = self._numbers(groups, Z), _checked(weights, "weights", Z)
+        numbers, n_new = self._numbers(groups, Z), valid.n_rows(Z)
+        weights = _checked(weights, "weights", n_new)
         unseen = [label for label in numbers if label not in self.calibrators_]
         if unseen:
             raise CalliperError(
@@ -177,38 +164,43 @@ class Grouped(Calibrator):
                 f"{unseen[0]!r} for one, and so no distribution: leave such rows out, or calibrate "
                 f"on rows of them. (An interval there is infinite.)"
             )
-        centre = valid.check_vector(y_pred, "y_pred", n=valid.n_rows(Z))
+        centre = valid.check_vector(y_pred, "y_pred", n=n_new)
         parts = []
         for label, rows in numbers.items():
             own, given = self.calibrators_[label], None if weights is None else weights[rows]
             around = _safe_indexing(Z, rows), centre[rows]
             parts.append((rows, own.predict_distribution(*around, bounds=bounds, weights=given)))
-        ends, nothing = parts[0][1].bounds, np.empty((valid.n_rows(Z), 0))
+        ends, nothing = parts[0][1].bounds, np.empty((n_new, 0))
         n, first = self.n_calibration_, self.signed_thresholds
         return GroupedDistribution(centre, nothing, first, n, bounds=ends, parts=tuple(parts))
 
-    def radii(
-        self,
-        Z: Any,
-        levels: tuple[float, ...],
-        *,
-        confidence: float | None = None,
-        weights: Any = None,
-        groups: Any = None,
+    def _radii(
+        self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
     ) -> FloatArray:
         """The radius at each row by the calibrator of its group, (m, L)."""
-        check_is_fitted(self)
-        numbers, weights = self._numbers(groups, Z), _checked(weights, "weights", Z)
-        reached = self._reached([*numbers], levels, confidence)
-        radius = np.full((valid.n_rows(Z), len(levels)), np.inf)
+        numbers, n_new = self._numbers(groups, Z), valid.n_rows(Z)
+        weights = _checked(weights, "weights", n_new)
+        least = [*map(required_calibration_size, levels)]
+        if confidence is not None:  # refused, if it is, whether or not any group is asked
+            next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
+            least = [required_for_confidence(level, confidence) for level in levels]
+        radius, short = np.full((n_new, len(levels)), np.inf), {}
         for label, rows in numbers.items():
-            columns = reached[label]
-            if columns:
+            own = self.calibrators_.get(label)
+            n = 0 if own is None else own.n_calibration_
+            # With weights, each row has a level of its own that it reaches.
+            ranked = own is None or (own.by_rank and own.weights_ is None)
+            columns = [j for j in range(len(levels)) if n >= least[j] or not ranked]
+            if len(columns) < len(levels):
+                short[label] = n
+            if own is not None and columns:
                 given = None if weights is None else weights[rows]
+                asked = [levels[j] for j in columns]
                 how = {"confidence": confidence, "weights": given}
-                own, asked = self.calibrators_[label], tuple(levels[j] for j in columns)
-                found = own.radii(_safe_indexing(Z, rows), asked, **how)
+                found = own.predict_radius(_safe_indexing(Z, rows), asked, **how)
                 radius[rows[:, None], columns] = found
+        if short:
+            _warn_of_short(short, levels[-1], least[-1])
         return radius
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
@@ -231,9 +223,6 @@ class Grouped(Calibrator):
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
 
-    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        raise NotImplementedError  # each group has a calibrator that answers
-
     def asked(self, groups: Any) -> Any:
         """The groups given, or the parameter; refused if neither."""
         given = self.groups if groups is None else groups
@@ -250,51 +239,10 @@ class Grouped(Calibrator):
         valid.refuse_no_rows(Z, "Z")
         return rows_of_groups(row_values(self.asked(groups), Z, "groups"))
 
-    def _reached(
-        self, labels: list[Any], levels: tuple[float, ...], confidence: float | None
-    ) -> dict[Any, list[int]]:
-        """Which levels each group has enough rows for; one warning says what is missing."""
-        if confidence is not None:  # refused, if it is, whether or not any group would be asked
-            next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
-        least = [*map(required_calibration_size, levels)]
-        if confidence is not None:
-            least = [required_for_confidence(level, confidence) for level in levels]
-        reached, short = {}, {}
-        for label in labels:
-            own = self.calibrators_.get(label)
-            n = 0 if own is None else own.n_calibration_
-            # With weights, each row has a level of its own that it reaches.
-            ranked = own is None or (own.by_rank and own.weights_ is None)
-            reached[label] = [j for j in range(len(levels)) if n >= least[j] or not ranked]
-            if len(reached[label]) < len(levels):
-                short[label] = n
-        if short:
-            _warn_of_short(short, levels[-1], least[-1])
-        return reached
 
-
-def _labels(numbers: dict[Any, IntArray]) -> Any:
-    """The label of each row, (n,)."""
-    labels = np.empty(sum(map(len, numbers.values())), dtype=object)
-    for label, rows in numbers.items():
-        labels[rows] = label
-    return labels
-
-
-def _refuse_unpaired(Z: Any, scores: Any) -> None:
-    """Scores that cannot be picked by row, or are not as many."""
-    if scores is None:
-        raise CalliperError(
-            "scores must be one number for each row; got None: pass abs(y - y_pred)."
-        )
-    valid.refuse_sparse(scores, "scores")
-    valid.refuse_no_rows(scores, "scores")
-    check_consistent_length(Z, scores)
-
-
-def _checked(values: Any, name: str, Z: Any) -> FloatArray | None:
-    """One number for each row, if there are any."""
-    return None if values is None else valid.check_vector(values, name, n=valid.n_rows(Z))
+def _checked(values: Any, name: str, n: int) -> FloatArray | None:
+    """One number for each of n rows, if there are any."""
+    return None if values is None else valid.check_vector(values, name, n=n)
 
 
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:

@@ -25,15 +25,12 @@ of the s_j⁺, hence Q of the smaller s_j/max_i ŝ_ji; these N+1 ratios are exch
 happens with probability at most 1 − Q/(N+1). It is never narrower than the Jackknife+, usually
 wider by a tenth or two; ``FullRescaled`` has the same guarantee without that price.
 
-Cost: KNN, a search for K+1 neighbours per row and O(K) more; RBF, O((N + M) N d) in blocks.
-
 References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
 Jackknife+ Rescaled Scores", Transactions on Machine Learning Research. Minmax: Barber, Candès,
 Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+", doi:10.1214/20-AOS1965,
 Theorem 2.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -47,24 +44,31 @@ from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, fixed_kernel, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.guarantees import fold_coverage, jackknife_coverage
-from calliper.kernels import KNN, Kernel, LeaveTwoOut, as_kernel, rescale
+from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
+from calliper.kernels import KNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares
 from calliper.rows import Rows
 
 #: Folds that a file may name.
 MOST_FOLDS = 1023
+#: Exponent of two of the largest size, which leaves room for ratios of sizes.
+ROOM = 256
 
 
 class LeaveTwoOutMethod(Calibrator):
-    """What methods with scales that leave two points out share: parameters, kernel and scales."""
+    """The Jackknife+ of scales that leave two points out; minmax changes what it differs in."""
 
+    scale_: Any
     learns: ClassVar[Mapping[str, Field]] = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
     }
-    #: None for one point, which has no other to take a mean of: plain split.
-    scale_: LeaveTwoOut | None
+
+    @property
+    def uses(self) -> Uses:
+        """Training inputs where the kernel takes its length scale from them."""
+        needs = kernel_needs(self.kernel, fixed=False)
+        return Uses("magnitudes", "weights", "training", needs=needs)
 
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
@@ -75,45 +79,56 @@ class LeaveTwoOutMethod(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training or Rows(None), check_random_state(self.random_state)
-        offset, self._lift = check_offset(self.offset), 0
+        offset = check_offset(self.offset)
         self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
-        self.rescaled_scores_, self.scale_ = rows.scores, None
-        if len(rows.scores) > 1:
-            everything = np.hstack([rows.scores, rows.magnitudes, offset])
-            self._lift = shift = quantile.lift(everything)
-            known = self._found_before
-            sizes = Rows(rows.Z, magnitudes=quantile.lifted(rows.magnitudes, shift))
-            how: dict[str, Any] = {"offset": float(np.ldexp(offset, shift)), "rng": rng}
-            self.scale_ = self.kernel_.leave_two_out(sizes, **how, Z_train=train.Z, known=known)
-            scores = quantile.lifted(rows.scores, shift)
-            self.rescaled_scores_ = self._rescaled(self.scale_, scores)
-            warn_if_zero_scales(self.scale_.without_one)
+        self.scale_ = self._of_kernel = None
+        self.rounded = len(rows) == 1
+        if self.rounded:  # no other to take a mean of: plain split
+            self._rescale(rows)
+            return
+        # A power of two changes no digit, and keeps means of very small sizes exact.
+        largest = quantile.exponent(np.hstack([rows.scores, rows.magnitudes, offset]))
+        self._lift = shift = max(0, ROOM - largest)
+        sizes = Rows(rows.Z, magnitudes=np.ldexp(rows.magnitudes, shift))
+        how: Any = {"offset": float(np.ldexp(offset, shift)), "rng": rng, "Z_train": train.Z}
+        self.scale_ = self.kernel_.leave_two_out(sizes, **how, known=self._found_before)
+        self._of_kernel = self.scale_
+        self.rescaled_scores_ = self._rescaled(np.ldexp(rows.scores, shift))
+        warn_if_zero_scales(self.scale_.without_one)
 
-    @abstractmethod
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
         """The kernel that training rows lead to."""
+        return as_kernel(self.kernel, KNN(10)).resolved(train.Z, rng)
 
-    @abstractmethod
-    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
+    def _rescaled(self, scores: FloatArray) -> FloatArray:
         """s_i⁺, (N,)."""
-
-    @abstractmethod
-    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
-        """The radius in the unit of lifted scores, (m, L)."""
+        if self.scale_.n_folds is not None and self.weights_ is not None:
+            raise CalliperError(
+                "nothing is proved for weights and folds together: leave n_folds out of the "
+                "kernel, or the weights."
+            )
+        return np.asarray(self.scale_.prepare(scores))
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        if self.scale_ is not None:
-            return quantile.lowered(self._lifted_radius(self.scale_, Z, levels, shares), self._lift)
-        threshold = quantile.conformal_thresholds(self.rescaled_scores_, levels, shares)
-        return np.broadcast_to(threshold, (len(Z), len(levels)))
+        if self.scale_ is None:
+            return super()._radius(Z, levels, shares)
+        with np.errstate(over="ignore"):
+            lifted = self._lifted_radius(Z, levels, shares)
+            return quantile.not_below(np.ldexp(lifted, -self._lift))
 
-    @property
-    def rounded(self) -> bool:
-        """Of one point the radius is its score."""
-        return self.scale_ is None
+    def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
+        """The radius in the unit of lifted scores, (m, L)."""
+        ranks = [quantile.conformal_rank(level, self.n_calibration_) for level in levels]
+        asked = ranks if shares is None else levels
+        return np.asarray(self.scale_.order_statistics(Z, asked, shares))
 
-    def _found(self) -> Mapping[str, Any]:
-        return {} if self.scale_ is None else self.scale_.for_file()
+    def _proved(self, level: float) -> float:
+        if self.weights_ is not None:
+            return max(0.0, 2 * level - 1)
+        n_folds = None if self.scale_ is None else self.scale_.n_folds
+        if n_folds is None:
+            return jackknife_coverage(level, self.n_calibration_)
+        return fold_coverage(level, self.n_calibration_, n_folds)
 
 
 class JackknifeRescaled(LeaveTwoOutMethod):
@@ -128,13 +143,11 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.
     random_state : int, RandomState or None
-        Seeds the draws of a tuned kernel: pairs of training inputs, folds. Points at the same
-        distance share a place, so nothing is drawn for ``KNN``.
+        Seeds the draws of a tuned kernel: pairs of training inputs, folds.
 
     Attributes
     ----------
     rescaled_scores_ : (N,) s_i⁺, infinite where the local scale is zero
-    n_calibration_ : N
 
     Examples
     --------
@@ -144,8 +157,6 @@ class JackknifeRescaled(LeaveTwoOutMethod):
     >>> method = JackknifeRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.22, 2.26])
-    >>> method.guaranteed_coverage(0.9)
-    0.8023952095808383
     """
 
     about = About(
@@ -164,55 +175,19 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),
     }
 
-    @property
-    def uses(self) -> Uses:
-        """Training inputs where the kernel takes its length scale from them."""
-        needs = kernel_needs(self.kernel, fixed=False)
-        return Uses("magnitudes", "weights", "training", needs=needs)
-
-    def _chosen(self, train: Rows, rng: Any) -> Kernel:
-        return as_kernel(self.kernel, KNN(10)).resolved(train.Z, rng)
-
-    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
-        if scale.n_folds is not None and self.weights_ is not None:
-            raise CalliperError(
-                "nothing is proved for weights and folds together: leave n_folds out of the "
-                "kernel, or the weights."
-            )
-        return scale.prepare(scores)
-
-    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
-        ranks = [quantile.conformal_rank(level, self.n_calibration_) for level in levels]
-        return scale.order_statistics(Z, ranks if shares is None else levels, shares)
-
-    def _proved(self, level: float) -> float:
-        if self.weights_ is not None:
-            return max(0.0, 2 * level - 1)
-        n_folds = None if self.scale_ is None else self.scale_.n_folds
-        if n_folds is None:
-            return jackknife_coverage(level, self.n_calibration_)
-        return fold_coverage(level, self.n_calibration_, n_folds)
-
 
 class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     """The paper's rescaled scores with the guarantee 1 − α, at the cost of wider intervals.
 
     Parameters
     ----------
-    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
-        Which points count as neighbours. A tuned kernel is tuned on training errors, which must
+    kernel, offset, random_state
+        As of :class:`JackknifeRescaled`; a tuned kernel is tuned on training errors, which must
         then be passed to ``fit``.
-    offset : float, default 0
-        Constant added to every local scale, in the unit of y; choose it without calibration
-        data. Helps where many errors are exactly zero.
-    random_state : int, RandomState or None
-        Draws training rows that a tuned kernel is tuned on. Points at the same distance share a
-        place, so nothing is drawn for ``KNN``.
 
     Attributes
     ----------
     rescaled_scores_ : (N,) s_i⁺ in ascending order, infinite where the local scale is zero
-    n_calibration_ : N
 
     Examples
     --------
@@ -222,8 +197,6 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     >>> method = JackknifeMinmaxRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.23, 2.26])
-    >>> method.guaranteed_coverage(0.9)
-    0.9001996007984032
     """
 
     about = About(
@@ -244,9 +217,12 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
         return fixed_kernel(self.kernel, KNN(10), train.Z, train.scores, rng)
 
-    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
-        return np.sort(rescale(scores, scale.without_one))
+    def _rescaled(self, scores: FloatArray) -> FloatArray:
+        return np.sort(rescale(scores, self.scale_.without_one))
 
-    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
+    def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
         thresholds = quantile.conformal_thresholds(self.rescaled_scores_, levels)
-        return quantile.rescaled_back(scale.largest(Z)[:, None], thresholds)
+        return quantile.rescaled_back(self.scale_.largest(Z)[:, None], thresholds)
+
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)

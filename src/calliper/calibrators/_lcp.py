@@ -20,24 +20,18 @@ Weights, by the Euclidean distance D; each member's weight of itself is one:
     gaussian      H_ij = exp(−D_ij² / 2h²)
     neighbors     H_ij = 1 if j is one of the h nearest of i in the bag, else 0
 
-D is computed by direct differences, so that equal rows have equal weights to the last bit. A new
-point that is near enough to a calibration point takes the place of its last neighbour; points just
-as far as the last neighbour share its place.
+A new point that is near enough to a calibration point takes the place of its last neighbour; points
+just as far as the last neighbour share its place.
 
-The bandwidth is chosen on training errors if it is not given. Each of up to 2,000 training points
-is left out and gets the radius that the others would give it. Of the bandwidths that leave at most
-5 % of these radii infinite, the one with the smallest mean radius wins, infinite ones counting as
-the largest training error; if all leave more, the largest bandwidth.
+If no bandwidth is given, each of up to 2,000 training points is left out and gets the radius that
+the others would give it. Of the bandwidths that leave at most 5 % of these infinite, the one with
+the smallest mean wins, infinite ones counting as the largest error; if none does, the largest.
 
-Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The interval is closed and never
-empty: the smallest calibration score is always kept. It is infinite where too little weight lies on
-calibration points, such as far away from all of them.
+Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The smallest calibration score is
+always kept; the radius is infinite far away from all points.
 
 Guarantee: 1−α, marginal, for exchangeable data, since T treats all members of the bag alike. The
 bandwidth must not depend on calibration scores.
-
-Cost: O(N²d) to fit, O(Nd + N log N) for each new point and level; memory O(N) and a few blocks.
-Choosing among B bandwidths on n training points: O(n² (d + B log n)).
 
 Reference: Guan (2023), "Localized conformal prediction: a generalized inference framework for
 conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
@@ -64,13 +58,8 @@ from calliper.quantile import TOLERANCE, Shares, conformal_rank, count_true
 from calliper.rows import Rows
 
 LOCALIZERS = ("exponential", "gaussian", "neighbors")
-
-#: Weight, share, share with the new point below: what the α̃ search takes, each (m, N).
-SharesOfBag = tuple[FloatArray, FloatArray, FloatArray]
-
 #: Largest part of infinite radii that a bandwidth may leave.
 MOST_INFINITE = 0.05
-
 #: Bandwidths that are tried, as multiples of the median distance.
 BANDWIDTHS = 2.0 ** np.arange(-7, 5.5, 0.75)
 
@@ -93,7 +82,6 @@ class LCP(Calibrator):
     Attributes
     ----------
     bandwidths_ : dict of the bandwidth of each level that was asked for
-    n_calibration_ : N
 
     Examples
     --------
@@ -103,8 +91,6 @@ class LCP(Calibrator):
     >>> method = LCP(bandwidth=0.1).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.25, 1.28])
-    >>> method.guaranteed_coverage(0.9)
-    0.9001996007984032
     """
 
     about = About(
@@ -121,13 +107,9 @@ class LCP(Calibrator):
     @property
     def uses(self) -> Uses:
         """Training errors, which a bandwidth that is not given needs."""
-        return Uses(
-            "training",
-            "errors",
-            needs=("training", "errors") if self.bandwidth == "auto" else (),
-            refusal="bandwidth='auto' is chosen on training errors: pass training=(Z, scores) to "
-            "fit (X_train and y_train to ConformalRegressor.calibrate), or a number.",
-        )
+        needs = ("training", "errors") if self.bandwidth == "auto" else ()
+        words = {"learns": "bandwidth='auto'", "instead": "pass a number"}
+        return Uses("training", "errors", needs=needs, **words)
 
     learns: ClassVar[Mapping[str, Field]] = {
         "sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")
@@ -144,11 +126,10 @@ class LCP(Calibrator):
         order = np.argsort(rows.scores)
         self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
         self.bandwidths_: dict[float, float] = {}
-        self._at_bandwidth: dict[float, Any] = {}
+        self._localizers: dict[float, Any] = {}
         self.sample_ = None
         if self._fixed is None:
-            rng = check_random_state(self.random_state)
-            train = self._training
+            train, rng = self._training, check_random_state(self.random_state)
             self.sample_ = self._once("sample_", lambda: training_sample(train, len(rows), rng))
             self._sample = train.Z[self.sample_], train.scores[self.sample_]
         else:
@@ -161,8 +142,8 @@ class LCP(Calibrator):
             localizer = self._localizer(bandwidth)
 
             def search(rows: slice, localizer: Any = localizer, ranks: Any = ranks) -> FloatArray:
-                weight, share, with_new = localizer.compare(Z[rows])
-                return largest_kept(ordered, weight, share, with_new, ranks)
+                compared: tuple[FloatArray, FloatArray, FloatArray] = localizer.compare(Z[rows])
+                return largest_kept(ordered, *compared, ranks)
 
             blocks = map_row_blocks(search, len(Z), 4 * len(ordered))
             radius[:, columns] = np.concatenate(blocks)
@@ -173,20 +154,16 @@ class LCP(Calibrator):
             check_option(self.localizer, LOCALIZERS, "localizer")
 
     def _localizer(self, bandwidth: float) -> Any:
-        if bandwidth not in self._at_bandwidth:
-            known = self.points_, self.ordered_
-            self._at_bandwidth[bandwidth] = (
-                NeighborLocalizer(*known, int(bandwidth))
-                if self.localizer_ == "neighbors"
-                else RadialLocalizer(*known, self.localizer_, bandwidth)
-            )
-        return self._at_bandwidth[bandwidth]
+        if bandwidth not in self._localizers:
+            kind = NeighborLocalizer if self.localizer_ == "neighbors" else RadialLocalizer
+            known = self.points_, self.ordered_, self.localizer_, bandwidth
+            self._localizers[bandwidth] = kind(*known)
+        return self._localizers[bandwidth]
 
     def _bandwidth(self, level: float) -> float:
-        if self._fixed is not None:
-            return self.bandwidths_.setdefault(level, self._fixed)
         if level not in self.bandwidths_:
-            self.bandwidths_[level] = tuned_bandwidth(self.localizer_, *self._sample, level)
+            tuned = self._fixed or tuned_bandwidth(self.localizer_, *self._sample, level)
+            self.bandwidths_[level] = tuned
         return self.bandwidths_[level]
 
 
@@ -248,73 +225,76 @@ def largest_kept(
     return threshold
 
 
-def radial_weights(distances: FloatArray, name: str, bandwidth: float) -> FloatArray:
-    """Weights by distances; those too small for a number are zero."""
+def distances_by(name: str, x: FloatArray, points: FloatArray) -> FloatArray:
+    """Distances, (m, N); squared, which leaves their order as it is, for neighbours."""
+    return all_distances(x, points, EUCLIDEAN) if name == "neighbors" else cdist(x, points)
+
+
+def weights_by(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
+    """Weights by distances, (m, N); those too small for a number are zero."""
+    if name == "neighbors":
+        shells = Shells.of_points(distances, int(bandwidth))
+        return np.asarray(shells.near + shells.tied * (shells.seats / shells.size)[:, None])
     with np.errstate(over="ignore"):
         distances = distances / bandwidth
         return np.exp(-0.5 * np.square(distances) if name == "gaussian" else -distances)
 
 
-def nearest_weights(distances: FloatArray, k: int) -> FloatArray:
-    """One for the k nearest columns of each row; those just as far as the last share, (m, N)."""
-    shells = Shells.of_points(distances, k)
-    return np.asarray(shells.near + shells.tied * (shells.seats / shells.size)[:, None])
+def below_and_all(H: FloatArray, n_below: IntArray) -> FloatArray:
+    """For each row, the weight of the points that are smaller, and of all, (2, m)."""
+    reached = np.cumsum(H, axis=1)
+    below = reached[np.arange(len(reached)), n_below - 1]
+    return np.stack([np.where(n_below > 0, below, 0.0), reached[:, -1]])
 
 
 class RadialLocalizer:
     """Weights that fall with distance. O(N²d) once, O(Nd) for each new row."""
 
-    def __init__(
-        self, points: FloatArray, ordered: OrderedScores, name: str, bandwidth: float
-    ) -> None:
-        self.points, self.name, self.bandwidth = points, name, bandwidth
+    def __init__(self, points: FloatArray, ordered: OrderedScores, name: str, h: float) -> None:
+        self.points, self.name, self.bandwidth, n = points, name, h, len(points)
 
         def sums(rows: slice) -> FloatArray:
-            reached = np.cumsum(self._weights(points[rows]), axis=1)
-            places = ordered.n_below[rows]
-            below = reached[np.arange(len(reached)), places - 1]
-            return np.stack([np.where(places > 0, below, 0.0), reached[:, -1]])
+            return below_and_all(self._weights(points[rows]), ordered.n_below[rows])
 
-        n = len(points)
         self.below, self.total = np.concatenate(map_row_blocks(sums, n, n), axis=1)
 
-    def compare(self, x: FloatArray) -> SharesOfBag:
-        """What the search takes, for a block of new rows."""
+    def compare(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weights, shares and shares with the new point below, (m, N) each, of new rows."""
         weight = self._weights(x)
         total = weight + self.total
         return weight, self.below / total, (self.below + weight) / total
 
     def _weights(self, x: FloatArray) -> FloatArray:
-        return radial_weights(cdist(x, self.points), self.name, self.bandwidth)
+        return weights_by(self.name, distances_by(self.name, x, self.points), self.bandwidth)
 
 
 class NeighborLocalizer:
     """The h nearest of each member of the bag; those just as far as the last share its place."""
 
-    def __init__(self, points: FloatArray, ordered: OrderedScores, k: int) -> None:
+    def __init__(self, points: FloatArray, ordered: OrderedScores, name: str, h: float) -> None:
         n = len(points)
-        self.points, self.k = points, min(k, n)
+        self.points, self.name, self.k = points, name, min(int(h), n)
 
         def sums(rows: slice) -> FloatArray:
-            distances = all_distances(points[rows], points, EUCLIDEAN)
+            distances = distances_by(name, points[rows], points)
             distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
             shells = Shells.of_points(distances, self.k)
             is_below = np.arange(n) < ordered.n_below[rows, None]
             near, tied = (shells.near & is_below).sum(axis=1), (shells.tied & is_below).sum(axis=1)
             return np.stack([near, tied, shells.reach[:, 0], shells.seats, shells.size])
 
-        self.near, self.tied, self.edge, self.seats, self.size = np.concatenate(
-            map_row_blocks(sums, n, n), axis=1
-        )
+        found = np.concatenate(map_row_blocks(sums, n, n), axis=1)
+        self.near, self.tied, self.edge, self.seats, self.size = found
 
-    def compare(self, x: FloatArray) -> SharesOfBag:
-        """What the search takes, for a block of new rows."""
-        distances = all_distances(x, self.points, EUCLIDEAN)
+    def compare(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weights, shares and shares with the new point below, (m, N) each, of new rows."""
+        distances = distances_by(self.name, x, self.points)
         inside, at_edge = distances < self.edge, distances == self.edge
         entering = np.where(inside, 1.0, np.where(at_edge, self.seats / (self.size + 1), 0.0))
         of_tied = np.where(at_edge, entering, (self.seats - inside) / self.size)
         share = (self.near + of_tied * self.tied) / (self.k + 1)
-        return nearest_weights(distances, self.k), share, share + entering / (self.k + 1)
+        weight = weights_by(self.name, distances, self.k)
+        return weight, share, share + entering / (self.k + 1)
 
 
 def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
@@ -348,8 +328,7 @@ def training_sample(training: Rows, n_calibration: int, rng: np.random.RandomSta
 def tuned_bandwidth(name: str, Z: FloatArray, scores: FloatArray, coverage: float) -> float:
     """The best bandwidth of a grid at this level, for n training points and their errors."""
     order = np.argsort(scores)
-    Z, ordered = Z[order], OrderedScores(scores[order])
-    distances = cdist(Z, Z) if name != "neighbors" else all_distances(Z, Z, EUCLIDEAN)
+    ordered, distances = OrderedScores(scores[order]), distances_by(name, Z[order], Z[order])
     rank, best, least = conformal_rank(coverage, len(Z) - 1), 0.0, np.inf
     for bandwidth in _grid(name, distances):
         radius = _left_out(ordered, _bag(name, distances, bandwidth), rank)
@@ -376,11 +355,9 @@ def _grid(name: str, distances: FloatArray) -> list[float]:
 
 def _bag(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
     """H_ij over the sample, (n, n), each point's weight of itself one."""
-    if name != "neighbors":
-        return radial_weights(distances, name, bandwidth)
     others = distances.copy()
     np.fill_diagonal(others, np.inf)
-    H = nearest_weights(others, int(bandwidth))
+    H = weights_by(name, others, bandwidth)
     np.fill_diagonal(H, 1.0)
     return H
 
@@ -388,10 +365,7 @@ def _bag(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
 def _left_out(ordered: OrderedScores, H: FloatArray, rank: int) -> FloatArray:
     """The radius of each point from all the others, (n,)."""
     n = len(ordered)
-    columns = np.arange(n)
-    total = H.sum(axis=1)
-    prefix = np.cumsum(H, axis=1)[columns, ordered.n_below - 1]
-    below = np.where(ordered.n_below > 0, prefix, 0.0)
+    columns, (below, total) = np.arange(n), below_and_all(H, ordered.n_below)
 
     def one_block(rows: slice) -> FloatArray:
         here, place = columns[rows], np.arange(rows.stop - rows.start)

@@ -14,14 +14,12 @@ Guarantee: 1−α *in each leaf*: given that the new point falls into A, and mar
 of the calibration points, exchangeable with the new one and independent of the training data.
 More sharply Q_A/(N_A + 1); the smallest over the leaves is what ``guaranteed_coverage`` returns.
 
-Cost for n training points: O(n log²n · d) to grow, O(N log N) to sort, O(log n) for a new row.
-
 Reference: Cabezas, Otto, Izbicki, Stern (2025), "Regression trees for fast and adaptive
 prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 """
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from math import ceil
 from typing import Any, ClassVar
 
@@ -37,7 +35,6 @@ from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.quantile import (
     Shares,
-    conformal_rank,
     conformal_thresholds,
     required_calibration_size,
 )
@@ -46,22 +43,8 @@ from calliper.rows import Rows
 #: Calibration points that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
 #: 0.95 needs 19; chance leaves a leaf of 40 expected points with fewer than 19 once in 10,000.
 EXPECTED_IN_LEAF = 40
-
 #: Training points that a leaf holds at least by default: fewer say little about its errors.
 LEAST_TRAINING = 20
-
-
-@dataclass(frozen=True)
-class LeafGuarantee(Guarantee):
-    """A guarantee that holds within each leaf of a partition."""
-
-    n_leaves: int = 1
-
-    def averaged(self) -> str:
-        return super().averaged() + (
-            f" It also holds among the new points of each of the {self.n_leaves} leaves alone: the "
-            f"inputs that it averages over are then those of the leaf."
-        )
 
 
 @dataclass(eq=False, repr=False)
@@ -83,7 +66,6 @@ class LoCart(Calibrator):
     tree_ : the fitted ``DecisionTreeRegressor``; what was loaded from a file has its nodes alone
     nodes_ : its nodes, as plain arrays
     leaf_sizes_ : calibration points in each leaf, in the order of its nodes
-    n_calibration_ : N
 
     Examples
     --------
@@ -97,12 +79,7 @@ class LoCart(Calibrator):
     array([66, 36, 53, 40, 43, 62])
     """
 
-    uses = Uses(
-        needs=("training", "errors"),
-        refusal="LoCart grows its tree on training errors: pass training=(Z, scores) to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
-        "FullRescaled, which needs none.",
-    )
+    uses = Uses(needs=("training", "errors"), learns="its tree")
     about = About(
         cli="locart",
         width="one width in each leaf of a tree grown on training errors",
@@ -129,12 +106,27 @@ class LoCart(Calibrator):
         self._ordered = [np.sort(rows.scores[leaf == index]) for index in range(n_leaves)]
         self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
 
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> LeafGuarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The guarantee, which holds in each leaf as well."""
         promise = super().guarantee(coverage, confidence)
-        return LeafGuarantee(**vars(promise), n_leaves=len(self._leaves))
+        also = (
+            f" It also holds among the new points of each of the {len(self._leaves)} leaves alone: "
+            f"the inputs that it averages over are then those of the leaf."
+        )
+        return replace(promise, also=also)
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        _warn_if_small(self.leaf_sizes_, levels)
+        sizes = self.leaf_sizes_
+        short = [(level, required_calibration_size(level)) for level in levels]
+        short = [(level, least) for level, least in short if least > sizes.min()]
+        if short:
+            level, least = short[0]
+            warn(
+                f"{(sizes < least).sum()} of {len(sizes)} leaves hold fewer than the {least} "
+                f"calibration points that coverage {level:g} requires, so intervals there are "
+                f"infinite. Raise min_leaf, lower max_leaves, or calibrate on more points.",
+                SmallCalibrationWarning,
+            )
         thresholds = [conformal_thresholds(ordered, levels) for ordered in self._ordered]
         return np.asarray(np.array(thresholds)[self._leaf(Z)])
 
@@ -172,18 +164,3 @@ def _refuse_beyond_single(Z: FloatArray, name: str) -> FloatArray:
             f"size; got {largest:.3g} in {name}. Divide the features by a constant."
         )
     return Z
-
-
-def _warn_if_small(sizes: Any, levels: list[float]) -> None:
-    """One warning that counts the leaves too small for the first level that is out of reach."""
-    for level in levels:
-        small = [n for n in sizes if conformal_rank(level, int(n)) > n]
-        if small:
-            warn(
-                f"{len(small)} of {len(sizes)} leaves hold fewer than the "
-                f"{required_calibration_size(level)} calibration points that coverage {level:g} "
-                f"requires, so intervals there are infinite. Raise min_leaf, lower "
-                f"max_leaves, or calibrate on more points.",
-                SmallCalibrationWarning,
-            )
-            return

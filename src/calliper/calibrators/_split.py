@@ -15,12 +15,9 @@ regression", doi:10.1007/3-540-36755-1_29. Lei, G'Sell, Rinaldo, Tibshirani, Was
 doi:10.1080/01621459.2017.1307116.
 """
 
-import numpy as np
-
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
-from calliper.quantile import Shares, conformal_thresholds, in_order
 from calliper.rows import Rows
 
 
@@ -33,8 +30,6 @@ class Split(Calibrator):
     >>> split.predict_radius([[0.0], [5.0]], coverage=[0.5, 0.9])
     array([[5., 9.],
            [5., 9.]])
-    >>> split.guaranteed_coverage(0.9)
-    0.9
     """
 
     uses = Uses("signs", "weights")
@@ -55,20 +50,9 @@ class Split(Calibrator):
         """It has no parameters."""
 
     def _learn(self, rows: Rows) -> None:
-        if rows.weights is not None:
-            self.weights_ = in_order(rows.scores, rows.weights)[1]
-        self._keep_signed(rows.scores)
+        self._rescale(rows)
 
     @property
     def scores_(self) -> FloatArray:
-        """Calibration scores in ascending order. Loading a file does not wait for the sort."""
-        scores: FloatArray = self._rows.ascending
-        return scores
-
-    def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
-        """Share of N + 1 thresholds below the score of each row, (m,)."""
-        return np.searchsorted(self.scores_, scores) / (self.n_calibration_ + 1)
-
-    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        threshold = conformal_thresholds(self.scores_, levels, shares)
-        return np.broadcast_to(threshold, (len(Z), len(levels)))
+        """Calibration scores in ascending order."""
+        return self.rescaled_scores_

@@ -220,7 +220,7 @@ def test_bad_points(change, message):
 class Learning(FullRescaled):
     """Says that it learns from training rows, and keeps how many rows it was fitted to."""
 
-    uses = Uses(needs=("training",), refusal="nothing to learn from")
+    uses = Uses(needs=("training",), learns="nothing")
     sizes: ClassVar[list[int]] = []
 
     def _learn(self, rows):
