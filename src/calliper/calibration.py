@@ -212,21 +212,28 @@ def _learn(
         wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
         return learn_errors(rows, unseen, space, score, wanted, chosen=auto and asks)
 
+    def dealt() -> tuple[IntArray, IntArray]:
+        how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
+        return deal(len(y), part, labels=given.get("groups"), gap=training.gap, **how)
+
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
-    unused = f"learning_part={part!r} is not used: {{}}. All rows calibrate."
     space = space_of(training) if known else None
     if space is not None and (asks or adjusts):
         unseen = training.left_out(space)
         if unseen is not None:
-            if chosen:
-                warn(unused.format("training rows are used to learn instead"), UnusedWarning)
-            return *learnt(training, space, unseen), none
+            taught, kept = dealt() if chosen else none
+            if len(taught):
+                own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+                training, unseen = training.beside(unseen, own, own.left_out(space))
+            return *learnt(training, space, unseen), (taught, kept)
     if chosen and errors is None:
-        why = f"errors of {score!r} are not learnt, or error_model is None"
-        warn(unused.format(why), UnusedWarning)
+        warn(
+            f"learning_part={part!r} is not used: errors of {score!r} are not learnt, or "
+            "error_model is None. All rows calibrate.",
+            UnusedWarning,
+        )
     if part is not None and errors is not None:
-        how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
-        taught, kept = deal(len(y), part, labels=given.get("groups"), gap=training.gap, **how)
+        taught, kept = dealt()
         if len(taught):
             own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
             space = space_of(own) if space is None else space

@@ -62,14 +62,15 @@ class ConformalRegressor(CalibratedRegressor, Answers):
         ``ErrorModel(recentre=False)`` keeps the prediction inside its interval, None learns
         neither. Rows that calibrate are not used, so the guarantee is the same.
     learning_part : "auto", float, int or None, default "auto"
-        Calibration rows from which to learn how the model errs, where no left-out errors of
-        training rows are known; the others calibrate. A share, a number, or None for no row. They
-        are drawn at random by ``random_state``, from each group by itself; with ``shuffle=False``
-        they are the first. ``"auto"``, for calibrators that use left-out errors, splits 300 rows or
-        more: at least 200 rows and 35 % of all calibrate, and at most 8,000 are learnt from. For a
-        model of distributions it splits 100 rows or more; of up to 500, at least 120 and 40 %
-        calibrate, but no more than 60 %. A level that only all rows together can support uses plain
-        split on all rows, with a warning.
+        Calibration rows from which to learn how the model errs; the others calibrate. A share, a
+        number, or None for no row. They are drawn at random by ``random_state``, from each group by
+        itself; with ``shuffle=False`` they are the first. ``"auto"``, for calibrators that use
+        left-out errors, splits 300 rows or more: at least 200 rows and 35 % of all calibrate, and
+        at most 8,000 are learnt from. For a model of distributions it splits 100 rows or more; of
+        up to 500, at least 120 and 40 % calibrate, but no more than 60 %. If left-out errors of
+        training rows are known, ``"auto"`` takes no calibration rows; a share or a number adds them
+        to these. A level that only all rows together can support uses plain split on all rows, with
+        a warning.
     refits : int, optional
         Refits for out-of-fold errors on training rows, for calibrators that use them; a model
         with bags has out-of-bag errors instead. By default :meth:`fit` refits 5 times and

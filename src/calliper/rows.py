@@ -248,6 +248,8 @@ def stacked(first: Any, second: Any) -> Any:
         return pd.concat([first, second], ignore_index=True)
     if hasattr(first, "vstack"):  # a frame of polars, or rows on a device
         return first.vstack(second)
+    if sparse.issparse(first):
+        return sparse.vstack([first, second], format="csr")
     try:
         return np.concatenate([np.asarray(first), np.asarray(second)])
     except (TypeError, ValueError) as error:

@@ -6,7 +6,8 @@ clones are trained on all folds but one. ``_learnt_error.py`` learns from the er
 
 *The learning part of the calibration rows.* The model has not seen them, so its errors there are
 honest, and refits would be weaker models. N rows are dealt into a *learning part* L and a *kept
-part* C, by position and seed alone. What L teaches is fixed before C is looked at; C calibrates.
+part* C, by position and seed alone. What L teaches is fixed before C is looked at; C calibrates. If
+the user asks for a learning part and passes training rows as well, both teach.
 
 Guarantee: given L and the model, the rows of C and a new one are exchangeable, so every promise
 holds with N replaced by the number of rows in C. Dealing by position makes the method depend on the
@@ -18,7 +19,7 @@ of L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C cal
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -33,7 +34,7 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_parts, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
-from calliper.rows import Rows
+from calliper.rows import Rows, stacked
 from calliper.space._error_model import FEWEST_ERRORS
 from calliper.space._spaces import Embedding, PredictionAndSpread, one_target
 
@@ -170,6 +171,17 @@ class Training:
                 EmbeddingWarning,
             )
             return None
+
+    def beside(self, unseen: LeftOut, other: Any, of_other: LeftOut) -> tuple[Self, LeftOut]:
+        """These rows and others as one table, and the left-out rows of both."""
+        both = replace(self, X=stacked(self.X, other.X), y=np.concatenate([self.y, other.y]))
+        pairs = (
+            (unseen.numbers, n_rows(self.X) + of_other.numbers),
+            (unseen.y_pred, of_other.y_pred),
+            (unseen.Z, of_other.Z),
+        )
+        numbers, y_pred, Z = (np.concatenate(pair) for pair in pairs)
+        return both, both._rows(numbers, y_pred, Z, f"{unseen.source}, and {of_other.source}")
 
     def _out_of_bag(self, space: Any) -> LeftOut | None:
         """Rows by members that have not seen them; None in a model without such members."""
