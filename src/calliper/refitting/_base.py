@@ -210,6 +210,9 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         tags.input_tags.sparse = models.takes_sparse(self.estimator)
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "residuals_" in vars(self)
+
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
         return models.fit_router(self)
@@ -267,7 +270,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def _html_repr(self) -> str:
         diagram: str = super()._html_repr()
-        fitted = "residuals_" in vars(self)
+        fitted = self.__sklearn_is_fitted__()
         return diagram + self.guarantee(0.9)._repr_html_() if fitted else diagram
 
     def _left_out(self, per_model: FloatArray) -> FloatArray:

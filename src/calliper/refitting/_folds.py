@@ -44,8 +44,33 @@ from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegresso
 from calliper.rows import row_values, same_rows, warn_of_times
 
 
+class LeftOutOnce(RefittedRegressor):
+    """What is proved where each row is left out by one model."""
+
+    minmax: bool
+    #: What each model leaves out.
+    _part: str
+
+    def _proved(self, coverage: float, n: int) -> float:
+        n_folds = len(self.models_)
+        bounds = [fold_coverage(coverage, n, n_folds)]
+        if n_folds == n:
+            bounds.append(jackknife_coverage(coverage, n))
+        rank = conformal_rank(coverage, n)
+        if self.minmax and n % n_folds == 0 and rank <= n:
+            bounds.append(rank / (n + n // n_folds))
+        return max(bounds)
+
+    def _remark(self, coverage: float) -> str:
+        if self.minmax:
+            return "Coverage is usually well above the level asked for."
+        return (
+            f"{ORDINARY}; it can fall to the bound if the model changes much without {self._part}."
+        )
+
+
 @dataclass(eq=False, repr=False)
-class JackknifePlus(RefittedRegressor):
+class JackknifePlus(LeftOutOnce):
     """Leave-one-out intervals: n + 1 fits, for small data and fast models; guarantee 1 − 2α.
 
     Parameters
@@ -85,32 +110,14 @@ class JackknifePlus(RefittedRegressor):
     score_function: Any = None
     n_jobs: int | None = None
 
-    #: What each model leaves out.
     _part = "one row"
 
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
         return list(LeaveOneOut().split(y))
 
-    def _proved(self, coverage: float, n: int) -> float:
-        n_folds = len(self.models_)
-        bounds = [fold_coverage(coverage, n, n_folds)]
-        if n_folds == n:
-            bounds.append(jackknife_coverage(coverage, n))
-        rank = conformal_rank(coverage, n)
-        if self.minmax and n % n_folds == 0 and rank <= n:
-            bounds.append(rank / (n + n // n_folds))
-        return max(bounds)
-
-    def _remark(self, coverage: float) -> str:
-        if self.minmax:
-            return "Coverage is usually well above the level asked for."
-        return (
-            f"{ORDINARY}; it can fall to the bound if the model changes much without {self._part}."
-        )
-
 
 @dataclass(eq=False, repr=False)
-class CVPlus(JackknifePlus):
+class CVPlus(LeftOutOnce):
     """Cross-validation intervals: F + 1 fits, no row set aside; guarantee about 1 − 2α.
 
     Parameters
@@ -151,9 +158,13 @@ class CVPlus(JackknifePlus):
         needs="a model to refit",
     )
 
+    estimator: Any
     cv: Any = 10
     _: KW_ONLY
+    minmax: bool = False
+    score_function: Any = None
     random_state: Any = None
+    n_jobs: int | None = None
 
     _part = "a fold"
 
