@@ -61,15 +61,12 @@ def conformal_coverage(coverage: float, n: int) -> float:
 
     Parameters
     ----------
-    coverage : float
-        The level asked for.
-    n : int
-        N, the number of calibration points.
+    coverage : the level asked for
+    n : N, the number of calibration points
 
     Returns
     -------
     float
-        The proved coverage.
 
     Examples
     --------
@@ -87,8 +84,7 @@ def jackknife_coverage(coverage: float, n: int) -> float:
 
     Parameters
     ----------
-    coverage, n
-        As in :func:`conformal_coverage`.
+    coverage, n : as in :func:`conformal_coverage`
 
     Returns
     -------
@@ -134,8 +130,7 @@ def coverage_law(coverage: float, n: int) -> Any:
 
     Parameters
     ----------
-    coverage, n
-        As in :func:`conformal_coverage`.
+    coverage, n : as in :func:`conformal_coverage`
 
     Returns
     -------

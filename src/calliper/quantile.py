@@ -11,13 +11,11 @@ weight of all scores up to it reaches its share of the total T = Σ w_i + w_∞:
     Δ = min{v_k : w_1 + … + w_k ≥ (1−α) T},  +∞ if there is none.
 
 Sums are compared up to 10⁻¹² T (less at levels that near to 0 or 1), so a share that equals the
-level except for rounding reaches it. If T = 0, the threshold is infinite. With equal weights this
-is the plain order statistic.
+level except for rounding reaches it. If T = 0, the threshold is infinite. A score that ties with
+its threshold must be covered, so what is computed from a threshold is rounded outward: by
+``outward`` for products and long sums, by ``above`` and ``below`` for one sum.
 
 Letters: v → ``ordered``, w → ``weights``, w_∞ → ``at_infinity``, 1−α → ``levels``.
-
-A score that ties with its threshold must be covered, so what is computed from a threshold is
-rounded outward: ``outward`` for products and long sums, ``above`` and ``below`` for one sum.
 
 Reference: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate shift",
 arXiv:1904.06019, Lemma 1 (the weighted quantile).
@@ -47,8 +45,7 @@ Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 def as_fraction(level: float) -> Fraction:
     """The level as the simple fraction that its user meant: 0.1 + 0.2 is 3/10.
 
-    Levels that no fraction of denominator up to 10⁹ resembles are taken bit by bit: next to 0 and
-    1 such fractions lie far apart.
+    Levels that no fraction of denominator up to 10⁹ resembles are taken bit by bit.
     """
     exact = Fraction(float(level))
     simple = exact.limit_denominator(10**9)
@@ -151,10 +148,7 @@ def row_thresholds(
 
 
 def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:
-    """The first value of each row of (m, N) at which its weights reach what is needed, (m,).
-
-    +∞ if there is none.
-    """
+    """The first value of each row of (m, N) at which its weights reach what is needed, else +∞."""
     order = np.argsort(values, axis=1)
     reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
     place = count_true(reached < needed[:, None])[:, None]
@@ -296,12 +290,9 @@ def count_true(mask: BoolArray) -> IntArray:
 
 
 def outward(radius: FloatArray) -> FloatArray:
-    """The radius, slightly enlarged so that rounding never makes it too small.
+    """The radius, enlarged by more than the rounding of the longest sums: ties must be covered.
 
-    A radius computed as a product of ratios may fall short of an equal score by its last digits,
-    and a score that ties with its threshold must be covered. The factor exceeds the rounding of
-    the longest sums here and is far below anything that matters. A negative radius moves towards
-    zero.
+    A negative radius moves towards zero.
     """
     return radius * np.where(radius < 0, 1 - ROUNDING, 1 + ROUNDING)
 
@@ -344,12 +335,11 @@ def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatAr
 def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
     """ŷ + radius, some last digits further: no target whose measured error is the radius falls out.
 
-    A target's error was rounded when it was measured, by half a last digit of it at most: the next
-    number is no smaller than the error itself. A radius that is multiplied back, after the error
-    was divided, needs less than three more: a last digit for the quotient and for the product, and
-    up to one where these carry it over a power of two. So the radius moves by ``digits``, and the
-    end by one, for its own rounding. Nothing is rounded at r = 0, and no error below it reaches ŷ.
-    Each step keeps the order: a larger radius never has the smaller interval.
+    A measured error was rounded by half a last digit at most, so the next number is no smaller. A
+    radius that is multiplied back needs less than three more: one for the quotient, one for the
+    product, and up to one where these pass a power of two. So the radius moves by ``digits``, and
+    the end by one. Nothing is rounded at r = 0, and no error below it reaches ŷ. Each step keeps
+    the order: a larger radius never has the smaller interval.
     """
     further = radius
     with np.errstate(over="ignore"):  # beyond the largest number an end is no bound

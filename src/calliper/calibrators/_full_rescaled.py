@@ -370,13 +370,11 @@ class FullRescaled(Calibrator):
     ----------
     kernel : KNN, RBF, GradedKNN, ForestProximity, Mahalanobis, TunedKNN or TunedRBF, optional
         Which points count as neighbours. It must not depend on calibration scores. By default a
-        rule based on N chooses it together with ``shrinkage``; left-out training errors, if
-        ``fit`` is given any, may change that choice to more or less locality, or to plain split.
-        A kernel is tuned or learnt on left-out errors, or else on training errors.
+        rule chooses it together with ``shrinkage``, which left-out errors, if ``fit`` is given
+        any, may change. It is tuned or learnt on left-out errors, or else on training errors.
     shrinkage : float between 0 and 1, optional
-        m, how much of the scale is the median of all scores rather than the neighbours': 0 for
-        neighbours alone, 1 for plain split conformal. Choose it without calibration data. By
-        default it is chosen with the kernel, and 0 if you pass a kernel.
+        m, how much of the scale is the median of all scores rather than the neighbours': 1 is
+        plain split conformal. Choose it without calibration data; 0 if you pass a kernel.
     statistic : {"mean", "rms", "quantile"}, optional
         What the neighbours' scores say about the local scale: their mean (the paper), the root
         of their mean square, or their ⌈(1−α)K⌉-th smallest, which follows tails that are not a

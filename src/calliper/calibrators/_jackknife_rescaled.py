@@ -1,8 +1,7 @@
 """Jackknife+ rescaled scores, the method of the paper, and a cautious minmax with 1−α.
 
 Each calibration error is divided by the mean error of its neighbours in the calibration set, and
-multiplied by the mean error of a new point's neighbours. To keep both alike, the mean for a pair
-leaves both of the pair out (paper, Eq. 5–6 and Algorithm S.1):
+multiplied by that of a new point's neighbours; the mean for a pair leaves both out:
 
     ŝ_ij  = Σ_{k≠i,j} K(X_i, X_k) s_k / Σ_{l≠i,j} K(X_i, X_l)                          (Eq. 5)
     s_i⁺  = s_i / ŝ_{i,N+1}

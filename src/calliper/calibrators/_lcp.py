@@ -39,7 +39,7 @@ conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,7 +49,7 @@ from sklearn.utils import check_random_state
 from calliper._blocks import map_row_blocks
 from calliper._kept import Array, Field
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_option
+from calliper._validation import at_least, check_option
 from calliper.calibrators._calibrator import MOST_POINTS, Calibrator, columns_by
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -168,20 +168,14 @@ class LCP(Calibrator):
 
 
 class OrderedScores:
-    """Ascending scores, and where each run of equal ones begins.
-
-    Attributes
-    ----------
-    values : (N,) the scores
-    n_below : (N,) for each, how many are smaller
-    starts : (G+1,) first place of each of the G distinct scores, then N
-    candidates : (G+1,) the distinct scores, then infinity
-    """
+    """Ascending scores, and where each run of equal ones begins."""
 
     def __init__(self, values: FloatArray) -> None:
         self.values = values
+        #: For each score, how many are smaller, (N,).
         self.n_below: IntArray = np.searchsorted(values, values, side="left")
         starts = np.unique(self.n_below)
+        #: First place of each distinct score, then N; these scores, then infinity.
         self.starts: IntArray = np.append(starts, len(values))
         self.candidates: FloatArray = np.append(values[starts], np.inf)
 
@@ -198,11 +192,8 @@ def largest_kept(
 ) -> FloatArray:
     """The threshold of each row for each rank Q, (m, L); O(N log N) a row and rank.
 
-    Parameters
-    ----------
-    weight : (m, N) of the calibration points as the new point sees them; its own weight is 1
-    share : (m, N) T_i while the new point is not below i
-    share_with_new : (m, N) T_i while it is
+    ``weight``, (m, N), is that of calibration points as the new point sees them, whose own is 1;
+    ``share`` is T_i while the new point is not below i, ``share_with_new`` while it is.
     """
     m, n = weight.shape
     own = np.zeros((m, n + 1))
@@ -299,20 +290,17 @@ class NeighborLocalizer:
 
 def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
     """The bandwidth as a number, or None for one that is still to be chosen."""
-    if isinstance(bandwidth, str):
-        if bandwidth != "auto":
-            raise ValueError(f"bandwidth is a number or 'auto'; got {bandwidth!r}.")
+    if isinstance(bandwidth, str) and bandwidth == "auto":
         return None
-    if localizer != "neighbors":
-        if not isinstance(bandwidth, Real) or not 0 < float(bandwidth) < np.inf:
-            raise ValueError(f"bandwidth must be a positive, finite number; got {bandwidth!r}.")
-        return float(bandwidth)
-    if not isinstance(bandwidth, Integral) or bandwidth < 1:
-        raise ValueError(f"bandwidth counts neighbours, an integer >= 1; got {bandwidth!r}.")
-    if int(bandwidth) > n:
-        warn(
-            f"{bandwidth} neighbours were asked for and only {n} exist: all are used.",
-            SmallCalibrationWarning,
+    if localizer == "neighbors":
+        if at_least(bandwidth, 1, "bandwidth") > n:
+            warn(
+                f"{bandwidth} neighbours were asked for and only {n} exist: all are used.",
+                SmallCalibrationWarning,
+            )
+    elif not isinstance(bandwidth, Real) or not 0 < float(bandwidth) < np.inf:
+        raise ValueError(
+            f"bandwidth must be 'auto' or a positive, finite number; got {bandwidth!r}."
         )
     return float(bandwidth)
 

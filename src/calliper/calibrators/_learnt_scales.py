@@ -304,8 +304,8 @@ class RCP(PerLevel):
     Parameters
     ----------
     quantile_regressor : scikit-learn regressor, optional
-        Cloned and fitted to the training errors with its parameter ``quantile`` set to the level;
-        by default ``HistGradientBoostingRegressor(loss="quantile")`` with trees of 8 leaves.
+        Fitted to the training errors with its parameter ``quantile`` set to the level; by default
+        ``HistGradientBoostingRegressor(loss="quantile")`` with trees of 8 leaves.
     kernel : KNN, optional
         Instead of a regressor: the ⌈(1−α)K⌉-th smallest error of the K nearest training points.
     offset : float, default 0

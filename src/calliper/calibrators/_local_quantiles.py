@@ -97,11 +97,9 @@ class RLCP(Calibrator):
     length_scale : float or "auto", default "auto"
         h, in the unit of the features. ``"auto"`` is the smallest of a grid for which training
         inputs, which must then be passed to ``fit``, have an effective number of neighbours
-        n/‖H‖² − 1 of 50, H the matrix of weights with rows that sum to one; the largest of the
-        grid, nearly flat weights, if none reaches it.
+        n/‖H‖² − 1 of 50, H the matrix of weights with rows that sum to one; else the largest.
     random_state : int, RandomState or None
-        The seed of the centres. Calibration points and each row's own numbers make its draw
-        different from others'.
+        The seed of the centres.
 
     Attributes
     ----------
@@ -177,11 +175,8 @@ class RLCP(Calibrator):
         return f"a new target lies in its interval with probability at least {level:g}."
 
     def _check_parameters(self) -> None:
-        length_scale = self.length_scale
-        if isinstance(length_scale, str) and length_scale != "auto":
-            raise ValueError(f"length_scale is a number or 'auto'; got {length_scale!r}.")
-        if not isinstance(length_scale, str):
-            check_length_scale(length_scale)
+        if not isinstance(self.length_scale, str) or self.length_scale != "auto":
+            check_length_scale(self.length_scale)
 
 
 def row_normals(Z: FloatArray, seed: int) -> FloatArray:
@@ -207,20 +202,17 @@ def effective_length_scale(Z: FloatArray) -> float:
 
 @dataclass(eq=False, repr=False)
 class LVD(Calibrator):
-    """Local quantile in a metric learnt on training data; no marginal guarantee.
-
-    Takes any real score.
+    """Local quantile in a metric learnt on training data, with any real score; no guarantee.
 
     Parameters
     ----------
     tuned : bool, default False
-        Whether to widen the kernel until most training points have 2/α effective neighbours. If
-        not even equal weights give them that many, weights are equal: split conformal.
+        Whether to widen the kernel until most training points have 2/α effective neighbours; if
+        nothing gives them that many, weights are equal.
     n_directions, smoothing, max_iter
         See :func:`calliper.kernels.learn_metric`.
     metric : LearntMetric, optional
-        From :func:`calliper.kernels.learn_metric` on the same training rows; learnt in
-        ``fit`` if it is None.
+        From :func:`calliper.kernels.learn_metric` on the same training rows.
     random_state : int, RandomState or None
         Draws where learning starts, and the training sample that ``tuned`` uses.
 
