@@ -2,13 +2,14 @@
 
 Rows are the same if inputs *and* target agree, numbers to about four digits of the spread of their
 column, since files round. Rows also coincide by chance, where values are few or the data hold
-copies. If both sets are random parts of one pool, a row of the second has a twin in the first about
-as often as a row of the first has one there. Rows are shared for certain if it does so more often
-by six standard errors; if the sets are the same but for the order of rows; or if ten rows or more
-are shared, at least 1 %, or five and 5 %, where a column hardly ever repeats a value and no row is
-twice in its own set. For pools that hold ten (five) copies, split at random, the last rule is wrong
-about once in 2¹⁰ (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not
-split at random, such as even and odd rows of a sorted table, may be alike without sharing a row.
+copies. If both sets are random parts of one pool, every split of the pool is equally likely. Rows
+are shared for certain if equal rows are divided between the sets more evenly than such splits do,
+by six standard deviations; if the sets are the same but for the order of rows; or if ten rows or
+more are shared, at least 1 %, or five and 5 %, where a column hardly ever repeats a value and no
+row is twice in its own set. For pools that hold ten (five) copies, split at random, the last rule
+is wrong about once in 2¹⁰ (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that
+were not split at random, such as even and odd rows of a sorted table, may be divided too evenly
+without sharing a row.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from scipy import sparse
 
 from calliper._handlers import in_memory
 from calliper._kept import Array, Keeps, Number, Plain
-from calliper._types import FloatArray, Frame
+from calliper._types import FloatArray, Frame, IntArray
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 
 #: Texts of an empty cell, in Python, NumPy and pandas.
@@ -31,13 +32,13 @@ SEEN_IN_TRAINING = (
     "The model has seen them, so its errors there are smaller than on new rows. Calibrate on "
     "rows that were not used for training."
 )
-#: Share of a column's spread within which numbers agree; standard errors beyond chance.
+#: Share of a column's spread within which numbers agree; standard deviations beyond chance.
 AGREEMENT, BEYOND = 1e-4, 6.0
 #: Fewest shared rows, in number and share, that are noticed where only copies can coincide.
 FEW = ((5, 0.05), (10, 0.01))
 #: Share of the rows that counts as all; share of different values that makes a column fine; fewest
-#: different rows for which chance can be judged.
-NEARLY_ALL, FINE, FEWEST_KINDS = 0.99, 0.95, 20
+#: different rows for which two equal sets mean copies; most copies of one row that are few.
+NEARLY_ALL, FINE, FEWEST_KINDS, _FEW_ROWS = 0.99, 0.95, 20, 8
 #: Numbers that a row is projected to; more columns are projected without units; stands for a gap.
 _PROJECTED, _WIDE, _GAP = 3, 512, -97.3
 #: Offsets of two grids: what lies at an edge of one does not in the other; mixes steps of a grid.
@@ -134,20 +135,32 @@ def _judged(numbers: FloatArray, known: RowSketch, offset: float) -> SharedRows:
     cells, cell = np.unique(keys, return_inverse=True)
     n_a, n_b = len(known.numbers), len(numbers) - len(known.numbers)
     in_a, in_b = (np.bincount(part, minlength=len(cells)) for part in (cell[:n_a], cell[n_a:]))
-    n_shared, n_twins = int(in_b[in_a > 0].sum()), int(in_a[in_a > 1].sum())
-    share, pooled = n_twins / n_a, (n_twins + n_shared) / (n_a + n_b)
-    # Rows of one kind are shared together, so they count as one.
-    error = np.sqrt(pooled * (1 - pooled) * ((in_a @ in_a) / n_a**2 + (in_b @ in_b) / n_b**2))
-    too_many = n_shared / n_b - share > BEYOND * error or np.array_equal(in_a, in_b)
-    many_kinds, no_twins = len(cells) >= FEWEST_KINDS, max(in_a.max(), in_b.max()) == 1
-    enough = any(n_shared >= max(count, part * n_b) for count, part in FEW)
+    n_shared, size = int(in_b[in_a > 0].sum()), in_a + in_b
+    no_twins = max(in_a.max(), in_b.max()) == 1
+    same = len(cells) >= FEWEST_KINDS and np.array_equal(in_a, in_b)
+    enough = any(n_shared >= max(count, share * n_b) for count, share in FEW)
+    evenly, q = _too_evenly(in_a, size, n_a / (n_a + n_b)), n_b / (n_a + n_b)
     return SharedRows(
         n_shared=n_shared,
         n_rows=n_b,
-        by_chance=n_b * share,
-        certain=bool((too_many and many_kinds) or (known.fine and no_twins and enough)),
+        # Without twins in a set there is no sign that the pool holds copies.
+        by_chance=0.0 if no_twins else float((size * (q - q**size)).sum()),
+        certain=bool(evenly or same or (known.fine and no_twins and enough)),
         by_target=known.has_targets,
     )
+
+
+def _too_evenly(in_a: IntArray, size: IntArray, p: float) -> bool:
+    """Whether Σ ab/(a+b) over cells is beyond chance, for a of each cell about Binomial(a + b, p).
+
+    Large cells are left out, since a stratified split divides them alike, too.
+    """
+    few = (size > 1) & (size <= _FEW_ROWS)
+    a, s, pq = in_a[few], size[few], p * (1 - p)
+    mean = s * (s - 1) * pq
+    square = s * (s - 1) * (s - 2) * (s - 3) * pq**2 + s * (s - 1) ** 2 * pq
+    error = np.sqrt(((square - mean**2) / s**2).sum())
+    return bool(((a * (s - a) - mean) / s).sum() > BEYOND * max(float(error), 0.25))
 
 
 def _projected(columns: list[FloatArray], units: FloatArray) -> FloatArray:
