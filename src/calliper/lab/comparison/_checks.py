@@ -13,9 +13,8 @@ arXiv:1610.06545.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -24,14 +23,21 @@ from calliper._row_checks import find_shared, sketch_rows
 from calliper._types import FloatArray
 from calliper.calibrators import as_calibrator
 from calliper.lab._words import first_of, listed, percent
-from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, NO_LABEL, Answer, Points, Sets
-from calliper.lab.comparison._tables import CoveragePart, Short
+from calliper.lab.comparison._comparison import (
+    NO_LABEL,
+    Answer,
+    Check,
+    Comparison,
+    Part,
+    Points,
+    Severity,
+)
+from calliper.lab.comparison._contest import short_bins
+from calliper.lab.comparison._tables import FEWEST_TEST_POINTS
 from calliper.quantile import conformal_rank, required_calibration_size
 from calliper.rows import find_trend
 from calliper.scores import AbsoluteError, as_score
 from calliper.space import n_teaching
-
-Severity = Literal["void", "warning", "note"]
 
 #: Share of the targets at an extreme value that suggests a detection limit.
 CENSORED = 0.02
@@ -86,46 +92,22 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Check:
-    """A finding that matters before the numbers are trusted.
-
-    ``severity`` is ``"void"`` (the numbers mean nothing), ``"warning"`` or ``"note"``; ``kind`` is
-    a fixed word for programs; ``title`` is what was found, ``meaning`` what follows from it.
-
-    Parameters
-    ----------
-    kind, severity, title, meaning : str
-        As above.
-
-    Examples
-    --------
-    >>> Check("few", "note", "Few test points", "Coverage is known roughly.").severity
-    'note'
-    """
-
-    kind: str
-    severity: Severity
-    title: str
-    meaning: str
-
-
 def _found(kind: str, title: str, severity: Severity = "warning") -> Check:
     return Check(kind, severity, title, _MEANINGS[kind])
 
 
-def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
-    """Problems of the rows, whatever the method."""
-    calibration, test, training = sets.calibration, sets.test, sets.training
+def check_data(found: Comparison, methods: Mapping[str, Any]) -> Iterator[Check]:
+    """Problems of the rows; and a note on methods that elsewhere learn from a part of them."""
+    calibration, test, training = found.calibration, found.test, found.training
     yield from _seen("test-in-calibration", calibration, test)
     if training is not None:
         yield from _seen("calibration-in-training", training, calibration)
         yield from _seen("test-in-training", training, test)
     yield from _ids(calibration, test)
     if (trend := find_trend(calibration.y - calibration.y_pred)) is not None:
-        found, end, meaning = trend.describe().partition("). ")
-        yield Check("row-order", "warning", found + end.strip(), meaning)
-    yield from drift(calibration, test, random_state)
+        title, end, meaning = trend.describe().partition("). ")
+        yield Check("row-order", "warning", title + end.strip(), meaning)
+    yield from drift(calibration, test, found.random_state)
     y = np.concatenate([calibration.y, test.y])
     for value, side in ((y.min(), "smallest"), (y.max(), "largest")):
         share = float(np.mean(y == value))
@@ -137,32 +119,16 @@ def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
     if (count := int(counts[counts > 1].sum())) > max(CENSORED * n, 1):
         title = f"{count:,} of {n:,} calibration rows share their features with another row."
         yield _found("duplicated-inputs", title, "note")
-    yield from _groups(Counter(sets.groups or ()))
-
-
-def check_parts(methods: Mapping[str, Any], sets: Sets) -> Iterator[Check]:
-    """A note that methods which learn from a part of the rows elsewhere calibrated on all here."""
+    yield from _groups(Counter(found.groups or ()))
     able = [name for name, each in methods.items() if "left_out" in as_calibrator(each).uses]
-    n, learnable = len(sets.calibration), isinstance(as_score(sets.score), AbsoluteError)
-    if able and learnable and n_teaching(n, "auto"):
+    if able and isinstance(as_score(found.score_function), AbsoluteError) and n_teaching(n, "auto"):
         yield _found("all-rows", f"{listed(able)} calibrated on all {n:,} rows.", "note")
 
 
-def check_answers(
-    answers: Sequence[Answer],
-    parts: Sequence[CoveragePart],
-    sets: Sets,
-    *,
-    levels: Sequence[float],
-    chosen: str | None,
-) -> Iterator[Check]:
-    """Problems of the numbers of points, and of what the methods answered.
-
-    ``parts`` are their coverage in parts of the test set at the level asked for, and ``chosen`` is
-    the recommended method.
-    """
-    n, n_test = len(sets.calibration), len(sets.test)
-    if out_of_reach := [level for level in levels if conformal_rank(level, n) > n]:
+def check_answers(found: Comparison) -> Iterator[Check]:
+    """Problems of the numbers of points, and of what the methods answered."""
+    n, n_test = len(found.calibration), len(found.test)
+    if out_of_reach := [level for level in found.levels if conformal_rank(level, n) > n]:
         yield Check(
             "few-calibration-points",
             "warning",
@@ -172,13 +138,14 @@ def check_answers(
         )
     if n_test < FEWEST_TEST_POINTS:
         yield _found("few-test-points", f"There are only {n_test} test points.")
-    yield from _short_groups([part for part in parts if part.by == "group"], n, chosen)
-    for answer in answers:
+    asked = [part for part in found.parts if part.level == found.coverage]
+    yield from _short_groups([part for part in asked if part.by == "group"], n, found)
+    for answer in found.answers:
         if answer.intervals is None:
             title = f"{answer.method} failed and is not compared."
             yield Check("failed", "warning", title, str(answer.failure))
             continue
-        yield from _widths(answer, parts[0].level)
+        yield from _widths(answer, found.coverage)
         for text in answer.warned:
             # The number of points is reported above, for all methods together.
             if not text.startswith(f"{n} calibration points cannot support"):
@@ -223,30 +190,34 @@ def _groups(sizes: Counter[str]) -> Iterator[Check]:
             yield _found(kind, title, "note" if what == few else "warning")
 
 
-def _short_groups(
-    parts: Sequence[CoveragePart], n_calibration: int, chosen: str | None
-) -> Iterator[Check]:
+def _short_groups(parts: Sequence[Part], n_calibration: int, found: Comparison) -> Iterator[Check]:
     """Groups that are covered less often than chance explains, the worst first, in one warning."""
-    found: dict[int, dict[str, Short]] = {}  # by number of the group, and by method
+    short: dict[int, dict[str, float]] = {}  # by number of the group and method: chance allows
     for part in parts:
-        for short in part.short(n_calibration, looks=len(parts)):
-            found.setdefault(short.number, {})[part.method] = short
-    told, n = [], len(found)
-    for group in sorted(found.values(), key=lambda group: min(s.coverage for s in group.values())):
-        one = next(iter(group.values()))
-        shares = {p.method: f"{percent(p.table.coverage[one.number])} by {p.method}" for p in parts}
-        own = [f"{shares[chosen]} (recommended)"] if chosen in group else []
-        words = listed(own + [shares[method] for method in group if method != chosen])
+        for number, allowed in short_bins(part, n_calibration, len(parts)).items():
+            short.setdefault(number, {})[part.method] = allowed
+    tables, chosen = {part.method: part.table for part in parts}, found.verdict.method
+    told = []
+    for number, allowed_by in short.items():
+        shares = {method: float(table.coverage[number]) for method, table in tables.items()}
+        said = {method: f"{percent(share)} by {method}" for method, share in shares.items()}
+        own = [f"{said[chosen]} (recommended)"] if chosen in allowed_by else []
+        words = listed(own + [said[method] for method in allowed_by if method != chosen])
         if chosen is not None and not own:
-            words = f"{shares[chosen]} (recommended, within chance), but {words}"
-        error = max((s.coverage * (1 - s.coverage) / s.n) ** 0.5 for s in group.values())
-        allowed = f"standard error {percent(error)}, chance allows {percent(one.by_chance)}"
-        told.append(f"{one.where} ({one.n:,} rows), {words} ({allowed})")
+            words = f"{said[chosen]} (recommended, within chance), but {words}"
+        label, n = parts[0].table.labels[number], int(parts[0].table.n[number])
+        low = [shares[method] for method in allowed_by]
+        error = max(sqrt(share * (1 - share) / n) for share in low)
+        allowed = next(iter(allowed_by.values()))
+        chance = f"standard error {percent(error)}, chance allows {percent(allowed)}"
+        told.append((min(low), f"{parts[0].name} {label!r} ({n:,} rows), {words} ({chance})"))
     if told:
-        what = f"groups {'is' if n == 1 else 'are'} covered less than chance explains"
-        rest = f"; and {n - 5} more" if n > 5 else ""
-        title = f"{n} of {len(parts[0].table.n)} {what}: {'; '.join(told[:5])}{rest}."
-        yield _found("short-group", title)
+        what = f"groups {'is' if len(told) == 1 else 'are'} covered less than chance explains"
+        first = "; ".join(words for _, words in sorted(told, key=lambda each: each[0])[:5])
+        rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
+        yield _found(
+            "short-group", f"{len(told)} of {len(parts[0].table.n)} {what}: {first}{rest}."
+        )
 
 
 def _widths(answer: Answer, coverage: float) -> Iterator[Check]:

@@ -3,9 +3,11 @@
 Coverage. Given the calibration set, the coverage C of split conformal is Beta(Q, N+1−Q); m test
 points are then covered Binomial(m, C) times. So the number covered is beta-binomial: exactly for
 methods with that law, and nearly for the others, which adapt but use the same rank of as many
-scores.
+scores. The same holds in each part of the test set if all are covered alike. Of B parts examined
+for K methods, one falls below its quantile at 1 % / (B K) in at most one case of 100.
 
-Scores. Resampling the test points shows how much of a difference is due to the test draw. All test
+Scores. Differences of two methods on the same test points are paired, so their mean varies with the
+test draw by their standard deviation over √m, and a ratio a/b by that of a_i − (a/b)·b_i. All test
 points share the calibration draw: a radius that happens to be too large makes its method look bad
 on every test point. That part is measured by drawing again. From all points together, two disjoint
 sets A and B of n points are drawn R times; each calibrates every method, and scores are compared on
@@ -23,16 +25,20 @@ Reference: J. Shao, C. Wu (1989), "A General Theory for Jackknife Variance Estim
 Statistics, doi:10.1214/aos/1176347263.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, nan, sqrt
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from calliper._stored import calibrate_rows, rows_with_errors
 from calliper._types import FloatArray
-from calliper.lab.comparison._answers import Answer, Points, Sets, ask
+from calliper.calibrators import FullRescaled, Split, as_calibrator
+from calliper.lab.comparison._comparison import Answer, Comparison, Part, Points
 from calliper.metrics import interval_scores
 from calliper.quantile import conformal_rank
 
@@ -42,16 +48,41 @@ COVERAGE_DOUBT = 0.01
 WORTH_NAMING = 0.01
 #: Share of comparisons of equal methods in which one is called better, on each side.
 SCORE_DOUBT = 0.025
-#: Resamples of the test points; the errors are known to about five percent.
-N_RESAMPLES = 200
-#: Units to resample; of more rows, random sets of rows make a unit, which bounds memory.
-MOST_UNITS = 20_000
 #: Number of pairs of calibration sets drawn.
 N_DRAWS = 6
 #: Points that they are compared on; with fewer, the noise of these points would dominate.
 REDRAWN_ROWS = 3_000
 #: With more calibration points than this, half of them behave like all of them.
 ENOUGH_POINTS = 1_000
+
+
+def ask(name: str, calibrator: Any, found: Comparison) -> Answer:
+    """Fit a copy of the calibrator and predict intervals; errors are recorded."""
+    start, score, answer = perf_counter(), found.score_function, dict[str, Any]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            tails: Any = [
+                None if rows is None else rows_with_errors(rows.Z, rows.y, rows.y_pred, score)
+                for rows in (found.calibration, found.training)
+            ]
+            fitted, space = calibrate_rows(calibrator, *tails, score)
+            placed = space.transform(found.test.Z)
+            answer["intervals"] = fitted.intervals(found.test.y_pred, placed, found.levels)
+            answer["guarantees"] = tuple(map(fitted.guarantee, found.levels))
+        except Exception as error:  # whatever one method does, the others are still compared
+            answer = {"failure": f"{type(error).__name__}: {error}"}
+    warned = dict.fromkeys(" ".join(str(entry.message).split()) for entry in caught)
+    return Answer(
+        method=name,
+        seconds=perf_counter() - start,
+        constant=isinstance(calibrator, Split),
+        default=type(calibrator) is FullRescaled,
+        what=(type(calibrator).__doc__ or "").strip().split("\n")[0],
+        needs_training=bool(as_calibrator(calibrator).uses.needs),
+        warned=() if "failure" in answer else tuple(warned),
+        **answer,
+    )
 
 
 def by_chance(level: float, n_calibration: int, n: Any, share: Any) -> FloatArray:
@@ -66,65 +97,44 @@ def by_chance(level: float, n_calibration: int, n: Any, share: Any) -> FloatArra
     return np.asarray(stats.betabinom(n, rank, n_calibration + 1 - rank).ppf(share) / n)
 
 
-class Resamples:
-    """Bootstrap resamples of ``n`` rows, or of units of rows drawn together at random."""
+def short_bins(part: Part, n_calibration: int, looks: int = 1) -> dict[int, float]:
+    """Bins covered less often than chance explains, and what it allows; a single bin never is.
 
-    def __init__(self, n: int, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        self.n_units = min(n, MOST_UNITS)
-        drawn = (rng.integers(self.n_units, size=self.n_units) for _ in range(N_RESAMPLES))
-        self.counts = np.array([np.bincount(d, minlength=self.n_units) for d in drawn], float)
-        self.unit = np.arange(n) if n == self.n_units else rng.permutation(n) % self.n_units
-        self.sizes = self.counts @ np.bincount(self.unit, minlength=self.n_units)
-
-    def means(self, rows: FloatArray) -> FloatArray:
-        """The mean of each column of ``rows`` in each resample, (N_RESAMPLES, columns)."""
-        sums = np.zeros((self.n_units, rows.shape[1]))
-        for place, column in enumerate(rows.T):
-            sums[:, place] = np.bincount(self.unit, column, self.n_units)
-        return np.asarray(self.counts @ sums / self.sizes[:, None])
+    If all bins are alike, none of them is found in 99 of 100 repetitions.
+    """
+    n, coverage = part.table.n, part.table.coverage
+    bounds = by_chance(part.level, n_calibration, n, COVERAGE_DOUBT / (len(n) * looks))
+    low = np.flatnonzero((coverage < bounds) & (len(n) > 1))
+    return {int(number): float(bounds[number]) for number in low}
 
 
 class Scores:
     """Interval scores of all methods at one level, and how their means vary with both draws.
 
-    All methods share the resamples of the test points, so differences are paired. ``redrawn`` are
-    the mean scores with other calibration sets, (R, 2, methods), and ``factor`` is n / 2N.
+    ``rows`` are those of each test point, (m, methods), ``redrawn`` the mean scores with other
+    calibration sets, (R, 2, methods), and ``factor`` is n / 2N.
     """
 
     def __init__(
-        self,
-        y: FloatArray,
-        answers: Sequence[Answer],
-        level: float,
-        resamples: Resamples,
-        redrawn: FloatArray,
-        factor: float,
+        self, names: Sequence[str], rows: FloatArray, redrawn: FloatArray, factor: float
     ) -> None:
-        self.level, self.names = level, [answer.method for answer in answers]
-        self.redrawn, self.factor = redrawn, factor
-        rows = np.column_stack(
-            [interval_scores(y, answer.at(level), coverage=level) for answer in answers]
-        )
+        self.names, self.rows, self.redrawn, self.factor = names, rows, redrawn, factor
         self.means: FloatArray = rows.mean(axis=0)
-        finite = np.isfinite(self.means)
-        self.resampled = np.full((N_RESAMPLES, len(answers)), np.inf)
-        self.resampled[:, finite] = resamples.means(rows[:, finite])
 
     def of(self, name: str) -> tuple[float, float]:
-        """The mean score of a method, and its bootstrap error over test points."""
+        """The mean score of a method, and its standard error over test points."""
         place = self.names.index(name)
-        return float(self.means[place]), _spread(self.resampled[:, place])
+        return float(self.means[place]), _error(self.rows[:, place])
 
     def ratio(self, name: str, reference: str) -> tuple[float, float]:
-        """The score over that of another method, and its error over test points."""
+        """The score over that of another method, and its standard error over test points."""
         a, b = self.names.index(name), self.names.index(reference)
-        if name == reference:
-            return 1.0, 0.0
         if not np.isfinite(self.means[b]) or self.means[b] == 0:
-            return nan, nan
-        resampled = self.resampled[:, a] / self.resampled[:, b]
-        return float(self.means[a] / self.means[b]), _spread(resampled)
+            return (1.0, 0.0) if a == b else (nan, nan)
+        ratio = float(self.means[a] / self.means[b])
+        if not np.isfinite(ratio):
+            return ratio, nan
+        return ratio, _error(self.rows[:, a] - ratio * self.rows[:, b]) / float(self.means[b])
 
     def variance(self, a: int, b: int) -> float:
         """Variance of the difference of two mean scores over calibration sets of N points."""
@@ -148,51 +158,48 @@ class Scores:
         gain, of_calibration = float(self.means[b] - self.means[a]), self.variance(a, b)
         if gain <= WORTH_NAMING * float(self.means[b]) or not np.isfinite(of_calibration):
             return False
-        total = float((self.resampled[:, b] - self.resampled[:, a]).var()) + of_calibration
+        total = _error(self.rows[:, b] - self.rows[:, a]) ** 2 + of_calibration
         # Welch-Satterthwaite: only the redrawn calibration sets are few.
         few = len(self.redrawn)
         freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
         return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)
 
 
-def _spread(values: FloatArray) -> float:
-    """Half the distance between the percentiles one standard deviation below and above."""
-    if not np.isfinite(values).all():
-        return nan
-    low, high = np.percentile(values, [15.865525, 84.134475])
-    return float(high - low) / 2
+def _error(rows: FloatArray) -> float:
+    """Standard error of a mean over test points."""
+    return float(rows.std()) / sqrt(len(rows)) if np.isfinite(rows).all() else nan
+
+
+def row_scores(found: Comparison, answers: Sequence[Answer], level: float) -> FloatArray:
+    """The interval score of each test point, (m, methods)."""
+    y = found.test.y
+    return np.column_stack([interval_scores(y, each.at(level), coverage=level) for each in answers])
 
 
 def redraw(
     methods: Mapping[str, Any],
-    sets: Sets,
-    levels: Sequence[float],
-    *,
-    random_state: int,
+    found: Comparison,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[FloatArray, float]:
     """Mean scores with other calibration sets, (levels, R, 2, methods), and n / 2N.
 
     Infinite where a set is too small for the level or the method failed.
     """
-    rng = np.random.default_rng(random_state)
-    known, both = len(sets.calibration), (sets.calibration, sets.test)
+    rng = np.random.default_rng(found.random_state)
+    known, both = len(found.calibration), (found.calibration, found.test)
     Z, y, y_pred = map(np.concatenate, zip(*((p.Z, p.y, p.y_pred) for p in both), strict=True))
-    pool = Points(Z, y, y_pred, feature_names=sets.test.feature_names)
+    pool = Points(Z, y, y_pred, feature_names=found.test.feature_names)
     size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
-    scores = np.full((len(levels), N_DRAWS, 2, len(methods)), np.inf)
+    scores = np.full((len(found.levels), N_DRAWS, 2, len(methods)), np.inf)
     for draw in range(N_DRAWS if size else 0):
         order = rng.permutation(len(pool))
         rest = pool.take(order[2 * size :][:REDRAWN_ROWS])
         for side in (0, 1):
             drawn = pool.take(order[side * size : (side + 1) * size])
-            own_sets = replace(sets, calibration=drawn, test=rest)
+            again = replace(found, calibration=drawn, test=rest)
             for place, (name, calibrator) in enumerate(methods.items()):
-                answer = ask(name, calibrator, own_sets, levels)
-                if answer.intervals is None:
-                    continue
-                for row, level in enumerate(levels):
-                    own = interval_scores(rest.y, answer.at(level), coverage=level)
-                    scores[row, draw, side, place] = own.mean()
+                answer = ask(name, calibrator, again)
+                for row, level in enumerate(found.levels if answer.failure is None else ()):
+                    scores[row, draw, side, place] = row_scores(again, [answer], level).mean()
         progress((draw + 1) / N_DRAWS)
     return scores, size / (2 * known)
