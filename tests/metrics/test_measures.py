@@ -9,7 +9,7 @@ import pytest
 from calliper import Intervals, metrics
 from calliper.lab.comparison import Record, compare
 from calliper.lab.evaluation import Problem, evaluate
-from calliper.lab.report.page._payload import PAGE_COLUMNS
+from calliper.lab.report.page import PAGE_COLUMNS
 from calliper.metrics import MEASURES, Context, measured
 from cases.comparisons import methods, points
 

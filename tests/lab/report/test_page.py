@@ -17,8 +17,15 @@ from calliper.lab.comparison import (
     Points,
     compare,
 )
-from calliper.lab.report.page import Provenance, SourceFile, render_page
-from calliper.lab.report.page._payload import PAGE_POINTS, payload, rounded, table_rows
+from calliper.lab.report.page import (
+    PAGE_POINTS,
+    Provenance,
+    SourceFile,
+    payload,
+    render_page,
+    rounded,
+    table_rows,
+)
 from cases.comparisons import methods, points
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&"

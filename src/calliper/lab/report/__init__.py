@@ -10,8 +10,12 @@ from calliper.lab.report._coverage import (
     RunningCoverageDisplay,
 )
 from calliper.lab.report._curves import MetricCurveDisplay, draw_tuning
-from calliper.lab.report._importance import WidthImportanceDisplay
-from calliper.lab.report._widths import EmbeddingDisplay, WidthErrorDisplay, draw_calibration
+from calliper.lab.report._widths import (
+    EmbeddingDisplay,
+    WidthErrorDisplay,
+    WidthImportanceDisplay,
+    draw_calibration,
+)
 from calliper.lab.report.page import Provenance, SourceFile, render_page
 
 __all__ = [

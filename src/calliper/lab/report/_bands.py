@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class BandDisplay(style.Display):
     """Intervals over one input; made by :meth:`from_intervals`.
 
-    What to look for: the band is wide where targets scatter and narrow where they do not, and the
-    targets outside lie everywhere along x, not in one stretch.
+    What to look for: a band that is wide where targets scatter, and targets outside everywhere
+    along x, not in one stretch.
 
     Attributes
     ----------
@@ -59,6 +59,8 @@ class BandDisplay(style.Display):
     coverage: float | None = None
     names: tuple[str, str] = ("x", "y")
 
+    _size = (7.2, 4.2)
+
     @classmethod
     def from_intervals(
         cls,
@@ -73,14 +75,10 @@ class BandDisplay(style.Display):
 
         Parameters
         ----------
-        x : array of shape (n,) or (n, 1)
-            A series, or a frame of one column, names the axis; so does that of ``y``.
+        x : (n,) or (n, 1); a series, or a frame of one column, names the axis, as that of y does
         intervals : Intervals or (lower, upper), of one level
-            At each x.
-        y, y_pred : array of shape (n,), optional
-            Targets and predictions at each x.
-        oracle : Intervals or (lower, upper), optional
-            The best possible intervals at each x, if the law of the data is known.
+        y, y_pred : (n,) targets and predictions at each x, optional
+        oracle : the best possible intervals at each x, if the law of the data is known
         """
         read = one_level(intervals)
         best = None if oracle is None else one_level(oracle)
@@ -107,8 +105,6 @@ class BandDisplay(style.Display):
     def n_infinite(self) -> int:
         """Number of intervals with an infinite end."""
         return int(np.count_nonzero(np.isinf(self.upper - self.lower)))
-
-    _size = (7.2, 4.2)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         level = "" if self.coverage is None else f"{style.percent(self.coverage)} "
@@ -182,10 +178,9 @@ def draw_bands(
 
     Parameters
     ----------
-    bands : mapping from a title to a BandDisplay
-        All with targets, predictions and the oracle. Targets that are NaN are not drawn.
-    captions : mapping from a title to a line, optional
-        What to look for.
+    bands : mapping from a title to a BandDisplay with targets, predictions and the oracle
+        Targets that are NaN are not drawn.
+    captions : mapping from a title to a line on what to look for, optional
 
     Returns
     -------
@@ -252,8 +247,8 @@ def _mark_misfit(axis: Any, grid: FloatArray, best: FloatArray, own: FloatArray)
 class FanDisplay(style.Display):
     """Predictive distributions over one input; made by :meth:`from_distribution`.
 
-    What to look for: the fan opens where targets scatter, leans to the side where they scatter
-    more, and each shade holds its share of the targets.
+    What to look for: a fan that opens where targets scatter and leans to the side where they
+    scatter more; each shade holds its share of the targets.
 
     Attributes
     ----------
@@ -278,6 +273,8 @@ class FanDisplay(style.Display):
     y: FloatArray | None = None
     names: tuple[str, str] = ("x", "y")
 
+    _size = (7.2, 4.2)
+
     @classmethod
     def from_distribution(
         cls,
@@ -292,8 +289,6 @@ class FanDisplay(style.Display):
         lower, upper = distribution.interval(list(coverage))
         intervals = Intervals(lower[order], upper[order], tuple(coverage))
         return cls(intervals=intervals, median=distribution.quantile(0.5)[order], **known)
-
-    _size = (7.2, 4.2)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         levels = np.asarray(self.intervals.coverage, float)

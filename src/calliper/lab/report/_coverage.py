@@ -21,9 +21,8 @@ from calliper.quantile import conformal_rank
 class CalibrationCurveDisplay(style.Display):
     """Measured against nominal coverage at each level; made by :meth:`from_intervals`.
 
-    What to look for: points on the diagonal, within their bounds. Below it intervals are too
-    narrow at that level, above it too wide. All levels are measured on the same rows, so
-    neighbouring points deviate together.
+    What to look for: points on the diagonal, within their bounds; below it intervals are too
+    narrow. All levels are measured on the same rows, so neighbouring points deviate together.
 
     Attributes
     ----------
@@ -48,15 +47,14 @@ class CalibrationCurveDisplay(style.Display):
     upper: FloatArray
     n: int
 
+    _size = (5.0, 4.8)
+    _is_curve = True
+
     @classmethod
     def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> Self:
-        """Count the targets inside at each level.
+        """Count the targets y, (m,), inside intervals of several levels.
 
-        Parameters
-        ----------
-        y : array of shape (m,)
-        intervals : Intervals of several levels
-            For example ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
+        Such as those of ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
         """
         read = metrics.as_intervals(intervals)
         if read.coverage is None:
@@ -68,32 +66,25 @@ class CalibrationCurveDisplay(style.Display):
         if inside.shape[1] != len(asked):
             raise CalliperError(f"intervals have {inside.shape[1]} levels but name {len(asked)}.")
         order, n = np.argsort(asked), np.full(len(asked), len(inside))
-        asked, hits = asked[order], inside.sum(axis=0)[order]
-        lower, upper = metrics.binomial_bounds(hits, n)
-        return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
+        hits = inside.sum(axis=0)[order]
+        return cls(asked[order], hits / n, *metrics.binomial_bounds(hits, n), n=len(inside))
 
     @property
     def largest_gap(self) -> float:
         """Largest distance from the diagonal at any level."""
         return float(np.abs(self.covered - self.asked).max())
 
-    _size = (5.0, 4.8)
-
-    _is_curve = True
-
     def _draw(
         self, ax: Any, fresh: bool, name: str | None, color: str = style.BLUE, marker: str = "o"
     ) -> tuple[str, str]:
-        """A curve called ``name`` in the legend; others on the same axes to compare."""
         points = style.several(self.n, "test point")
         if fresh:
             ax.plot([0, 1], [0, 1], label="exact", **style.TARGET)
-        else:
-            for words in ax.texts[:1]:
-                words.set_text(f"{points} · bars are 1-σ binomial bounds")
+        for words in ax.texts[:1]:  # of the first curve
+            words.set_text(f"{points} · bars are 1-σ binomial bounds")
         look: dict[str, Any] = {"color": color, "marker": marker, "ms": 4.5, "linewidth": 1.4}
-        bars = style.bars(self.covered, self.lower, self.upper)
         look |= {"elinewidth": 1.4, "label": name or "measured, with 1-σ bounds"}
+        bars = style.bars(self.covered, self.lower, self.upper)
         ax.errorbar(self.asked, self.covered, yerr=bars, **look)
         for axis in (ax.xaxis, ax.yaxis):
             style.in_percent(axis)
@@ -107,8 +98,8 @@ class CalibrationCurveDisplay(style.Display):
 class CoverageDisplay(style.Display):
     """Coverage in each bin with its 1-σ bounds, and the level asked for.
 
-    What to look for: about two of three bars touch the line. Bars that stay off it on one side of
-    the figure show where coverage is lost, and where intervals are too wide in return.
+    What to look for: about two of three bars touch the line. Bars off it on one side of the figure
+    show where coverage is lost, and where intervals are too wide in return.
 
     Attributes
     ----------
@@ -146,15 +137,11 @@ class CoverageDisplay(style.Display):
 
         Parameters
         ----------
-        y : array of shape (m,)
-        intervals : Intervals or (lower, upper), of one level
-        values, groups : array of shape (m,), optional
+        y, intervals, values, groups, n_bins
             As in :func:`calliper.metrics.coverage_by_value` and
-            :func:`calliper.metrics.coverage_by_group`; one of them at most.
+            :func:`calliper.metrics.coverage_by_group`; values or groups, not both.
         what : str, optional
-            Name of the values or groups, with the unit, for the axis; by default the name of the
-            series.
-        n_bins : int
+            Name of the values or groups, with the unit; by default that of the series.
         coverage : float, optional
             The level to draw; by default that of the intervals, if known.
         """
@@ -182,19 +169,18 @@ class CoverageDisplay(style.Display):
         """A dot with its bounds for each bin: bins of numbers side by side, groups in rows."""
         from matplotlib.ticker import MaxNLocator
 
-        table, in_rows = self.table, self.table.edges is None
+        table, in_rows, n_bins = self.table, self.table.edges is None, len(self.table.n)
         turned = slice(None, None, -1 if in_rows else 1)  # coverage is on the other axis
         look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
         bars = style.bars(table.coverage, table.lower, table.upper)
         look |= {"xerr" if in_rows else "yerr": bars, "zorder": 3}
-        dots = (np.arange(len(table.n)), table.coverage)
+        dots = (np.arange(n_bins), table.coverage)
         ax.errorbar(*dots[turned], label="covered, with 1-σ bounds", **look)
         low = float(table.lower.min())
         if self.coverage is not None:
-            ends = [-0.6 if in_rows else -0.5, len(table.n) - 0.5]  # not into the legend
-            words = f"asked for: {style.percent(self.coverage)}"
-            ax.plot(*(ends, [self.coverage] * 2)[turned], label=words, **style.TARGET)
+            ends = [-0.6 if in_rows else -0.5, n_bins - 0.5]  # not into the legend
             low = min(low, self.coverage)
+            style.asked(lambda at, **how: ax.plot(*(ends, [at] * 2)[turned], **how), self.coverage)
         span, inside = max(1.0 - low, 0.05), "share of targets inside"
         axis = ax.xaxis if in_rows else ax.yaxis
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
@@ -202,10 +188,12 @@ class CoverageDisplay(style.Display):
         if in_rows:
             named = zip(table.labels, table.n, strict=True)
             names = [style.literal(f"{name}  (n = {n:,})") for name, n in named]
-            ax.set_yticks(np.arange(len(names)), names)
-            ax.set_ylim(len(names) + 0.3, -0.6)  # the last row is the legend's
+            ax.set_yticks(np.arange(n_bins), names)
             ax.tick_params(axis="y", length=0)
-            ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
+            # The last row is the legend's.
+            ax.set(
+                ylim=(n_bins + 0.3, -0.6), xlim=(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
+            )
             style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
             self._name_edges(ax)
@@ -222,8 +210,8 @@ class CoverageDisplay(style.Display):
         edges = self.table.edges
         assert edges is not None
         known = edges[~np.isnan(edges)]
-        short = ["∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−") for edge in known]
-        ticks, names = np.arange(len(known)) - 0.5, short
+        names = ["∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−") for edge in known]
+        ticks = np.arange(len(known)) - 0.5
         for tick in ticks:
             ax.axvline(tick, color=style.QUIET, alpha=0.12, linewidth=0.8, zorder=0)
         if len(known) < len(edges):  # rows without a value: named in the middle of their bin
@@ -266,17 +254,18 @@ class RunningCoverageDisplay(style.Display):
     lower: float
     upper: float
 
+    _size = (7.2, 4.0)
+    _is_curve = True
+
     @classmethod
     def from_outside(cls, outside: Any, *, coverage: float, window: int = 200) -> Self:
         """Average over windows.
 
         Parameters
         ----------
-        outside : array of shape (T,)
-            1 where the target was outside, 0 where not, in order of time: ``history.outside`` of
-            a controller, or ``~intervals.contains(y)``.
-        coverage : float
-            The level asked for in the long run.
+        outside : (T,) 1 where the target was outside, 0 where not, in order of time:
+            ``history.outside`` of a controller, or ``~intervals.contains(y)``
+        coverage : the level asked for in the long run
         window : int, default 200
         """
         values, level = check_vector(outside, "outside"), check_level(coverage)
@@ -287,29 +276,17 @@ class RunningCoverageDisplay(style.Display):
                 f"{len(values)}, from {values.min(initial=0):g} to {values.max(initial=0):g}."
             )
         total = np.concatenate([[0.0], np.cumsum(values)])
-        low, high = stats.binom(size, level).ppf([0.05, 0.95]) / size
-        return cls(
-            running=1 - (total[size:] - total[:-size]) / size,
-            coverage=level,
-            window=size,
-            mean=float(1 - values.mean()),
-            lower=float(low),
-            upper=float(high),
-        )
-
-    _size = (7.2, 4.0)
-
-    _is_curve = True
+        running = 1 - (total[size:] - total[:-size]) / size
+        low, high = (stats.binom(size, level).ppf([0.05, 0.95]) / size).tolist()
+        return cls(running, level, size, float(1 - values.mean()), low, high)
 
     def _draw(
         self, ax: Any, fresh: bool, name: str | None, color: str = style.BLUE
     ) -> tuple[str, str]:
-        """A line called ``name`` in the legend; others on the same axes to compare."""
         if fresh:
             band = "9 of 10, by chance alone"
             ax.axhspan(self.lower, self.upper, color=style.GREY, alpha=0.22, lw=0, label=band)
-            asked = f"asked for: {style.percent(self.coverage)}"
-            ax.axhline(self.coverage, label=asked, **style.TARGET)
+            style.asked(ax.axhline, self.coverage)
         label = f"{name or 'running'}: {style.percent(self.mean)} in all"
         shown = sampled(len(self.running), style.MOST_DOTS)
         ax.plot(shown + self.window, self.running[shown], color=color, linewidth=1.5, label=label)
@@ -346,6 +323,8 @@ class MonitorDisplay(style.Display):
     alarm_at: int | None
     since: int | None
 
+    _size = (7.2, 4.0)
+
     @classmethod
     def from_monitor(cls, monitor: Any) -> Self:
         """The evidence of a monitor of ``calliper.monitoring``, after at least one label."""
@@ -353,15 +332,15 @@ class MonitorDisplay(style.Display):
             raise CalliperError("the monitor has seen no label yet: update it first.")
         return cls(trace, monitor.limit, monitor.alarm_at, monitor.since)
 
-    _size = (7.2, 4.0)
-
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         shown = sampled(len(self.log_evidence), style.MOST_DOTS)
         ax.plot(shown, self.log_evidence[shown] / np.log(10), color=color, linewidth=1.5)
         ax.axhline(np.log10(self.limit), label=f"alarm at {self.limit:.4g}", **style.TARGET)
-        for place, words in ((self.since, "probably since"), (self.alarm_at, "alarm at")):
+        for place, words, hue in (
+            (self.since, "probably since", style.ORANGE),
+            (self.alarm_at, "alarm at", style.VERMILION),
+        ):
             if place is not None:
-                hue = style.ORANGE if words != "alarm at" else style.VERMILION
                 ax.axvline(place, color=hue, linewidth=1.2, label=f"{words} label {place:,}")
         ax.yaxis.set_major_formatter(lambda power, _: f"$10^{{{power:g}}}$")
         style.label(ax, "label", "evidence")
@@ -372,12 +351,11 @@ class MonitorDisplay(style.Display):
 class CoverageLawDisplay(style.Display):
     """Coverage of many calibration sets of one size, and its law; from :meth:`from_coverages`.
 
-    The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
-    MADSplit if points are exchangeable and scores have no ties. Coverage measured on ``n_test``
-    points scatters more: the law is then beta-binomial with the same parameters.
+    The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for Split and MADSplit if points are
+    exchangeable and scores have no ties; measured on ``n_test`` points it is beta-binomial.
 
     What to look for: bars that follow the line. Bars to the left of it mean that exchangeability
-    fails, or that the method is another one, whose law is not known (it may be narrower or wider).
+    fails, or that the method is another one, whose law is not known.
 
     Attributes
     ----------
@@ -418,13 +396,10 @@ class CoverageLawDisplay(style.Display):
 
         Parameters
         ----------
-        coverages : array of shape (R,)
-            One for each independent calibration set of ``n_calibration`` points.
-        coverage : float
-            The level asked for.
+        coverages : (R,) one for each independent calibration set of ``n_calibration`` points
+        coverage : the level asked for
         n_calibration : int
-        n_test : int, optional
-            Test points of each measurement; omit it if coverage is known exactly.
+        n_test : test points of each measurement; omit it if coverage is known exactly
         """
         values = np.sort(check_vector(coverages, "coverages"))
         if len(values) < 2 or values[0] < 0 or values[-1] > 1:
@@ -439,15 +414,17 @@ class CoverageLawDisplay(style.Display):
                 f"{n} calibration points cannot support coverage {level:g}: every interval is "
                 f"infinite and covers, so there is no law to compare with."
             )
-        size = None if n_test is None else metrics.at_least(n_test, 1, "n_test")
-        law = coverage_law(level, n) if size is None else stats.betabinom(size, rank, n + 1 - rank)
-        first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4]).tolist()
-        if size is None:
+        if n_test is None:
+            law = coverage_law(level, n)
+            first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4]).tolist()
             x = np.linspace(first, last, 400)
             density = law.pdf(x)
         else:
-            x, density = np.arange(first, last + 1), law.pmf(np.arange(first, last + 1)) * size
-            x, low, high = x / size, low / size, high / size
+            size = metrics.at_least(n_test, 1, "n_test")
+            law = stats.betabinom(size, rank, n + 1 - rank)
+            first, low, high, last = (law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4]) / size).tolist()
+            hits = np.arange(round(first * size), round(last * size) + 1)
+            x, density = hits / size, law.pmf(hits) * size
         inside = (values >= low - 1e-12) & (values <= high + 1e-12)
         return cls(
             coverages=values,
@@ -465,12 +442,11 @@ class CoverageLawDisplay(style.Display):
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         law = "Beta" if self.n_test is None else "beta-binomial"
-        bars: dict[str, Any] = {"bins": self._bins(), "density": True, "color": color, "alpha": 0.4}
         words = f"measured, {len(self.coverages):,} calibration sets"
-        ax.hist(self.coverages, label=words, **bars)
+        bars: dict[str, Any] = {"density": True, "color": color, "alpha": 0.4, "label": words}
+        ax.hist(self.coverages, bins=self._bins(), **bars)
         ax.plot(self.x, self.density, color=style.VERMILION, linewidth=1.8, label=f"{law} law")
-        asked = f"asked for: {style.percent(self.coverage)}"
-        ax.axvline(self.coverage, label=asked, **style.TARGET)
+        style.asked(ax.axvline, self.coverage)
         style.in_percent(ax.xaxis)
         ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
         style.label(ax, "coverage given one calibration set", "density")
@@ -489,9 +465,8 @@ class CoverageLawDisplay(style.Display):
         if self.n_test is None:
             return np.linspace(low, high, n_bars + 1)
         step = max(1, round((high - low) * self.n_test / n_bars))
-        first = round(low * self.n_test) - 0.5
-        n_steps = int(np.ceil((high * self.n_test + 0.5 - first) / step))
-        return np.asarray((first + step * np.arange(n_steps + 1)) / self.n_test)
+        first, last = round(low * self.n_test) - 0.5, high * self.n_test + 0.5
+        return np.arange(first, last + step - 1e-9, step) / self.n_test
 
 
 @dataclass(eq=False)

@@ -105,6 +105,11 @@ def name_of(column: Any, default: str) -> str:
     return str(name) if isinstance(name, str | int) and name != "" else default
 
 
+def asked(line: Callable[..., Any], level: float) -> None:
+    """Draw the level asked for by ``axhline`` or ``axvline``."""
+    line(level, label=f"asked for: {percent(level)}", **TARGET)
+
+
 def bars(middle: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Lengths of error bars down and up."""
     return np.abs(np.stack([middle - lower, upper - middle]))
