@@ -1,9 +1,8 @@
 """What a notebook shows: cards of text with a small picture, as HTML and SVG, and progress.
 
-Everything is drawn in ``currentColor``, so that it is readable on light and dark pages. There are
-no scripts and no style sheets. Text is escaped here, and only here. Pictures show a sample of the
-rows, so that a million of them take no longer than a few. Progress (``progress=True``) is a bar in
-a notebook, and elsewhere a line on standard error.
+Everything is drawn in ``currentColor``, for light and dark pages, without scripts or style sheets.
+Text is escaped here, and only here. Pictures show a sample of the rows. Progress
+(``progress=True``) is a bar in a notebook, and elsewhere a line on standard error.
 """
 
 import sys
@@ -74,30 +73,32 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
     """
     if not lower.size:
         return ""
-    lower, upper = (ends.reshape(len(ends), -1) for ends in (lower, upper))
+    ends = np.stack([each.reshape(len(each), -1) for each in (lower, upper)])
     some = sampled(len(lower), LOOKED_AT)
-    some = some[np.argsort(_middle(lower[some, 0], upper[some, 0]), kind="stable")]
+    # Ends without a bound do not count for the middle.
+    low, high = ends[:, some, 0]
+    low = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
+    middle = low / 2 + np.where(np.isfinite(high), high, low) / 2
+    some = some[np.argsort(middle, kind="stable")]
     some = some[sampled(len(some), DRAWN)]
-    columns = sampled(lower.shape[1], 3)
-    low, high = lower[np.ix_(some, columns)], upper[np.ix_(some, columns)]
+    ends = ends[:, some][:, :, sampled(ends.shape[2], 3)]
     dots = np.full(len(some), np.nan) if centre is None else np.asarray(centre, float)[some]
-    place, edges = _scale(np.concatenate([low.ravel(), high.ravel(), dots]), HEIGHT_PX - 12)
-    step = min(16.0, (WIDTH_PX - 8) / len(some))
+    share, edges = _shares(np.append(ends, dots))
+    y = HEIGHT_PX - 6 - (HEIGHT_PX - 12) * share
+    bars, step = y[: ends.size].reshape(ends.shape), min(16.0, (WIDTH_PX - 8) / len(some))
     marks = []
-    for row in range(len(some)):
+    for row, dot in enumerate(y[ends.size :]):
         x = 4 + step * (row + 0.5)
-        for column in reversed(range(len(columns))):
-            ends = low[row, column], high[row, column]
-            bottom, top = (HEIGHT_PX - 6 - place(end) for end in ends)
-            dashes: Any = {"stroke_dasharray": "2 3"} if np.isinf(ends).any() else {}
-            faint: Any = {"stroke_opacity": f"{0.6 / (1 + column):.2f}", "stroke_width": step * 0.6}
-            marks.append(_mark("line", x1=x, x2=x, y1=bottom, y2=top, **faint, **dashes))
-        if np.isfinite(dots[row]):
-            y = HEIGHT_PX - 6 - place(dots[row])
-            marks.append(_mark("circle", cx=x, cy=y, r=1.8, stroke="none"))
+        for column in reversed(range(ends.shape[2])):
+            (bottom, top), open_end = bars[:, row, column], np.isinf(ends[:, row, column]).any()
+            look: Any = {"stroke_opacity": f"{0.6 / (1 + column):.2f}", "stroke_width": step * 0.6}
+            look |= {"stroke_dasharray": "2 3"} if open_end else {}
+            marks.append(_mark("line", x1=x, x2=x, y1=bottom, y2=top, **look))
+        if np.isfinite(dot):
+            marks.append(_mark("circle", cx=x, cy=dot, r=1.8, stroke="none"))
     shown = "all" if len(some) == len(lower) else f"{len(some)} of {len(lower):,}"
     between = "" if edges is None else f", between {edges[0]:.4g} and {edges[1]:.4g}"
-    return _svg(marks, f"{shown} intervals in the order of their centres{between}")
+    return _figure(marks, f"{shown} intervals in the order of their centres{between}")
 
 
 def histogram(values: FloatArray, name: str) -> str:
@@ -106,17 +107,26 @@ def histogram(values: FloatArray, name: str) -> str:
     known = known[np.isfinite(known)]
     if not len(known):
         return ""
-    place, _ = _scale(known, 1.0)
     bins = min(30, 1 + int(np.sqrt(len(known))))
-    counts = np.bincount((place(known) * bins).astype(int).clip(0, bins - 1), minlength=bins)
-    step = (WIDTH_PX - 8) / bins
+    place = (_shares(known)[0] * bins).astype(int).clip(0, bins - 1)
+    counts, step = np.bincount(place, minlength=bins), (WIDTH_PX - 8) / bins
     bar: Any = {"width": step * 0.9, "stroke": "none", "fill_opacity": "0.6"}
     marks = [
         _mark("rect", x=4 + step * at, y=HEIGHT_PX - 6 - tall, height=tall, **bar)
         for at, tall in enumerate(counts / counts.max() * (HEIGHT_PX - 12))
     ]
     lowest, middle, highest = np.quantile(known, [0, 0.5, 1])
-    return _svg(marks, f"{name}: {lowest:.4g} to {highest:.4g}, half below {middle:.4g}")
+    return _figure(marks, f"{name}: {lowest:.4g} to {highest:.4g}, half below {middle:.4g}")
+
+
+def _shares(values: FloatArray) -> tuple[FloatArray, tuple[float, float] | None]:
+    """Where numbers lie in their finite range, from 0 to 1; and that range, if there is one."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    half = high / 2 - low / 2  # the whole range may overflow
+    share = (values / 2 - low / 2) / half if half > 0 else np.where(np.isnan(values), values, 0.5)
+    placed = np.where(np.isinf(values), values > 0, np.clip(share, 0.0, 1.0))
+    return placed, (low, high) if len(finite) else None
 
 
 def coverage_line(asked: float, proved: float, spread: tuple[float, float] | None = None) -> str:
@@ -129,35 +139,35 @@ def coverage_line(asked: float, proved: float, spread: tuple[float, float] | Non
     def at(share: float) -> float:
         return 8 + (WIDTH_PX - 16) * (share - first) / (1 - first)
 
+    font: Any = {"font_size": "11", "font_family": "inherit", "stroke": "none"}
     bar: Any = {"y": 34, "height": 12, "fill_opacity": "0.3", "stroke": "none"}
     marks = [
         _mark("line", x1=at(first), x2=at(1), y1=40, y2=40, stroke_opacity="0.4"),
         _mark("rect", x=at(proved), width=at(1) - at(proved), **bar),
         _mark("line", x1=at(asked), x2=at(asked), y1=26, y2=54, stroke_width=2),
-        # The label of the stroke stays inside the picture.
-        _words(
-            at(asked), 20, f"asked for {asked:g}", "end" if at(asked) > WIDTH_PX / 2 else "start"
-        ),
-        _words(at(first), 66, f"{first:.3g}", "start"),
-        _words(at(1), 66, "1", "end"),
     ]
+    # The label of the stroke stays inside the picture.
+    side = "end" if at(asked) > WIDTH_PX / 2 else "start"
+    for x, y, text, anchor in (
+        (at(asked), 20, f"asked for {asked:g}", side),
+        (at(first), 66, f"{first:.3g}", "start"),
+        (at(1), 66, "1", "end"),
+    ):
+        marks.append(_mark("text", x=x, y=y, text_anchor=anchor, **font, inside=text))
     said = f"proved: at least {floored(proved)}"
     if spread is not None:
         low, high = spread
         marks.append(_mark("line", x1=at(low), x2=at(high), y1=40, y2=40, stroke_width=4))
         said += f"; with these calibration points {low:.3f} to {high:.3f} in nine cases of ten"
-    return _svg(marks, said, height=74)
+    return _figure(marks, said, height=74)
 
 
 def share_bar(share: float, least: float) -> str:
     """A share as a line and its proved bound as a bar, on a scale from 0 to 1."""
     reached = 0.0 if np.isnan(share) else share
     bar = _mark("rect", x=4, y=2, width=100 * least, height=8, fill_opacity="0.4", stroke="none")
-    return (
-        '<svg width="110" height="12" style="display:inline-block" role="img" '
-        f'aria-label="{share:.3f}, at least {least:.3f}" fill="currentColor" stroke="currentColor">'
-        f"{bar}{_mark('line', x1=4, x2=4 + 100 * reached, y1=6, y2=6)}</svg>"
-    )
+    marks = [bar, _mark("line", x1=4, x2=4 + 100 * reached, y1=6, y2=6)]
+    return _svg(marks, f"{share:.3f}, at least {least:.3f}", 110, 12)
 
 
 def floored(share: float) -> str:
@@ -165,51 +175,26 @@ def floored(share: float) -> str:
     return f"{np.floor(share * 1e4) / 1e4:g}"
 
 
-def _middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """A number to sort intervals by, even if an end has no bound."""
-    finite = np.isfinite(lower), np.isfinite(upper)
-    low = np.where(finite[0], lower, np.where(finite[1], upper, 0.0))
-    high = np.where(finite[1], upper, low)
-    return np.asarray(low / 2 + high / 2)
-
-
-def _scale(values: FloatArray, size: float) -> tuple[Any, tuple[float, float] | None]:
-    """A map from numbers to 0 … size, infinities to its ends; and the finite range, if any is."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return lambda value: size * (value > 0), None
-    low, high = float(finite.min()), float(finite.max())
-    half = high / 2 - low / 2  # the whole range may overflow
-    if not half > 0:
-        return lambda value: np.where(np.isinf(value), size * (value > 0), size / 2), (low, high)
-
-    def place(value: Any) -> Any:
-        share = (value / 2 - low / 2) / half
-        return size * np.clip(share, 0.0, 1.0)
-
-    return place, (low, high)
-
-
 def _mark(tag: str, *, inside: str = "", **given: Any) -> str:
     """A mark of a picture; numbers have one digit after the point."""
     texts = {name: v if isinstance(v, str) else f"{v:.1f}" for name, v in given.items()}
     told = " ".join(f'{name.replace("_", "-")}="{text}"' for name, text in texts.items())
-    return f"<{tag} {told}>{inside}</{tag}>" if inside else f"<{tag} {told}/>"
+    return f"<{tag} {told}>{escape(inside)}</{tag}>"
 
 
-def _words(x: float, y: float, text: str, side: str) -> str:
-    font: Any = {"font_size": "11", "font_family": "inherit", "stroke": "none"}
-    return _mark("text", x=x, y=y, text_anchor=side, **font, inside=escape(text))
+def _svg(marks: list[str], said: str, width: int, height: int) -> str:
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(said)}" style="max-width:100%" fill="currentColor" '
+        f'stroke="currentColor">{"".join(marks)}</svg>'
+    )
 
 
-def _svg(marks: list[str], said: str, *, height: int = HEIGHT_PX) -> str:
+def _figure(marks: list[str], said: str, *, height: int = HEIGHT_PX) -> str:
     """A picture with its description below."""
-    drawn = "".join(marks)
     return (
         '<figure style="margin:.4em 0;display:inline-block;vertical-align:top">'
-        f'<svg width="{WIDTH_PX}" height="{height}" viewBox="0 0 {WIDTH_PX} {height}" role="img" '
-        f'aria-label="{escape(said)}" style="max-width:100%" fill="currentColor" '
-        f'stroke="currentColor">{drawn}</svg>'
+        f"{_svg(marks, said, WIDTH_PX, height)}"
         f'<figcaption style="font-size:85%;max-width:{WIDTH_PX}px;color:inherit;text-align:left">'
         f"{escape(said)}</figcaption></figure>"
     )
@@ -226,21 +211,19 @@ class _Shown:
     """A bar, or a line, that is shown from the first report until the work is done."""
 
     def __init__(self, work: str) -> None:
-        self.work, self.fraction, self.left = work, 0.0, ""
-        self.start: float | None = None
-        self.shown = float("-inf")
+        self.work, self.fraction, self.left, self.shown = work, 0.0, "", float("-inf")
         self.handle: Any = None
+        self.first: Any = None  # when, and how much was done
 
     def __call__(self, fraction: float) -> None:
         now, finished = perf_counter(), self.fraction >= 1
-        if self.start is None:
-            self.start, self.first = now, fraction
+        self.first = self.first or (now, fraction)
         if finished or (now - self.shown < PAUSE and fraction < 1):
             return
         self.shown, self.fraction, self.left = now, fraction, ""
-        if self.first < fraction < 1:
-            rest = (now - self.start) * (1 - fraction) / (fraction - self.first)
-            self.left = f", about {rest:.0f} s left"
+        start, first = self.first
+        if first < fraction < 1:
+            self.left = f", about {(now - start) * (1 - fraction) / (fraction - first):.0f} s left"
         if self.handle is not None:
             self.handle.update(self)
         elif _in_notebook():

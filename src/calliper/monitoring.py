@@ -37,14 +37,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from math import exp, inf, log
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import stats
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Number
@@ -59,6 +58,7 @@ from calliper._validation import (
 )
 from calliper._writing import to_text
 from calliper.exceptions import CalliperError
+from calliper.online import Stream, refuse_second_labels
 from calliper.quantile import as_fraction, conformal_rank
 
 __all__ = ["CoverageMonitor", "ExchangeabilityMonitor"]
@@ -68,8 +68,6 @@ FIRST_START, SLOW = 0.6, 1000
 #: Rates of misses that are bet on: their odds over those promised, and their weights.
 ODDS = np.geomspace(1.4, 60, 16)
 SHARES = ODDS**-0.5 / (ODDS**-0.5).sum()
-#: What a file keeps of steps that labels were named by: none, or all.
-STEPS = {"steps": Array("int64", ("n",))}
 #: Labels that are looked at together.
 LABELS_TOGETHER = 10_000
 #: The share of wealth that changes sides in a step.
@@ -82,17 +80,18 @@ HOW = (
 )
 
 
-class _Monitor(BaseEstimator):  # type: ignore[misc]
-    """Evidence over time and the alarm."""
+class _Monitor(Stream):
+    """Evidence over time and the alarm; a subclass bets on what comes, and says what it saw."""
 
     false_alarms: float
-    keeps: ClassVar[Mapping[str, Field]] = {}
-    #: What each monitor writes: how it sets out, what it saw in words, and what came, for files.
-    _begin: Any
-    _words: Any
-    for_file: Any
-    restore: Any
-    _given: Mapping[str, Any] | None = None  # parameters when the first label came
+    #: What a file keeps: what came, and the steps that it was named by, none or all.
+    keeps: ClassVar[Mapping[str, Field]]
+    _set_out: Callable[[], None]
+    _words: Callable[[], str]
+    #: What came, checked; and the bets on it.
+    _checked: Callable[[Any], Any]
+    _look: Callable[[Any], None]
+    _kind: type = float
     _start = 0.0
 
     @property
@@ -134,24 +133,33 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         """The step of a label if steps are named, else its place."""
         return place if place is None or not self._named else [*self._named][place]
 
-    def _take(self, step: Any, n: int) -> None:
-        """Remember the steps of n labels; refuse a label of a step that has one."""
-        if (step is None) == bool(self._named) and self._trace:
+    def _begin(self) -> None:
+        self._trace: list[float] = []
+        self._seen: list[Any] = []
+        self._named: dict[int, None] = {}  # the step of each label, in order of arrival
+        self._alarm_at: int | None = None
+        self._since: int | None = None
+        self._set_out()
+
+    def _add(self, came: Any, step: Any) -> Self:
+        """Bet on labels, unless a step has one already."""
+        self._ready()
+        new = self._checked(came)
+        if (step is None) == bool(self._named) and self._seen:
             raise CalliperError(
-                f"{len(self._named)} of {len(self._trace)} labels so far came with a step: name "
+                f"{len(self._named)} of {len(self._seen)} labels so far came with a step: name "
                 f"the step of every label, or of none."
             )
         names = [] if step is None else check_steps(step)
-        if names and len(names) != n:
-            raise CalliperError(f"{len(names)} steps were named for {n} labels: one for each.")
-        seen = set(self._named)
-        for name in names:
-            if name in seen:
-                raise CalliperError(
-                    f"step {name} has its label already: each counts once. Leave the second out."
-                )
-            seen.add(name)
+        if names and len(names) != len(new):
+            raise CalliperError(f"{len(names)} steps were named for {len(new)} labels: one each.")
+        refuse_second_labels(names, self._named.__contains__)
         self._named |= dict.fromkeys(names)
+        for begin in range(0, len(new), LABELS_TOGETHER):
+            some = new[begin : begin + LABELS_TOGETHER]
+            self._look(some)
+            self._seen += some.tolist()
+        return self
 
     def describe(self) -> str:
         """Whether there is an alarm and since when, in two sentences."""
@@ -167,10 +175,22 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, {began}: {self._words()}."
         return f"{said} If nothing is wrong, an alarm is ever raised {sure}."
 
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: all that came."""
+        self._ready()
+        seen, steps = np.array(self._seen, self._kind), np.array([*self._named], np.int64)
+        came = {"seen": seen, "steps": steps}
+        return {name: came[name] if name in came else vars(self)[f"_{name}"] for name in self.keeps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was after the last label."""
+        self._ready()
+        if len(state["seen"]):
+            self._add(state["seen"], state["steps"] if len(state["steps"]) else None)
+
     def to_json(self) -> str:
         """Parameters and all labels as text; :meth:`from_json` goes on from there."""
-        self._ready()
-        parts = {"parameters": self.get_params(), "seen": self.for_file()}
+        parts = {"parameters": self.get_params(), "came": self.for_file()}
         return to_text({"monitor": type(self).__name__, **parts})
 
     @classmethod
@@ -180,30 +200,13 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
             read = json.loads(source)
             if read["monitor"] != cls.__name__:
                 raise ValueError(f"it is a {read['monitor']}")
-            made, seen = cls(**read["parameters"]), read["seen"]
-            made.restore({name: seen[name] for name in cls.keeps})
+            made = cls(**read["parameters"])
+            made.restore({name: read["came"][name] for name in cls.keeps})
             return made
         except (ValueError, KeyError, TypeError) as error:
             raise CalliperError(
                 f"expected what {cls.__name__}.to_json writes; it cannot be read ({error!r})."
             ) from error
-
-    def _ready(self) -> None:
-        """Begin if that was not done; later, refuse parameters that changed."""
-        given = self.get_params()
-        if self._given is None:
-            self._trace: list[float] = []
-            self._named: dict[int, None] = {}  # the step of each label, in order of arrival
-            self._alarm_at: int | None = None
-            self._since: int | None = None
-            self._begin()
-            self._given = given
-        elif given != self._given:
-            raise CalliperError(
-                f"parameters were {self._given} when the monitor began and are {given} now: the "
-                "bound on false alarms holds for fixed parameters only. Set them back, or start a "
-                "new monitor."
-            )
 
 
 @dataclass(eq=False, repr=False)
@@ -252,7 +255,11 @@ class CoverageMonitor(_Monitor):
     tails: int = 1
     false_alarms: float = 0.05
 
-    keeps: ClassVar[Mapping[str, Field]] = {"inside": Array("bool", ("T",)), **STEPS}
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "seen": Array("bool", ("T",)),
+        "steps": Array("int64", ("n",)),
+    }
+    _kind, _checked = bool, staticmethod(check_inside)
 
     @classmethod
     def of(cls, model: Any, coverage: float = 0.9, **how: Any) -> Self:
@@ -285,7 +292,7 @@ class CoverageMonitor(_Monitor):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def _begin(self) -> None:
+    def _set_out(self) -> None:
         miss = 1 - as_fraction(check_level(self.coverage))
         check_level(self.false_alarms, "false_alarms")
         check_option(self.side, ("more", "fewer", "both"), "side")
@@ -323,7 +330,6 @@ class CoverageMonitor(_Monitor):
         # sum over starts of their weights, each over its wealth when it began.
         self._walk, self._least, self._sums = np.zeros(len(odds)), np.zeros(len(odds)), odds - inf
         self._least_at = np.zeros(len(odds), dtype=np.int64)
-        self._missed: list[bool] = []
         self._n_missed = 0
 
     def update(self, inside: Any, *, step: Any = None) -> Self:
@@ -336,16 +342,10 @@ class CoverageMonitor(_Monitor):
         step : int or (m,) of int, optional
             The step that each label belongs to, in any order: for labels that come late.
         """
-        self._ready()
-        held = check_inside(inside)
-        self._take(step, len(held))
-        for begin in range(0, len(held), LABELS_TOGETHER):
-            self._look(~held[begin : begin + LABELS_TOGETHER])
-        return self
+        return self._add(inside, step)
 
-    def _look(self, missed: BoolArray) -> None:
-        """Bet on each of some labels."""
-        seen, size = len(self._missed), len(missed)
+    def _look(self, inside: BoolArray) -> None:
+        missed, seen, size = ~inside, len(self._seen), len(inside)
         steps = seen + np.arange(size)
         promised = np.full((size, 1), self._promised)
         rates = self._rates
@@ -374,24 +374,11 @@ class CoverageMonitor(_Monitor):
                 self._alarm_at, self._since = seen + last - 1, int(self._least_at[rise.argmax()])
         self._walk, self._sums = walk[-1], sums[-1]
         self._trace += wealth.tolist()
-        self._missed += missed.tolist()
         self._n_missed += int(missed.sum())
 
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds: whether each target was inside."""
-        self._ready()
-        steps = np.array([*self._named], dtype=np.int64)
-        return {"inside": ~np.array(self._missed, dtype=bool), "steps": steps}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """As it was after the last label."""
-        self._ready()
-        if len(state["inside"]):
-            self.update(state["inside"], step=state["steps"] if len(state["steps"]) else None)
-
     def _words(self) -> str:
-        n, since = len(self._missed), self._since or 0
-        misses = sum(self._missed[since:])
+        n, since = len(self._seen), self._since or 0
+        misses = n - since - sum(self._seen[since:])
         share = f"{misses:,} of {n - since:,} lay outside" + (" since then" if self.alarm else "")
         what = "is tolerated" if self.tolerated is not None else "is promised"
         return f"{share}, {misses / max(n - since, 1):.2%}, where {self._promised:.2%} {what}"
@@ -429,9 +416,9 @@ class ExchangeabilityMonitor(_Monitor):
 
     keeps: ClassVar[Mapping[str, Field]] = {
         "first": Array("float64", ("N",)),
-        "scores": Array("float64", ("T",)),
         "seed": Number(int, 0),
-        **STEPS,
+        "seen": Array("float64", ("T",)),
+        "steps": Array("int64", ("n",)),
     }
     #: Scores of calibration rows, none before ``fit``.
     _first = np.empty(0)
@@ -441,9 +428,7 @@ class ExchangeabilityMonitor(_Monitor):
 
     def fit(self, scores: Any, y: None = None) -> Self:
         """Begin with the scores of calibration rows, (N,)."""
-        first = check_vector(scores, "scores")
-        if not len(first):
-            raise CalliperError("expected scores of calibration rows; got none.")
+        first = self._checked(scores)
         seed = self.random_state
         seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
         self._seed = at_least(seed, 0, "random_state")
@@ -451,13 +436,19 @@ class ExchangeabilityMonitor(_Monitor):
         self._ready()
         return self
 
-    def _begin(self) -> None:
+    @staticmethod
+    def _checked(scores: Any) -> FloatArray:
+        checked = check_vector(np.atleast_1d(scores), "scores")
+        if not len(checked):
+            raise CalliperError("expected at least one score; got none.")
+        return checked
+
+    def _set_out(self) -> None:
         if not len(self._first):
             raise NotFittedError("call fit with the scores of calibration rows first.")
         self._log_limit = log(self.limit)
         self._draws = np.random.default_rng(self._seed)
         self._sorted: list[float] = np.sort(self._first).tolist()
-        self._scores: list[float] = []
         self._wealth = np.full(3, 1 / 3)  # of ε = −1, 0, 1; its sum is kept at 1
         self._log_wealth = 0.0
         #: Of ε = −1 and 1: the walk, its least value, and where that was.
@@ -465,18 +456,15 @@ class ExchangeabilityMonitor(_Monitor):
 
     def update(self, scores: Any, *, step: Any = None) -> Self:
         """Add scores of new rows, a number or (m,), as they arrive; ``step`` names their steps."""
-        self._ready()
-        new = check_vector(np.atleast_1d(scores), "scores")
-        if not len(new):
-            raise CalliperError("update needs at least one score; got none.")
-        self._take(step, len(new))
-        for score, draw in zip(new.tolist(), self._draws.random(len(new)).tolist(), strict=True):
+        return self._add(scores, step)
+
+    def _look(self, scores: FloatArray) -> None:
+        draws = self._draws.random(len(scores)).tolist()
+        for score, draw in zip(scores.tolist(), draws, strict=True):
             low, high = bisect_left(self._sorted, score), bisect_right(self._sorted, score)
             n = len(self._sorted)
             self._bet((n - high + draw * (1 + high - low)) / (n + 1))
             self._sorted.insert(high, score)
-            self._scores.append(score)
-        return self
 
     def _bet(self, p: float) -> None:
         """Bet on one rank."""
@@ -497,19 +485,11 @@ class ExchangeabilityMonitor(_Monitor):
         """−1 if scores grew, 1 if they shrank."""
         return max(self._walks, key=lambda side: self._walks[side][0] - self._walks[side][1])
 
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds: all scores, and what the draws depend on."""
-        self._ready()
-        steps = np.array([*self._named], dtype=np.int64)
-        known = {"first": self._first, "scores": np.array(self._scores), "seed": self._seed}
-        return {**known, "steps": steps}
-
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last score."""
         self.fit(state["first"])
         self._seed, self._given = at_least(state["seed"], 0, "seed"), None
-        if len(state["scores"]):
-            self.update(state["scores"], step=state["steps"] if len(state["steps"]) else None)
+        super().restore(state)
 
     def _words(self) -> str:
         if not self.alarm:

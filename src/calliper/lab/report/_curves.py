@@ -31,6 +31,26 @@ class Curve(NamedTuple):
     n_splits: IntArray
     n_undefined: IntArray
 
+    @classmethod
+    def of(cls, rows: list[Mapping[str, Any]], metric: str) -> Self:
+        """From the records of one method."""
+        columns = []
+        for n in sorted({int(row["n_calibration"]) for row in rows}):
+            found = np.array([row[metric] for row in rows if row["n_calibration"] == n], float)
+            defined = found[~np.isnan(found)]
+            columns.append((n, *one_sigma(defined), len(found), len(found) - len(defined)))
+        return cls(*map(np.array, zip(*columns, strict=True)))
+
+    def remarks(self) -> str:
+        """What its line does not show: undefined values and infinite means."""
+        words = []
+        if n_lost := int(self.n_undefined.sum()):
+            words.append(f"{n_lost} of {self.n_splits.sum()} undefined")
+        if np.isinf(self.mean).any():
+            sizes = ", ".join(f"{n:,}" for n in self.n_calibration[np.isinf(self.mean)])
+            words.append(f"infinite at N = {sizes}")
+        return f" ({'; '.join(words)})" if words else ""
+
 
 @dataclass(eq=False)
 class MetricCurveDisplay(style.Display):
@@ -77,7 +97,13 @@ class MetricCurveDisplay(style.Display):
         problem, level : optional
             Needed if the records hold several.
         """
-        rows = _rows(records)
+        given = records.to_dict("records") if style.columns_of(records) else records
+        rows = list(given) if isinstance(given, Iterable) else []
+        if not rows or not all(isinstance(row, Mapping) for row in rows):
+            raise CalliperError(
+                f"records must hold at least one row, each a dict; got {type(given).__name__} of "
+                f"{len(rows)}."
+            )
         missing = {"problem", "method", "n_calibration", metric} - set(rows[0])
         if missing:
             raise CalliperError(
@@ -89,7 +115,8 @@ class MetricCurveDisplay(style.Display):
         level = float(_the_one(rows, asked, "level", level))
         rows = [row for row in rows if row["problem"] == problem and row[asked] == level]
         names = dict.fromkeys(str(row["method"]) for row in rows)
-        curves = {name: _curve([r for r in rows if r["method"] == name], metric) for name in names}
+        of = {name: [row for row in rows if row["method"] == name] for name in names}
+        curves = {name: Curve.of(own, metric) for name, own in of.items()}
         return cls(curves, metric, str(problem), level)
 
     @property
@@ -109,7 +136,7 @@ class MetricCurveDisplay(style.Display):
             x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
             finite = np.isfinite(curve.mean)
             bars: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "linewidth": 1.6, "ms": 5}
-            bars |= {"color": color, "marker": mark, "label": method + _remarks(curve)}
+            bars |= {"color": color, "marker": mark, "label": method + curve.remarks()}
             # No bar is drawn where the error is not known.
             ax.errorbar(x[finite], curve.mean[finite], yerr=curve.error[finite], **bars)
             # Infinite means: arrows at the top or the bottom of the axes.
@@ -119,36 +146,22 @@ class MetricCurveDisplay(style.Display):
                     where = ax.get_xaxis_transform()
                     ax.plot(at, [edge] * len(at), marker=mark, transform=where, **look)
         if self.metric in ("coverage", "empirical_coverage"):
-            ax.axhline(self.level, label=f"asked for: {style.percent(self.level)}", **style.TARGET)
+            style.asked(ax.axhline, self.level)
             style.in_percent(ax.yaxis)
         sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
         style.label(ax, "calibration points, N", self.label, legend="best")
-        return f"{self.label}: {self.problem}", self._caption()
-
-    def _caption(self) -> str:
         splits = np.concatenate([curve.n_splits for curve in self.curves.values()])
         drawn = np.concatenate([c.error[np.isfinite(c.mean)] for c in self.curves.values()])
         known = np.isfinite(drawn)
-        bars = ", bars ± 1 σ of a split" if known.any() else ""
-        bars += "" if known.all() else "; no bar: one value, its error is not known"
+        caption = ", bars ± 1 σ of a split" if known.any() else ""
+        caption += "" if known.all() else "; no bar: one value, its error is not known"
         low, over = splits.min(), style.several(splits.max(), "split")
         span = "" if low == splits.max() else f"{low} to "
-        return f"{style.percent(self.level)} asked for · mean over {span}{over}{bars}"
-
-
-def _rows(records: Any) -> list[Mapping[str, Any]]:
-    if style.columns_of(records):
-        records = records.to_dict("records")
-    rows = list(records) if isinstance(records, Iterable) else []
-    if not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise CalliperError(
-            f"records must hold at least one row, each a dict; got {type(records).__name__} of "
-            f"{len(rows)}."
-        )
-    return rows
+        caption = f"{style.percent(self.level)} asked for · mean over {span}{over}{caption}"
+        return f"{self.label}: {self.problem}", caption
 
 
 def _the_one(rows: list[Mapping[str, Any]], key: str, name: str, value: Any) -> Any:
@@ -159,26 +172,6 @@ def _the_one(rows: list[Mapping[str, Any]], key: str, name: str, value: Any) -> 
     if value is not None and value not in present:
         raise CalliperError(f"records hold no {name} {value!r}; there are {present}.")
     return present[0] if value is None else value
-
-
-def _curve(rows: list[Mapping[str, Any]], metric: str) -> Curve:
-    columns = []
-    for n in sorted({int(row["n_calibration"]) for row in rows}):
-        found = np.array([row[metric] for row in rows if row["n_calibration"] == n], dtype=float)
-        defined = found[~np.isnan(found)]
-        columns.append((n, *one_sigma(defined), len(found), len(found) - len(defined)))
-    return Curve(*map(np.array, zip(*columns, strict=True)))
-
-
-def _remarks(curve: Curve) -> str:
-    """What the line of a method does not show: undefined values and infinite means."""
-    words = []
-    if n_lost := int(curve.n_undefined.sum()):
-        words.append(f"{n_lost} of {curve.n_splits.sum()} undefined")
-    if np.isinf(curve.mean).any():
-        sizes = ", ".join(f"{n:,}" for n in curve.n_calibration[np.isinf(curve.mean)])
-        words.append(f"infinite at N = {sizes}")
-    return f" ({'; '.join(words)})" if words else ""
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
@@ -217,7 +210,19 @@ def draw_tuning(curve: TuningCurve) -> Figure:
     bottom.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e4 else (1.0,)))
     bottom.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     bottom.xaxis.set_minor_formatter(NullFormatter())
-    _draw_criterion(top, curve)
+    finite = np.isfinite(curve.mean)
+    mean, deviation, at = curve.mean[finite], curve.deviation[finite], x[finite]
+    band = (mean - deviation, mean + deviation)
+    top.fill_between(at, *band, color=style.BLUE, alpha=0.25, linewidth=0)
+    top.plot(at, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
+    top.set_ylabel(CRITERIA_IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
+    title = "Smaller is better: mean over the points left out, shaded ± their deviation"
+    top.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
+    if curve.reference_value is not None and np.isfinite(curve.reference_value):
+        dashes: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (5, 2))}
+        dashes |= {"color": style.VERMILION, "label": curve.reference_name}
+        top.axhline(curve.reference_value, **dashes)
+        top.margins(y=0.1)
     widths = x * factor - x / factor
     bottom.bar(x / factor, curve.counts, widths, align="edge", color=style.GREEN)
     bottom.set(ylim=(0, 1.05 * len(curve.chosen)), yticks=[0, len(curve.chosen)])
@@ -228,19 +233,3 @@ def draw_tuning(curve: TuningCurve) -> Figure:
     top.legend(frameon=False, fontsize=9.5, loc="best")
     figure.align_ylabels([top, bottom])
     return figure
-
-
-def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
-    finite = np.isfinite(curve.mean)
-    x, mean, deviation = (v[finite] for v in (curve.candidates, curve.mean, curve.deviation))
-    band = (mean - deviation, mean + deviation)
-    axis.fill_between(x, *band, color=style.BLUE, alpha=0.25, linewidth=0)
-    axis.plot(x, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
-    axis.set_ylabel(CRITERIA_IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
-    title = "Smaller is better: mean over the points left out, shaded ± their deviation"
-    axis.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
-    value = curve.reference_value
-    if value is not None and np.isfinite(value):
-        look: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (5, 2))}
-        axis.axhline(value, color=style.VERMILION, label=curve.reference_name, **look)
-        axis.margins(y=0.1)
