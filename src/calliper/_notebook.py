@@ -8,7 +8,6 @@ Text is escaped here, and only here. Pictures show a sample of the rows. Progres
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from math import floor
 from time import perf_counter
 from typing import Any
 
@@ -51,12 +50,10 @@ def aligned(rows: Sequence[Sequence[str]], first: Any = str.rjust) -> list[str]:
     return ["  ".join(each).rstrip() for each in cells]
 
 
-def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
-    """Rows of text, the first of them column names; the others may end in a picture."""
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the first of them column names."""
     head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    head = head.replace("td>", "th>") + ("<th></th>" if pictures else "")
-    if pictures:
-        body = [f"{row}<td>{drawn}</td>" for row, drawn in zip(body, pictures, strict=True)]
+    head = head.replace("td>", "th>")
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
 
 
@@ -129,72 +126,25 @@ def _shares(values: FloatArray) -> tuple[FloatArray, tuple[float, float] | None]
     return placed, (low, high) if len(finite) else None
 
 
-def coverage_line(asked: float, proved: float, spread: tuple[float, float] | None = None) -> str:
-    """Coverage on a line up to 1: the proved one as a bar, the requested one as a stroke.
-
-    ``spread`` is where coverage lies in nine of ten draws of the calibration points.
-    """
-    first = max(0.0, floor(20 * min(asked, proved, *(spread or (1.0,))) - 0.5) / 20)
-
-    def at(share: float) -> float:
-        return 8 + (WIDTH_PX - 16) * (share - first) / (1 - first)
-
-    font: Any = {"font_size": "11", "font_family": "inherit", "stroke": "none"}
-    bar: Any = {"y": 34, "height": 12, "fill_opacity": "0.3", "stroke": "none"}
-    marks = [
-        _mark("line", x1=at(first), x2=at(1), y1=40, y2=40, stroke_opacity="0.4"),
-        _mark("rect", x=at(proved), width=at(1) - at(proved), **bar),
-        _mark("line", x1=at(asked), x2=at(asked), y1=26, y2=54, stroke_width=2),
-    ]
-    # The label of the stroke stays inside the picture.
-    side = "end" if at(asked) > WIDTH_PX / 2 else "start"
-    for x, y, text, anchor in (
-        (at(asked), 20, f"asked for {asked:g}", side),
-        (at(first), 66, f"{first:.3g}", "start"),
-        (at(1), 66, "1", "end"),
-    ):
-        marks.append(_mark("text", x=x, y=y, text_anchor=anchor, **font, inside=text))
-    said = f"proved: at least {floored(proved)}"
-    if spread is not None:
-        low, high = spread
-        marks.append(_mark("line", x1=at(low), x2=at(high), y1=40, y2=40, stroke_width=4))
-        said += f"; with these calibration points {low:.3f} to {high:.3f} in nine cases of ten"
-    return _figure(marks, said, height=74)
-
-
-def share_bar(share: float, least: float) -> str:
-    """A share as a line and its proved bound as a bar, on a scale from 0 to 1."""
-    reached = 0.0 if np.isnan(share) else share
-    bar = _mark("rect", x=4, y=2, width=100 * least, height=8, fill_opacity="0.4", stroke="none")
-    marks = [bar, _mark("line", x1=4, x2=4 + 100 * reached, y1=6, y2=6)]
-    return _svg(marks, f"{share:.3f}, at least {least:.3f}", 110, 12)
-
-
 def floored(share: float) -> str:
     """A proved share with four digits, rounded down."""
     return f"{np.floor(share * 1e4) / 1e4:g}"
 
 
-def _mark(tag: str, *, inside: str = "", **given: Any) -> str:
+def _mark(tag: str, **given: Any) -> str:
     """A mark of a picture; numbers have one digit after the point."""
     texts = {name: v if isinstance(v, str) else f"{v:.1f}" for name, v in given.items()}
     told = " ".join(f'{name.replace("_", "-")}="{text}"' for name, text in texts.items())
-    return f"<{tag} {told}>{escape(inside)}</{tag}>"
+    return f"<{tag} {told}/>"
 
 
-def _svg(marks: list[str], said: str, width: int, height: int) -> str:
-    return (
-        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(said)}" style="max-width:100%" fill="currentColor" '
-        f'stroke="currentColor">{"".join(marks)}</svg>'
-    )
-
-
-def _figure(marks: list[str], said: str, *, height: int = HEIGHT_PX) -> str:
+def _figure(marks: list[str], said: str) -> str:
     """A picture with its description below."""
+    size = f'width="{WIDTH_PX}" height="{HEIGHT_PX}" viewBox="0 0 {WIDTH_PX} {HEIGHT_PX}"'
     return (
         '<figure style="margin:.4em 0;display:inline-block;vertical-align:top">'
-        f"{_svg(marks, said, WIDTH_PX, height)}"
+        f'<svg {size} role="img" aria-label="{escape(said)}" style="max-width:100%" '
+        f'fill="currentColor" stroke="currentColor">{"".join(marks)}</svg>'
         f'<figcaption style="font-size:85%;max-width:{WIDTH_PX}px;color:inherit;text-align:left">'
         f"{escape(said)}</figcaption></figure>"
     )

@@ -39,10 +39,9 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     classifier : scikit-learn classifier with ``predict_proba``, optional
-        By default boosted trees whose probabilities are calibrated by a sigmoid over 5 folds. They
-        find a shift of any shape, take gaps and categories, and never give a probability of 0 or
-        1, whose odds would not be a weight. If the shift is smooth, logistic regression on
-        standardised inputs is more accurate.
+        By default boosted trees with a sigmoid over 5 folds, which find a shift of any shape, take
+        gaps and categories, and never give a probability of 0 or 1. If the shift is smooth,
+        logistic regression on standardised inputs is more accurate.
     random_state : int, RandomState or None
         Seeds the default classifier.
 
@@ -70,13 +69,12 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: trees of the default classifier; another one is brought again."""
-        sums = self.classifier_.sums if isinstance(self.classifier_, ShiftTrees) else ()
-        if self.classifier is None and not sums:
-            sums = ShiftTrees.sums_of(self.classifier_)
-        names = vars(self.classifier_).get("feature_names_in_", ())
-        classifier = None if sums else self.classifier_
-        known = {"sums": sums, "classifier_": classifier, "names": [*names]}
-        return {**known, "ratio_": self.ratio_}
+        made = self.classifier_
+        trees = made if isinstance(made, ShiftTrees) or self.classifier else ShiftTrees.of(made)
+        if not isinstance(trees, ShiftTrees):
+            return {"sums": (), "classifier_": made, "names": [], "ratio_": self.ratio_}
+        known = {"sums": trees.sums, "names": trees.feature_names_in_}
+        return {**known, "classifier_": None, "ratio_": self.ratio_}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The trees, or the classifier that was brought."""
@@ -102,7 +100,15 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
             training inputs: weights must not depend on calibration rows
         X_now : (k, d) inputs distributed as the new rows, without targets
         """
-        classifier = self._default() if self.classifier is None else clone(self.classifier)
+        classifier = self.classifier and clone(self.classifier)
+        if classifier is None:
+            from sklearn.calibration import CalibratedClassifierCV
+            from sklearn.ensemble import HistGradientBoostingClassifier
+
+            trees = HistGradientBoostingClassifier(
+                max_iter=50, max_leaf_nodes=8, random_state=self.random_state
+            )
+            classifier = CalibratedClassifierCV(trees, method="sigmoid", cv=5)
         if not hasattr(classifier, "predict_proba"):
             raise TypeError(f"classifier must have predict_proba; got {classifier!r}.")
         sizes = n_rows(X_before), n_rows(X_now)
@@ -124,15 +130,6 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
             )
         return np.asarray(self.ratio_ * now / (1 - now))
 
-    def _default(self) -> Any:
-        from sklearn.calibration import CalibratedClassifierCV
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        trees = HistGradientBoostingClassifier(
-            max_iter=50, max_leaf_nodes=8, random_state=self.random_state
-        )
-        return CalibratedClassifierCV(trees, method="sigmoid", cv=5)
-
 
 @dataclass(frozen=True)
 class Recency:
@@ -140,8 +137,8 @@ class Recency:
 
     With weights w_i ≤ 1 that are fixed beforehand and 1 for a new row, coverage is at least
     1 − α − Σ w_i d_i/(Σw + 1), where d_i is the total variation distance between the rows and the
-    same rows with row i and the new one exchanged: old rows have little weight, so that slow drift
-    costs little. The sum is unknown, so nothing is guaranteed unless rows are exchangeable.
+    same rows with row i and the new one exchanged. Slow drift costs little; but the sum is unknown,
+    so nothing is guaranteed unless rows are exchangeable.
 
     Reference: Barber, Candès, Ramdas, Tibshirani (2023), "Conformal prediction beyond
     exchangeability", Annals of Statistics 51.
@@ -181,23 +178,22 @@ class Recency:
 class ShiftTrees:
     """The default classifier of ``LikelihoodRatio`` as bare trees: the mean over its folds.
 
-    Parameters
-    ----------
-    sums : boosted trees of each fold, with a sigmoid
-    names : of columns of the frames that it was trained on; none for arrays
+    ``sums`` are boosted trees of each fold, with a sigmoid; ``names`` those of the columns of the
+    frames that it was trained on, none for arrays.
     """
 
     def __init__(self, sums: Sequence[BoostedSum], names: Sequence[Any] = ()) -> None:
         self.sums, self.feature_names_in_ = list(sums), list(names)
 
-    @staticmethod
-    def sums_of(classifier: Any) -> list[BoostedSum]:
-        """Those of a fitted ``CalibratedClassifierCV``; none if it splits by categories."""
+    @classmethod
+    def of(cls, classifier: Any) -> Self | None:
+        """From a fitted ``CalibratedClassifierCV``; None if it splits by categories."""
         found = []
         for each in classifier.calibrated_classifiers_:
             (sigmoid,) = each.calibrators
             found.append(BoostedSum.of(each.estimator, float(sigmoid.a_), float(sigmoid.b_)))
-        return [] if None in found else found  # type: ignore[return-value]
+        names = vars(classifier).get("feature_names_in_", ())
+        return None if None in found else cls(found, names)  # type: ignore[arg-type]
 
     def predict_proba(self, X: Any) -> FloatArray:
         """(m, 2) probabilities that a row is old, and new."""
@@ -205,10 +201,7 @@ class ShiftTrees:
         if names and hasattr(X, "columns") and [*X.columns] != names:
             raise CalliperError(f"inputs must have the columns {names}, in this order.")
         rows = np.asarray(X, dtype=np.float64)
-        total = np.zeros(len(rows))
-        for each in self.sums:
-            total += each.probability(rows)
-        now = total / len(self.sums)
+        now = sum(each.probability(rows) for each in self.sums) / len(self.sums)
         return np.stack([1 - now, now], axis=1)
 
 

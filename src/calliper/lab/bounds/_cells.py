@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from calliper._notebook import card, floored, folded, share_bar, table
+from calliper._notebook import card, floored, folded, table
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
@@ -168,7 +168,7 @@ class CellCoverage:
             for cell in worst
         ]
         names = ["cell", "held-out points", "covered", "at least"]
-        listed = table([names, *rows], [share_bar(cell.coverage, cell.lower) for cell in worst])
+        listed = table([names, *rows])
         title = "Coverage cell by cell, the lowest bounds first"
         fact = f"all {len(self.cells):,} bounds hold together with probability {self.confidence:g}"
         return card(title, [fact], listed, folded("In words", self.describe()))
