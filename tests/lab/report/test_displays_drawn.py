@@ -97,7 +97,7 @@ def test_infinite_intervals_are_counted_in_words():
     by_width = CoverageDisplay.from_intervals(*draw("some infinite")).plot()
     assert [text.get_text() for text in by_width.ax_.get_xticklabels()][-1] == "∞"
     display = WidthErrorDisplay.from_intervals(*draw("all infinite"), y_pred=np.zeros(N)).plot()
-    assert "all intervals are infinite" in words(display)
+    assert any("all intervals are infinite" in text for text in words(display))
 
 
 def test_undefined_measures_are_said():

@@ -41,11 +41,8 @@ class BandDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> x = np.linspace(0, 1, 50)
-    >>> intervals = Intervals(-x, x, 0.9)
-    >>> bool(BandDisplay.from_intervals(x[:, None], intervals, y=x / 2).covered.all())
+    >>> bool(BandDisplay.from_intervals(x, (-x, x), y=x / 2).covered.all())
     True
     """
 
@@ -188,11 +185,9 @@ def draw_bands(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> x = np.linspace(0, 1, 50)
     >>> known = {"y": x / 2, "y_pred": 0 * x, "oracle": (-x, x)}
-    >>> band = BandDisplay.from_intervals(x, Intervals(-x, x, 0.9), **known)
+    >>> band = BandDisplay.from_intervals(x, (-x, x), **known)
     >>> len(draw_bands({"growing": band}, {"growing": "a line"}).axes)
     2
     """
@@ -258,7 +253,6 @@ class FanDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Split
     >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
     >>> Z = np.linspace(0, 1, 20)[:, None]

@@ -28,16 +28,15 @@ class CalibrationCurveDisplay(style.Display):
     ----------
     asked : (L,) levels, ascending
     covered : (L,) share of the targets inside at each
-    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these intervals
+    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it
     n : number of test points
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Intervals
-    >>> y, radius = np.linspace(-1, 1, 101)[:, None], np.array([0.5, 0.9])
-    >>> intervals = Intervals(0 * y - radius, 0 * y + radius, (0.5, 0.9))
-    >>> CalibrationCurveDisplay.from_intervals(y[:, 0], intervals).covered.round(2)
+    >>> y, radius = np.linspace(-1, 1, 101), np.tile([0.5, 0.9], (101, 1))
+    >>> intervals = Intervals(-radius, radius, (0.5, 0.9))
+    >>> CalibrationCurveDisplay.from_intervals(y, intervals).covered.round(2)
     array([0.5 , 0.89])
     """
 
@@ -109,11 +108,8 @@ class CoverageDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
-    >>> y = np.tile([0.0, 0.5, 2.0, 0.1], 20)
-    >>> intervals = Intervals(-np.ones(80), np.ones(80), 0.9)
-    >>> CoverageDisplay.from_intervals(y, intervals, groups=list("aabb") * 20).table.coverage
+    >>> y, ends = np.tile([0.0, 0.5, 2.0, 0.1], 20), (-np.ones(80), np.ones(80))
+    >>> CoverageDisplay.from_intervals(y, ends, groups=list("aabb") * 20).table.coverage
     array([1. , 0.5])
     """
 
@@ -241,7 +237,6 @@ class RunningCoverageDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
     >>> outside = np.arange(500) % 10 == 0
     >>> RunningCoverageDisplay.from_outside(outside, coverage=0.9, window=100).mean
     0.9
@@ -414,31 +409,16 @@ class CoverageLawDisplay(style.Display):
                 f"{n} calibration points cannot support coverage {level:g}: every interval is "
                 f"infinite and covers, so there is no law to compare with."
             )
-        if n_test is None:
-            law = coverage_law(level, n)
-            first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4]).tolist()
-            x = np.linspace(first, last, 400)
-            density = law.pdf(x)
-        else:
-            size = metrics.at_least(n_test, 1, "n_test")
-            law = stats.betabinom(size, rank, n + 1 - rank)
-            first, low, high, last = (law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4]) / size).tolist()
-            hits = np.arange(round(first * size), round(last * size) + 1)
-            x, density = hits / size, law.pmf(hits) * size
+        size = 1 if n_test is None else metrics.at_least(n_test, 1, "n_test")
+        law = stats.betabinom(size, rank, n + 1 - rank) if n_test else coverage_law(level, n)
+        first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4])
+        x = np.arange(first, last + 1) if n_test else np.linspace(first, last, 400)
+        density = (law.pmf(x) if n_test else law.pdf(x)) * size
+        x, low, high = x / size, float(low / size), float(high / size)
         inside = (values >= low - 1e-12) & (values <= high + 1e-12)
-        return cls(
-            coverages=values,
-            coverage=level,
-            n_calibration=n,
-            n_test=n_test,
-            mean=float(values.mean()),
-            error=float(values.std(ddof=1) / np.sqrt(len(values))),
-            law_mean=rank / (n + 1),
-            law_quantiles=(low, high),
-            x=x,
-            density=density,
-            share_inside=float(inside.mean()),
-        )
+        mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+        law_values = rank / (n + 1), (low, high), x, density
+        return cls(values, level, n, n_test, mean, error, *law_values, float(inside.mean()))
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         law = "Beta" if self.n_test is None else "beta-binomial"
@@ -483,7 +463,6 @@ class PITDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Split
     >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
     >>> Z = np.linspace(0, 1, 20)[:, None]

@@ -90,12 +90,10 @@ class MetricCurveDisplay(style.Display):
 
         Parameters
         ----------
-        records : Records, frame, or iterable of dicts
-            What :func:`calliper.lab.evaluation.evaluate` returns: ``problem``, ``method``,
-            ``n_calibration``, ``split``, ``level`` (or, without it, ``coverage``) and the metric.
-        metric : str
-        problem, level : optional
-            Needed if the records hold several.
+        records : Records, frame, or iterable of dicts, from :func:`calliper.evaluate`, with
+            ``problem``, ``method``, ``n_calibration``, ``level`` (or ``coverage``) and the metric
+        metric : its name
+        problem, level : needed if the records hold several
         """
         given = records.to_dict("records") if style.columns_of(records) else records
         rows = list(given) if isinstance(given, Iterable) else []
@@ -179,8 +177,7 @@ def draw_tuning(curve: TuningCurve) -> Figure:
 
     Parameters
     ----------
-    curve : TuningCurve
-        From :func:`calliper.lab.tuning.tuning_curve`.
+    curve : TuningCurve from :func:`calliper.lab.tuning.tuning_curve`
 
     Returns
     -------
@@ -188,7 +185,6 @@ def draw_tuning(curve: TuningCurve) -> Figure:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper.lab.tuning import tuning_curve
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.uniform(size=(60, 1))

@@ -32,9 +32,8 @@ class WidthErrorDisplay(style.Display):
     """Errors over widths, with the quantile of the errors in each tenth of the widths.
 
     What to look for: markers (CSQ, the error quantile at level c of each tenth) on the line
-    IS = 2 · CSQ, since a correct interval ŷ ± r has width 2r and error quantile r. Above the line
-    intervals are too narrow, below it too wide; a flat row of markers means that widths say
-    nothing about errors. R²_SQI measures the distance from the line.
+    IS = 2 · CSQ, since a correct interval ŷ ± r has width 2r and error quantile r. Above it
+    intervals are too narrow; a flat row means that widths say nothing about errors.
 
     Attributes
     ----------
@@ -45,11 +44,8 @@ class WidthErrorDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> x = np.linspace(0.1, 1, 200)
-    >>> intervals = Intervals(-x, x, 0.9)
-    >>> display = WidthErrorDisplay.from_intervals(np.sin(40 * x) * x, intervals, y_pred=0 * x)
+    >>> display = WidthErrorDisplay.from_intervals(np.sin(40 * x) * x, (-x, x), coverage=0.9)
     >>> round(display.tau, 2)
     1.0
     """
@@ -114,10 +110,7 @@ class WidthErrorDisplay(style.Display):
         ax.plot(self.isq[drawable], self.csq[drawable], "o-", color=color, ms=6, label=words)
         ax.set(xlim=(0, right), ylim=(0, top))
         style.label(ax, "width of the interval, IS (unit of y)", "error |y − ŷ| (unit of y)")
-        if not finite.any():
-            words = "all intervals are infinite"
-            ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", color=style.VERMILION)
-        said = []
+        said = [] if finite.any() else ["all intervals are infinite"]
         for symbol, value in (("R²_SQI", self.r2), ("τ_SQI", self.tau)):
             known = f"= {value:.{2 if value > -10 else 0}f}".replace("-", "−")
             said.append(f"{symbol} {known if np.isfinite(value) else 'undefined'}")
@@ -147,11 +140,8 @@ class EmbeddingDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
-    >>> display = EmbeddingDisplay.from_intervals(X, Intervals(-np.ones(100), np.ones(100), 0.9))
-    >>> display.position.shape
+    >>> EmbeddingDisplay.from_intervals(X, (-np.ones(100), np.ones(100))).position.shape
     (100, 2)
     """
 
@@ -180,12 +170,9 @@ class EmbeddingDisplay(style.Display):
         ----------
         X : (m, d), d ≥ 2, inputs, or an embedding in which nearness is judged
         intervals : Intervals or (lower, upper), of one level
-        project : bool
-            True: principal components of X with each column divided by its standard deviation.
-            False: the two columns of X are coordinates already, for example from UMAP; those of
-            a frame name the axes.
-        max_points, random_state : int
-            Size and seed of the random sample that is drawn if there are more rows.
+        project : whether to draw principal components of the standardised columns; if False,
+            the two columns of X are coordinates already, and those of a frame name the axes
+        max_points, random_state : size and seed of the sample of more rows
         """
         read = metrics.one_level(intervals)
         same_rows(read, "intervals", X=X)
@@ -265,14 +252,10 @@ class WidthImportanceDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LinearRegression
-    >>> from calliper import ConformalRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(600, 2))
-    >>> y = X[:, 0] * rng.normal(size=600)
-    >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
-    >>> found = WidthImportanceDisplay.from_model(model, X[:100], row=0, random_state=0)
+    >>> from calliper import FullRescaled
+    >>> Z = np.random.default_rng(0).uniform(size=(600, 2))
+    >>> method = FullRescaled().fit(Z, Z[:, 0])
+    >>> found = WidthImportanceDisplay.from_model(method, Z[:100], row=0, random_state=0)
     >>> bool(found.importance[0] > 2 * found.importance[1])
     True
     """
@@ -300,14 +283,13 @@ class WidthImportanceDisplay(style.Display):
 
         Parameters
         ----------
-        model : calibrated ``ConformalRegressor`` or other model with ``predict_interval``, or a
-            fitted calibrator, whose features are then explained
+        model : a model with ``predict_interval``, or a fitted calibrator, whose features are then
+            explained
         X : array or frame, (m, d)
         coverage : the level of the intervals
         row : the row of X to explain, if any
-        n_repeats : permutations of each column
-        max_rows : size of the random sample if there are more rows
-        random_state : seed of the permutations and the sample
+        n_repeats, max_rows : permutations of each column, and most rows, drawn at random
+        random_state : seed of both
         """
         if not isinstance(model, IntervalModel | RadiusModel):
             raise CalliperError(
@@ -406,16 +388,12 @@ def _with(X: Any, row: int, others: Any, column: int) -> Any:
 
 
 def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:
-    """A figure of calibration errors and half-widths at 0.9 of the same rows, (n,) each.
-
-    What to look for: errors that grow with the half-width.
+    """Draw calibration errors and half-widths at 0.9; the errors should grow with the latter.
 
     Parameters
     ----------
-    errors, widths : (n,)
-        Calibration errors, and half-widths of the same rows.
-    method : str
-        Its name, for the title.
+    errors, widths : (n,) calibration errors, and half-widths of the same rows
+    method : its name, for the title
 
     Returns
     -------
@@ -423,7 +401,6 @@ def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any
 
     Examples
     --------
-    >>> import numpy as np
     >>> errors = np.linspace(0, 1, 50)
     >>> len(draw_calibration(errors, errors + 0.1, "FullRescaled").axes)
     2

@@ -101,28 +101,21 @@ def render_page(
 
     Parameters
     ----------
-    comparison : Comparison
-        From :func:`calliper.lab.comparison.compare`.
-    title : str
-        Shown above the verdict.
-    provenance : Provenance, optional
-        Command and files, to reproduce it.
-    descriptions : mapping of methods to text, optional
-        A line for each method; by default the first line of its docstring.
+    comparison : from :func:`calliper.lab.comparison.compare`
+    title : shown above the verdict
+    provenance : command and files, to reproduce it
+    descriptions : a line for each method, by name; by default the first one of its docstring
 
     Returns
     -------
     str
-        The page, to write to a file.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import FullRescaled
+    >>> from calliper import Split
     >>> from calliper.lab.comparison import Points, compare
     >>> cal, test = (Points(x, x, 0 * x) for x in np.random.default_rng(0).normal(size=(2, 200)))
-    >>> found = compare(cal, test, methods={"full": FullRescaled()})
-    >>> render_page(found, title="Noise that grows")[:15]
+    >>> render_page(compare(cal, test, methods={"split": Split()}))[:15]
     '<!doctype html>'
     """
     from bokeh.resources import INLINE
