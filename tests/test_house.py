@@ -66,16 +66,7 @@ SUBMODULES = {
         "NormalizedKNN",
         "Split",
     ],
-    "lab.comparison": [
-        "LEVELS",
-        "Answer",
-        "Check",
-        "Comparison",
-        "Points",
-        "Record",
-        "Verdict",
-        "compare",
-    ],
+    "lab.comparison": ["LEVELS", "Comparison", "Points", "compare"],
     "lab.datasets": ["OneDimensional", "one_dimensional"],
     "distribution": ["Distribution", "GroupedDistribution"],
     "lab.evaluation": [

@@ -60,7 +60,7 @@ def test_alike_groups_are_not_named():
 def test_one_as_good_that_leaves_no_group_short_comes_first():
     found = compared(1.35)
     (check,) = [check for check in found.checks if check.kind == "short-group"]
-    own, _, others = check.title.partition(" by full (recommended, within chance), but ")
+    own, _, others = check.title.partition(" by full (recommended)")
     part = next(p for p in found.parts if p.by == "group" and p.method == "full")
     assert own.endswith(f" rows), {percent(part.table.coverage[2])}") and "by split" in others
     assert found.verdict.as_good == ("split",), "as good by score, or this tests nothing"

@@ -3,8 +3,7 @@
 **Rows that occur twice**, within one set or in two, whatever was predicted for them.
 
 **Drift.** A classifier is trained to tell calibration and test points apart. If they are
-exchangeable, its AUC on held-out rows scatters around 1/2. If it is larger, features have drifted,
-and the guarantee, which assumes exchangeable points, does not apply. Kolmogorov-Smirnov tests with
+exchangeable, its AUC on held-out rows scatters around 1/2. Kolmogorov-Smirnov tests with
 Bonferroni's correction tell which features differ.
 
 Reference: D. Lopez-Paz, M. Oquab (2017), "Revisiting Classifier Two-Sample Tests",
@@ -23,15 +22,7 @@ from calliper._row_checks import find_shared, sketch_rows
 from calliper._types import FloatArray
 from calliper.calibrators import as_calibrator
 from calliper.lab._words import first_of, listed, percent
-from calliper.lab.comparison._comparison import (
-    NO_LABEL,
-    Answer,
-    Check,
-    Comparison,
-    Part,
-    Points,
-    Severity,
-)
+from calliper.lab.comparison._comparison import NO_LABEL, Check, Comparison, Part, Points, Severity
 from calliper.lab.comparison._contest import short_bins
 from calliper.lab.comparison._tables import FEWEST_TEST_POINTS
 from calliper.quantile import conformal_rank, required_calibration_size
@@ -60,17 +51,15 @@ _MEANINGS = {
     "test-in-training": _SEEN,
     "twins": "Targets and features take few values, so different rows may coincide. If these are "
     "the same rows, all numbers here are meaningless: check.",
-    "duplicated-ids": "Rows of one unit are alike, so there are fewer independent points than "
-    "rows, and the errors given here are too small. If new rows come from new units, split by "
-    "unit.",
+    "duplicated-ids": "Rows of one unit are alike, so the errors given here are too small. If new "
+    "rows come from new units, split by unit.",
     "shared-ids": "If an id is a unit (a patient, a molecule), coverage on new units may be lower "
     "than here. Split by unit.",
     "drift": "Every guarantee here assumes that calibration and new points are exchangeable. If "
-    "new rows will look like the test rows, it does not hold as stated, and coverage may be lower "
-    "than guaranteed: calibrate on rows like them.",
-    "censored": "This looks like a detection limit. At the limit, intervals cover the recorded "
-    "value, not the true one; beyond it nothing is guaranteed, and errors look smaller than they "
-    "are.",
+    "new rows will look like the test rows, coverage may be lower than guaranteed: calibrate on "
+    "rows like them.",
+    "censored": "This looks like a detection limit. Intervals cover the recorded value, not the "
+    "true one beyond the limit, and errors look smaller than they are.",
     "duplicated-inputs": "Tied distances are handled correctly. But repeated measurements of one "
     "unit are not independent points: if that is what they are, split by unit.",
     "missing-groups": "They are treated as one group, though they may have nothing in common: fill "
@@ -83,11 +72,9 @@ _MEANINGS = {
     "interval --group. Or use features that tell the groups apart.",
     "few-test-points": f"At least {FEWEST_TEST_POINTS} are needed; several hundred measure "
     "coverage to a few percent.",
-    "infinite": "They are valid and always cover, but say nothing; they make the mean width and "
-    "the interval score infinite.",
+    "infinite": "They are valid and always cover, but say nothing.",
     "all-rows": "By default, ConformalRegressor and calliper interval learn how the model errs "
-    "from a part of them, so their intervals differ from those here: pass learning_part=None "
-    "(--learning-part none) for the same intervals.",
+    "from a part of them: pass learning_part=None (--learning-part none) for the intervals here.",
     "constant-widths": "It does not adapt here, so measures of adaptivity are undefined for it.",
 }
 
@@ -138,14 +125,21 @@ def check_answers(found: Comparison) -> Iterator[Check]:
         )
     if n_test < FEWEST_TEST_POINTS:
         yield _found("few-test-points", f"There are only {n_test} test points.")
-    asked = [part for part in found.parts if part.level == found.coverage]
-    yield from _short_groups([part for part in asked if part.by == "group"], n, found)
+    parts = [each for each in found.parts if (each.level, each.by) == (found.coverage, "group")]
+    yield from _short_groups(parts, n, found.verdict.method)
     for answer in found.answers:
         if answer.intervals is None:
             title = f"{answer.method} failed and is not compared."
             yield Check("failed", "warning", title, str(answer.failure))
             continue
-        yield from _widths(answer, found.coverage)
+        width = answer.at(found.coverage).width
+        if infinite := float(np.isinf(width).mean()):
+            which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
+            title = f"{which} of {answer.method} at {percent(found.coverage)} are infinite."
+            yield _found("infinite", title)
+        elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
+            title = f"{answer.method} gives every test point the same width."
+            yield _found("constant-widths", title, "note")
         for text in answer.warned:
             # The number of points is reported above, for all methods together.
             if not text.startswith(f"{n} calibration points cannot support"):
@@ -190,45 +184,30 @@ def _groups(sizes: Counter[str]) -> Iterator[Check]:
             yield _found(kind, title, "note" if what == few else "warning")
 
 
-def _short_groups(parts: Sequence[Part], n_calibration: int, found: Comparison) -> Iterator[Check]:
+def _short_groups(parts: Sequence[Part], n_calibration: int, chosen: str | None) -> Iterator[Check]:
     """Groups that are covered less often than chance explains, the worst first, in one warning."""
     short: dict[int, dict[str, float]] = {}  # by number of the group and method: chance allows
     for part in parts:
         for number, allowed in short_bins(part, n_calibration, len(parts)).items():
             short.setdefault(number, {})[part.method] = allowed
-    tables, chosen = {part.method: part.table for part in parts}, found.verdict.method
     told = []
-    for number, allowed_by in short.items():
-        shares = {method: float(table.coverage[number]) for method, table in tables.items()}
-        said = {method: f"{percent(share)} by {method}" for method, share in shares.items()}
-        own = [f"{said[chosen]} (recommended)"] if chosen in allowed_by else []
-        words = listed(own + [said[method] for method in allowed_by if method != chosen])
-        if chosen is not None and not own:
-            words = f"{said[chosen]} (recommended, within chance), but {words}"
-        label, n = parts[0].table.labels[number], int(parts[0].table.n[number])
-        low = [shares[method] for method in allowed_by]
-        error = max(sqrt(share * (1 - share) / n) for share in low)
-        allowed = next(iter(allowed_by.values()))
-        chance = f"standard error {percent(error)}, chance allows {percent(allowed)}"
-        told.append((min(low), f"{parts[0].name} {label!r} ({n:,} rows), {words} ({chance})"))
+    for number, allowed in short.items():
+        shares = {part.method: float(part.table.coverage[number]) for part in parts}
+        methods = dict.fromkeys([each for each in (chosen, *allowed) if each is not None])
+        words = {each: f"{percent(shares[each])} by {each}" for each in methods}
+        said = [text + " (recommended)" * (each == chosen) for each, text in words.items()]
+        name, table, lowest = parts[0].name, parts[0].table, min(shares[each] for each in allowed)
+        error, n = sqrt(lowest * (1 - lowest) / table.n[number]), int(table.n[number])
+        chance = f"standard error {percent(error)}, chance allows {percent(min(allowed.values()))}"
+        where = f"{name} {table.labels[number]!r} ({n:,} rows)"
+        told.append((lowest, f"{where}, {listed(said)} ({chance})"))
     if told:
         what = f"groups {'is' if len(told) == 1 else 'are'} covered less than chance explains"
-        first = "; ".join(words for _, words in sorted(told, key=lambda each: each[0])[:5])
+        first = "; ".join(words for _, words in sorted(told)[:5])
         rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
         yield _found(
             "short-group", f"{len(told)} of {len(parts[0].table.n)} {what}: {first}{rest}."
         )
-
-
-def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
-    width = answer.at(coverage).width
-    if infinite := float(np.isinf(width).mean()):
-        which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
-        title = f"{which} of {answer.method} at {percent(coverage)} are infinite."
-        yield _found("infinite", title)
-    elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
-        title = f"{answer.method} gives every test point the same width."
-        yield _found("constant-widths", title, "note")
 
 
 def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:

@@ -43,23 +43,18 @@ def compare(
     ----------
     calibration, test : Points
         Rows that the model was not trained on; none in both.
-    methods : mapping of names to calibrators
-        Copies of them are fitted.
+    methods : mapping of names to calibrators, copies of which are fitted
     levels : sequence of float
         Levels to compare at; ``coverage`` is added if it is missing.
-    coverage : float
-        The level that the verdict is about.
+    coverage : the level that the verdict is about
     training : Points, optional
         Rows that the model was trained on: they standardise features, and some methods learn from
         them.
-    groups : sequence of labels, optional
-        A label for each test point; coverage is reported for each group.
-    group_name : str
-        Name of the groups, such as their column.
+    groups, group_name : a label for each test point, and what the labels are called
+        Coverage is reported for each group.
     score_function : Score, optional
         Definition of the error; by default the absolute error. It must give both ends.
-    random_state : int
-        Seed of the other calibration sets that are drawn; the methods have their own.
+    random_state : seed of the other calibration sets that are drawn; the methods have their own
     progress : callable or True, optional
         Called with the fraction done, between 0 and 1; ``True`` shows it, in a notebook as a bar.
 

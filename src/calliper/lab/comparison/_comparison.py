@@ -34,14 +34,10 @@ class Points:
 
     Parameters
     ----------
-    Z : array of shape (n, d), or (n,) for one feature
-        Features.
-    y, y_pred : arrays of shape (n,)
-        Targets, and predictions of the model.
-    ids : sequence of n names, optional
-        Names of the rows, shown with their points.
-    feature_names : sequence of d names, optional
-        By default ``z0``, ``z1``, …
+    Z : (n, d) features, or (n,) for one
+    y, y_pred : (n,) targets, and predictions of the model
+    ids : n names of the rows, shown with their points, optional
+    feature_names : d names, by default ``z0``, ``z1``, …
 
     Examples
     --------
@@ -105,26 +101,10 @@ def check_labels(labels: Sequence[Any], name: str, *, n: int) -> tuple[str, ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """The intervals of one method, or why it failed.
+    """The intervals of one method, (m, L), with a guarantee for each level, or why it failed.
 
-    Attributes
-    ----------
-    method : its name
-    intervals : of every test point at every level, (m, L); ``None`` if it failed
-    guarantees : the guarantee at each level
-    seconds : time to fit and predict
-    constant, default : whether it is plain split conformal, the baseline; or calliper's default
-    needs_training : whether it needs training rows
-    what : description in a line
-    failure : the error message
-    warned : its warnings, each once
-
-    Examples
-    --------
-    >>> from calliper import Intervals
-    >>> answer = Answer(method="split", intervals=Intervals([[0.0]], [[2.0]], (0.9,)))
-    >>> answer.at(0.9).width
-    array([2.])
+    It may be plain split conformal (``constant``), the baseline, or calliper's ``default``;
+    ``seconds`` is the time to fit and predict, ``what`` its description in a line.
     """
 
     method: str
@@ -149,29 +129,11 @@ class Answer:
 class Record:
     """One method at one level; NaN where a measure does not exist.
 
-    Attributes
-    ----------
-    method, level : which method, at which level
-    coverage, coverage_error : share of the test points inside, and its binomial standard error
-    chance_low, chance_high : range of the coverage in 99 of 100 draws of calibration and test set
-    mean_width, median_width : in the unit of y
-    score, score_error : the mean interval score, smaller is better
-    relative_score, relative_score_error : the score divided by that of split, on the same points;
-        below 1 is better than a constant width
-    worst_by_prediction, worst_by_width : coverage of the worst tenth, or of other parts where
-        ties allow no tenths
-    tau_si, r2_sqi : whether widths follow errors; see :mod:`calliper.metrics`
-    fraction_infinite : share of the intervals without a bound
-    proved, guarantee : the proved coverage, and the guarantee in words
-    seconds : time to fit the method and predict at all levels
-
-    Examples
-    --------
-    >>> from calliper import Split, compare
-    >>> cal, test = (Points(x, x, 0 * x) for x in np.random.default_rng(0).normal(size=(2, 200)))
-    >>> record = compare(cal, test, methods={"split": Split()}).record("split", 0.9)
-    >>> record.relative_score, record.coverage > 0.8
-    (1.0, True)
+    ``coverage_error`` is its binomial standard error; 99 of 100 draws of calibration and test set
+    put the coverage between ``chance_low`` and ``chance_high``. ``score`` is the mean interval
+    score, smaller is better, ``relative_score`` the same over that of split. The worst coverage is
+    that of a tenth, or of other parts where ties allow no tenths. ``seconds`` is the time to fit
+    the method and predict at all levels. The others are those of :mod:`calliper.metrics`.
     """
 
     method: str
@@ -214,19 +176,8 @@ class Part(NamedTuple):
 class Check:
     """A finding that matters before the numbers are trusted.
 
-    Parameters
-    ----------
-    kind : str
-        A fixed word for programs.
-    severity : {"void", "warning", "note"}
-        ``"void"``: the numbers mean nothing.
-    title, meaning : str
-        What was found, and what follows from it.
-
-    Examples
-    --------
-    >>> Check("few", "note", "Few test points", "Coverage is known roughly.").severity
-    'note'
+    ``kind`` is a fixed word for programs, ``title`` what was found, ``meaning`` what follows from
+    it; if the severity is ``"void"``, the numbers mean nothing.
     """
 
     kind: str
@@ -239,22 +190,10 @@ class Check:
 class Verdict:
     """The verdict at one level in plain words.
 
-    Attributes
-    ----------
-    level : the coverage asked for
-    method : the recommended method, or ``None``
-    clear : whether it is better than a constant width beyond chance
-    headline : the verdict in a line
-    covers, adapts, why, promise : a sentence or two each
-    as_good : methods that are as good within chance
-    size : how wide its intervals are, compared with the model's own error
-    caveat : the one thing to know before using it, or empty
-    instead : the runner-up, and how it differs
-
-    Examples
-    --------
-    >>> Verdict(level=0.9, headline="Too few test points to tell: 3.", covers="", promise="").adapts
-    'Cannot be determined.'
+    ``method`` is recommended, ``clear`` if it is better than a constant width beyond chance;
+    ``as_good`` are as good within chance. ``size`` tells how wide its intervals are, compared with
+    the model's own error, ``caveat`` the one thing to know before using it, and ``instead`` the
+    runner-up, and how it differs.
     """
 
     level: float
@@ -280,21 +219,21 @@ class Comparison:
     calibration, test, training : the points; ``training`` may be None
     levels, coverage : all levels, and the one that the verdict is about
     groups, group_name : labels of the test points, or None, and what they are called
-    score_function : the definition of the error
-    random_state : seed of the other calibration sets that are drawn
-    answers : the intervals of each method, or its failure
+    score_function, random_state : of :func:`compare`
+    answers : the intervals of each method, or its ``failure``
     records : measures of each method that did not fail, at each level
     parts, deciles : coverage in parts of the test set; errors in each tenth of the widths
-    checks : findings about the data, the most severe first
-    verdicts : one for each level
+    checks : findings about the data, the most severe first: ``kind``, ``severity`` (``"void"``,
+        ``"warning"`` or ``"note"``), ``title`` and ``meaning``
+    verdicts : one for each level: ``method``, ``headline``, and more in words
 
     Examples
     --------
     >>> from calliper import Split, compare
     >>> x = np.random.default_rng(0).normal(size=(2, 200))
     >>> found = compare(*(Points(each, each, 0 * each) for each in x), methods={"split": Split()})
-    >>> found.coverage, len(found.records) == len(found.levels)
-    (0.9, True)
+    >>> found.record("split", 0.9).relative_score, len(found.records) == len(found.levels)
+    (1.0, True)
     """
 
     calibration: Points

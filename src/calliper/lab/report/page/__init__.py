@@ -16,7 +16,8 @@ import numpy as np
 from calliper._version import __version__
 from calliper._writing import to_text
 from calliper.lab._words import number, percent, percent_down, seconds, with_error
-from calliper.lab.comparison import Comparison, Record
+from calliper.lab.comparison import Comparison
+from calliper.lab.comparison._comparison import Record
 from calliper.lab.report.page._figures import figure_items
 from calliper.metrics import MEASURES
 
