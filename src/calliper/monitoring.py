@@ -1,8 +1,7 @@
 """Alarms for intervals in production: evidence that something is wrong, valid at any time.
 
 A monitor bets against the claim that nothing is wrong. If nothing is, its wealth, ``evidence``, is
-a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ, however often
-one looks (Ville).
+a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ (Ville).
 
 **Coverage.** m_t is 1 for a miss and 0 for a hit. Misses are compared with the rate p_t:
 
@@ -70,8 +69,8 @@ ODDS = np.geomspace(1.4, 60, 16)
 SHARES = ODDS**-0.5 / (ODDS**-0.5).sum()
 #: Labels that are looked at together.
 LABELS_TOGETHER = 10_000
-#: The share of wealth that changes sides in a step.
-JUMP = 0.01
+#: The share of wealth that changes sides, ε, in a step.
+JUMP, SIDES = 0.01, np.array([-1, 0, 1])
 
 HOW = (
     "pass tolerated=, the share of misses that you accept; or online=True, if each label joins a "
@@ -98,7 +97,7 @@ class _Monitor(Stream):
     def log_evidence(self) -> FloatArray:
         """The natural logarithm of the evidence after each label, (T,)."""
         self._ready()
-        return np.array(self._trace, dtype=np.float64)
+        return np.array(self._trace)
 
     @property
     def evidence(self) -> float:
@@ -141,10 +140,18 @@ class _Monitor(Stream):
         self._since: int | None = None
         self._set_out()
 
-    def _add(self, came: Any, step: Any) -> Self:
-        """Bet on labels, unless a step has one already."""
+    def update(self, labels: Any, *, step: Any = None) -> Self:
+        """Add labels as they arrive; a batch is the same as its labels one by one.
+
+        Parameters
+        ----------
+        labels : whether each target was inside its interval (``intervals.contains(y)``), or the
+            scores of new rows for a monitor of scores; one or (m,)
+        step : int or (m,) of int, optional
+            The step that each label belongs to, in any order: for labels that come late.
+        """
         self._ready()
-        new = self._checked(came)
+        new = self._checked(labels)
         if (step is None) == bool(self._named) and self._seen:
             raise CalliperError(
                 f"{len(self._named)} of {len(self._seen)} labels so far came with a step: name "
@@ -186,7 +193,7 @@ class _Monitor(Stream):
         """As it was after the last label."""
         self._ready()
         if len(state["seen"]):
-            self._add(state["seen"], state["steps"] if len(state["steps"]) else None)
+            self.update(state["seen"], step=state["steps"] if len(state["steps"]) else None)
 
     def to_json(self) -> str:
         """Parameters and all labels as text; :meth:`from_json` goes on from there."""
@@ -218,19 +225,16 @@ class CoverageMonitor(_Monitor):
     coverage : float, default 0.9
         The level of the intervals, the same for all labels.
     n_calibration : int, optional
-        N, for intervals of a method with a law of coverage and one calibration set; :meth:`of`
-        reads it from the model.
+        N, for a method with a law of coverage and one calibration set; :meth:`of` reads it.
     tolerated : float, optional
-        For any method, instead of ``n_calibration``: the share of misses that you accept.
+        Instead, for any method: the share of misses that you accept.
     online : bool, default False
         Instead of both: every label joins the calibration points by ``extend`` before the next row
         is predicted, and no window drops any.
     side : {"more", "fewer", "both"}, default "more"
-        What to look for: more misses than promised, or fewer, which means intervals that are too
-        wide. "fewer" needs continuous scores: ties make intervals wider.
+        More misses than promised, or fewer: intervals that are too wide, for continuous scores.
     ties : bool, default False
-        Whether scores may be equal, as for whole numbers. The law is then a bound, and alarms come
-        later.
+        Whether scores may be equal: the law is then a bound, and alarms come later.
     tails : int, default 1
         2 for ``Split`` with ``SignedError``, a width for each side.
     false_alarms : float, default 0.05
@@ -263,14 +267,10 @@ class CoverageMonitor(_Monitor):
 
     @classmethod
     def of(cls, model: Any, coverage: float = 0.9, **how: Any) -> Self:
-        """A monitor of what a calibrated model promises at a level.
+        """A monitor of what a calibrated model or calibrator promises at a level.
 
-        Parameters
-        ----------
-        model : calibrated object or calibrator
-        coverage : the level of its intervals
-        how : other parameters, by name. A method without a law of coverage, such as the
-            default, needs ``tolerated`` or ``online``
+        ``how`` are other parameters, by name; a method without a law of coverage, such as the
+        default, needs ``tolerated`` or ``online``.
         """
         if how.get("tolerated") is not None:
             return cls(coverage, **how)
@@ -332,18 +332,6 @@ class CoverageMonitor(_Monitor):
         self._least_at = np.zeros(len(odds), dtype=np.int64)
         self._n_missed = 0
 
-    def update(self, inside: Any, *, step: Any = None) -> Self:
-        """Add labels as they arrive; a batch is the same as its labels one by one.
-
-        Parameters
-        ----------
-        inside : bool or (m,) of bool
-            Whether each target was inside its interval: ``intervals.contains(y)``.
-        step : int or (m,) of int, optional
-            The step that each label belongs to, in any order: for labels that come late.
-        """
-        return self._add(inside, step)
-
     def _look(self, inside: BoolArray) -> None:
         missed, seen, size = ~inside, len(self._seen), len(inside)
         steps = seen + np.arange(size)
@@ -388,10 +376,9 @@ class CoverageMonitor(_Monitor):
 class ExchangeabilityMonitor(_Monitor):
     """Watch whether errors still look like those of the calibration rows, or are larger or smaller.
 
-    It notices what widths hide: errors that grow while intervals grow with them. Scores of
-    calibration rows and stream must come from one *fixed* function, such as ``|y − ŷ|``, or that
-    divided by a σ(x) learnt elsewhere: if labels change the scale, alarms mean nothing. Rows that
-    the model or the scale was trained on must not be passed to ``fit``.
+    It notices errors that grow while intervals grow with them. Scores of calibration rows and
+    stream must come from one *fixed* function, such as ``|y − ŷ|``, or that divided by a σ(x)
+    learnt elsewhere; rows that the model or the scale was trained on must not be passed to ``fit``.
 
     Parameters
     ----------
@@ -446,40 +433,35 @@ class ExchangeabilityMonitor(_Monitor):
     def _set_out(self) -> None:
         if not len(self._first):
             raise NotFittedError("call fit with the scores of calibration rows first.")
-        self._log_limit = log(self.limit)
         self._draws = np.random.default_rng(self._seed)
         self._sorted: list[float] = np.sort(self._first).tolist()
-        self._wealth = np.full(3, 1 / 3)  # of ε = −1, 0, 1; its sum is kept at 1
-        self._log_wealth = 0.0
+        check_level(self.false_alarms, "false_alarms")
+        self._wealth, self._log_wealth = np.full(3, 1 / 3), 0.0  # its sum is kept at 1
         #: Of ε = −1 and 1: the walk, its least value, and where that was.
         self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
-
-    def update(self, scores: Any, *, step: Any = None) -> Self:
-        """Add scores of new rows, a number or (m,), as they arrive; ``step`` names their steps."""
-        return self._add(scores, step)
 
     def _look(self, scores: FloatArray) -> None:
         draws = self._draws.random(len(scores)).tolist()
         for score, draw in zip(scores.tolist(), draws, strict=True):
             low, high = bisect_left(self._sorted, score), bisect_right(self._sorted, score)
             n = len(self._sorted)
-            self._bet((n - high + draw * (1 + high - low)) / (n + 1))
+            p = (n - high + draw * (1 + high - low)) / (n + 1)
             self._sorted.insert(high, score)
+            self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + SIDES * (p - 0.5))
+            total = float(self._wealth.sum())
+            self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)
+            self._trace.append(self._log_wealth)
+            if self._alarm_at is None:
+                self._walk(p)
 
-    def _bet(self, p: float) -> None:
-        """Bet on one rank."""
-        n, sides = len(self._trace), np.array([-1, 0, 1])
-        self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + sides * (p - 0.5))
-        total = float(self._wealth.sum())
-        self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)
-        self._trace.append(self._log_wealth)
-        if self._alarm_at is not None:
-            return
+    def _walk(self, p: float) -> None:
+        """Where things were most out of line, and whether there is an alarm."""
+        n = len(self._trace)
         for side, (walk, least, at) in self._walks.items():
             walk += log(1 + side * (p - 0.5))
-            self._walks[side] = (walk, walk, n + 1) if walk < least else (walk, least, at)
-        if self._log_wealth >= self._log_limit:
-            self._alarm_at, self._since = n, self._walks[self._side()][2]
+            self._walks[side] = (walk, walk, n) if walk < least else (walk, least, at)
+        if self._log_wealth >= log(self.limit):
+            self._alarm_at, self._since = n - 1, self._walks[self._side()][2]
 
     def _side(self) -> int:
         """−1 if scores grew, 1 if they shrank."""

@@ -121,8 +121,7 @@ class History:
     Attributes
     ----------
     level : (T,) the level at each step, from 0 to 1
-    outside : (T,) share of each step's targets that were outside: 0 or 1 for a single one, NaN
-        where no label came
+    outside : (T,) share of each step's targets that were outside, NaN where no label came
     step : (T,) the number of the step
 
     Examples
@@ -156,12 +155,12 @@ class Controller(Stream):
     coverage : float, default 0.9
         The share of targets that should be inside in the long run.
     rate : float or sequence of floats, default 0.01
-        How far the level moves after a step. A large rate follows drift closely, but the level
-        jumps; a small one is steady. Of several, such as ``RATES``, the recently best ones
-        count most; ``update`` then needs ``needed``, too.
+        How far the level moves after a step: a large rate follows drift closely, a small one is
+        steady. Of several, such as ``RATES``, the recently best ones count most; ``update`` then
+        needs ``needed``, too.
     decay : float, default 0
-        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. Between
-        0.5 and 1, such as 0.6 with a larger rate, the level settles if nothing drifts.
+        Step t is t^−``decay`` times as large as the first. Between 0.5 and 1, such as 0.6 with a
+        larger rate, the level settles if nothing drifts.
     start : float, optional
         The first level; ``coverage`` by default.
     horizon : int, default 500
@@ -288,13 +287,10 @@ class Controller(Stream):
         return float(min(self._most(self._waited()) / n, trivial)) if n else trivial
 
     def ask(self, step: Any) -> float:
-        """The level of a new step whose label comes later, or of several steps.
+        """The level of a new step whose label comes later, or of several steps, (m,).
 
-        Parameters
-        ----------
-        step : int or (m,) of int
-            The number to pass to :meth:`update` with the label: a row number, or a time such as
-            ``Timestamp.value``. Each must be larger than all before.
+        A step is the number to pass to :meth:`update` with the label: a row number, or a time such
+        as ``Timestamp.value``; each must be larger than all before.
         """
         self._ready()
         names = check_steps(step)
@@ -368,13 +364,12 @@ class Controller(Stream):
         Parameters
         ----------
         inside : bool or (m,) of bool
-            Whether the target was inside its interval; coverage and bound count this. Rows that
-            were predicted together count as one step. At level 0 nothing counts as inside.
+            Whether the target was inside its interval. Rows that were predicted together count as
+            one step. At level 0 nothing counts as inside.
         step : int or (m,) of int, optional
             The step that the label belongs to, or the steps in order of arrival, if numbered.
         needed : float or (m,), optional
-            The coverage above which the interval contains the target, from
-            :func:`coverage_needed`. It is used to compare several rates.
+            From :func:`coverage_needed`; used to compare several rates.
         """
         self._ready()
         if step is None and not self._asked:
@@ -509,8 +504,7 @@ def coverage_needed(
 
     Returns
     -------
-    array of shape (m,)
-        From 0 to 1; 1 where no interval contains the target.
+    (m,), from 0 to 1; 1 where no interval contains the target
 
     Examples
     --------

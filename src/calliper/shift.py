@@ -38,12 +38,11 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    classifier : scikit-learn classifier with ``predict_proba``, optional
+    classifier : classifier with ``predict_proba``, optional
         By default boosted trees with a sigmoid over 5 folds, which find a shift of any shape, take
         gaps and categories, and never give a probability of 0 or 1. If the shift is smooth,
         logistic regression on standardised inputs is more accurate.
-    random_state : int, RandomState or None
-        Seeds the default classifier.
+    random_state : seed of the default classifier
 
     Attributes
     ----------
@@ -88,17 +87,12 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "ratio_")
 
     def __init__(self, classifier: Any = None, *, random_state: Any = None) -> None:
-        self.classifier = classifier
-        self.random_state = random_state
+        self.classifier, self.random_state = classifier, random_state
 
     def fit(self, X_before: Any, X_now: Any) -> Self:
-        """Learn to tell new rows from old ones.
+        """Learn to tell rows distributed as the new ones from rows distributed as calibration rows.
 
-        Parameters
-        ----------
-        X_before : (n, d) inputs distributed like the calibration rows but not among them, such as
-            training inputs: weights must not depend on calibration rows
-        X_now : (k, d) inputs distributed as the new rows, without targets
+        The latter, (n, d), must not be calibration rows themselves: take training inputs.
         """
         classifier = self.classifier and clone(self.classifier)
         if classifier is None:
@@ -145,9 +139,8 @@ class Recency:
 
     Parameters
     ----------
-    half_life : float
-        In rows. Choose it without looking at calibration errors. About 1.44 half-lives of rows
-        count in all; a level of 0.9 needs 9.
+    half_life : in rows, chosen without looking at calibration errors
+        About 1.44 half-lives of rows count in all; a level of 0.9 needs 9.
 
     Examples
     --------
@@ -219,12 +212,7 @@ class ShiftReport:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import ConformalRegressor, Split
-    >>> X = np.linspace(0, 1, 200)[:, None]
-    >>> model = ConformalRegressor(lambda rows: np.zeros(len(rows)), Split(), embed="inputs")
-    >>> _ = model.calibrate(X, X[::-1, 0] % 0.3, weights=lambda rows: 1 + rows[:, 0])
-    >>> round(model.shift_report(X).n_effective)
+    >>> round(ShiftReport.of(np.linspace(1, 2, 200), np.ones(3)).n_effective)
     193
     """
 
