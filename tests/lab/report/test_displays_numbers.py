@@ -237,11 +237,11 @@ def test_the_embedding_is_a_principal_component_analysis():
     np.testing.assert_array_equal(display.widths, intervals.width)
 
 
-def test_an_embedding_may_be_given_and_is_sampled():
+def test_an_embedding_may_be_given_and_is_sampled(monkeypatch):
+    monkeypatch.setattr("calliper.lab.report._style.MOST_DOTS", 50)
     y, intervals = draw(200)
     position = np.column_stack([y, 2 * y])
-    options = {"project": False, "max_points": 50, "random_state": 0}
-    display = EmbeddingDisplay.from_intervals(position, intervals, **options)
+    display = EmbeddingDisplay.from_intervals(position, intervals, project=False)
     assert display.n_rows == 200 and len(set(display.rows)) == 50 and display.explained is None
     np.testing.assert_array_equal(display.position, position[display.rows])
     np.testing.assert_array_equal(display.widths, intervals.width[display.rows])

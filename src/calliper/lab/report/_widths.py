@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from calliper import metrics
 from calliper._notebook import sampled
 from calliper._types import FloatArray, IntervalModel, RadiusModel
-from calliper._validation import check_features, check_level, n_rows
+from calliper._validation import check_features, check_level
 from calliper.exceptions import CalliperError
 from calliper.lab.report import _style as style
 from calliper.rows import same_rows
@@ -68,10 +68,7 @@ class WidthErrorDisplay(style.Display):
         *,
         y_pred: Any = None,
         coverage: float | None = None,
-        infinite: metrics.Infinite = "keep",
-        max_score: float | None = None,
         n_bins: int = 10,
-        min_bin_size: int | None = None,
     ) -> Self:
         """Compute bins and measures; all parameters are those of :func:`calliper.metrics.r2_sqi`.
 
@@ -79,14 +76,13 @@ class WidthErrorDisplay(style.Display):
         """
         read = metrics.one_level(intervals)
         level = metrics.level_of(read, coverage)
-        policy: dict[str, Any] = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
-        bins: dict[str, Any] = {"n_bins": n_bins, "min_bin_size": min_bin_size}
+        policy: dict[str, Any] = {"y_pred": y_pred, "infinite": "keep", "max_score": None}
         errors, widths = metrics.scores_and_widths(y, read, **policy)
+        how: dict[str, Any] = {"y_pred": y_pred, "coverage": level, "n_bins": n_bins}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            table = metrics.sqi_table(errors, widths, level, **bins)
-            r2 = metrics.r2_sqi(y, read, coverage=level, **policy, **bins)
-            tau = metrics.tau_sqi(y, read, coverage=level, **policy, **bins)
+            table = metrics.sqi_table(errors, widths, level, n_bins=n_bins)
+            r2, tau = metrics.r2_sqi(y, read, **how), metrics.tau_sqi(y, read, **how)
         return cls(widths, errors, table.isq, table.csq, coverage=level, r2=r2, tau=tau)
 
     @property
@@ -161,8 +157,6 @@ class EmbeddingDisplay(style.Display):
         intervals: metrics.IntervalsLike,
         *,
         project: bool = True,
-        max_points: int = style.MOST_DOTS,
-        random_state: Any = None,
     ) -> Self:
         """Find the two main directions of all rows, and choose the rows to draw.
 
@@ -172,7 +166,6 @@ class EmbeddingDisplay(style.Display):
         intervals : Intervals or (lower, upper), of one level
         project : whether to draw principal components of the standardised columns; if False,
             the two columns of X are coordinates already, and those of a frame name the axes
-        max_points, random_state : size and seed of the sample of more rows
         """
         read = metrics.one_level(intervals)
         same_rows(read, "intervals", X=X)
@@ -194,9 +187,7 @@ class EmbeddingDisplay(style.Display):
             explained[: main.n_components] = main.explained_variance_ratio_
             shares = [f"({style.percent(float(share))} of the variance)" for share in explained]
             names = [f"direction {i} {share}" for i, share in enumerate(shares, start=1)]
-        rows = np.arange(n)
-        if n > max_points:
-            rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
+        rows = sampled(n, style.MOST_DOTS)
         return cls(position[rows], read.width[rows], rows, explained, n, tuple(names))
 
     def _draw(self, ax: Any, cmap: str = "viridis") -> tuple[str, str]:
@@ -217,7 +208,7 @@ class EmbeddingDisplay(style.Display):
         style.label(ax, self.names[0], self.names[1], legend="best" if n_infinite else None)
         words = style.several(self.n_rows, "row")
         if len(self.rows) < self.n_rows:
-            words = f"{len(self.rows):,} of {words}, drawn at random"
+            words = f"{len(self.rows):,} of {words}"
         if self.explained is not None:
             words += " · two main directions of the standardised inputs"
         if len(known) and known[0] == known[-1]:
@@ -229,33 +220,27 @@ class EmbeddingDisplay(style.Display):
 
 @dataclass(eq=False)
 class WidthImportanceDisplay(style.Display):
-    """Which columns make intervals wide, over all rows and optionally in one row.
+    """Which columns make intervals wide.
 
     The importance of column j is what a permutation π of it changes, over m rows of widths w(x_i),
 
         I_j = mean_i |w(x_i with x_{π(i)j} in place of x_ij) − w(x_i)|,
 
-    scikit-learn's permutation importance of the width. For one row x it moves the width by
-
-        M_j(x) = w(x) − mean_i w(x with x_ij in place of x_j),
-
-    positive if the value in the row makes the interval wider than those of other rows would. Only
-    intervals are needed, so any model and method can be explained. Correlated columns share their
-    effect, and permuted rows may not occur in practice; neither number is about causes.
+    scikit-learn's permutation importance of the width. Only intervals are needed, so any model and
+    method can be explained. Correlated columns share their effect; it is not about causes.
 
     Attributes
     ----------
     columns : (d,) names
     importance, deviation : (d,) I_j, in the unit of y, and its standard deviation over permutations
     mean_width : of all rows
-    moves, width : (d,) M_j of the row, and its width; None without a row
 
     Examples
     --------
     >>> from calliper import FullRescaled
     >>> Z = np.random.default_rng(0).uniform(size=(600, 2))
     >>> method = FullRescaled().fit(Z, Z[:, 0])
-    >>> found = WidthImportanceDisplay.from_model(method, Z[:100], row=0, random_state=0)
+    >>> found = WidthImportanceDisplay.from_model(method, Z[:100], random_state=0)
     >>> bool(found.importance[0] > 2 * found.importance[1])
     True
     """
@@ -264,8 +249,6 @@ class WidthImportanceDisplay(style.Display):
     importance: FloatArray
     deviation: FloatArray
     mean_width: float
-    moves: FloatArray | None = None
-    width: float | None = None
 
     @classmethod
     def from_model(
@@ -274,7 +257,6 @@ class WidthImportanceDisplay(style.Display):
         X: Any,
         coverage: float = 0.9,
         *,
-        row: int | None = None,
         n_repeats: int = 5,
         max_rows: int = 500,
         random_state: Any = None,
@@ -287,7 +269,6 @@ class WidthImportanceDisplay(style.Display):
             explained
         X : array or frame, (m, d)
         coverage : the level of the intervals
-        row : the row of X to explain, if any
         n_repeats, max_rows : permutations of each column, and most rows, drawn at random
         random_state : seed of both
         """
@@ -310,39 +291,30 @@ class WidthImportanceDisplay(style.Display):
                 )
             return width
 
-        metrics.at_least(n_repeats, 1, "n_repeats")
-        rng, n = check_random_state(random_state), n_rows(X)
         X = X if hasattr(X, "iloc") else np.asarray(X)
-        if len(X.shape) != 2 or n < 2:
+        if len(X.shape) != 2 or len(X) < 2:
             raise CalliperError(
                 f"X must have two dimensions and at least two rows; got shape {X.shape}."
             )
-        if row is not None and not 0 <= row < n:
-            raise CalliperError(f"row must be a number from 0 to {n - 1}; got {row!r}.")
-        some = np.sort(rng.permutation(n)[: metrics.at_least(max_rows, 2, "max_rows")])
-        few, d = _safe_indexing(X, some), X.shape[1]
+        rng, most = check_random_state(random_state), metrics.at_least(max_rows, 2, "max_rows")
+        few = _safe_indexing(X, np.sort(rng.permutation(len(X))[:most]))
         found = permutation_importance(
             SimpleNamespace(fit=len),  # which scikit-learn requires and does not call
             few,
             before := widths(few),
             scoring=lambda _, rows, y: -float(np.abs(widths(rows) - y).mean()),
-            n_repeats=n_repeats,
+            n_repeats=metrics.at_least(n_repeats, 1, "n_repeats"),
             random_state=rng,
         )
-        names = style.columns_of(X) or [f"column {number}" for number in range(1, d + 1)]
+        names = style.columns_of(X) or [f"column {j}" for j in range(1, X.shape[1] + 1)]
         known = found.importances_mean, found.importances_std, float(before.mean())
-        made = cls(tuple(map(str, names)), *known)
-        if row is not None:
-            made.width = own = float(widths(_safe_indexing(X, [row, row]))[0])
-            made.moves = np.array([own - widths(_with(X, row, few, j)).mean() for j in range(d)])
-        return made
+        return cls(tuple(map(str, names)), *known)
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each column, the most important first."""
         import pandas as pd
 
         found = {"importance": self.importance, "deviation": self.deviation}
-        found |= {} if self.moves is None else {"move": self.moves}
         frame = pd.DataFrame(found, index=pd.Index(self.columns, name="column"))
         ordered: pd.DataFrame = frame.iloc[self._order()]
         return ordered
@@ -352,39 +324,18 @@ class WidthImportanceDisplay(style.Display):
         return 6.4, 1.2 + 0.28 * min(len(self.columns), MOST_BARS)
 
     def _draw(self, ax: Any) -> tuple[str, str]:
-        """A bar for each column: its effect in the row, or its importance over rows."""
         order = self._order()[:MOST_BARS][::-1]
         names = [style.literal(self.columns[j]) for j in order]
+        ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
+        style.label(ax, "mean change of the width if permuted (unit of y)", "", legend=None)
         words = f"mean width {self.mean_width:.3g}"
-        if self.moves is None:
-            ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
-            style.label(ax, "mean change of the width if permuted (unit of y)", "", legend=None)
-        else:
-            moves = self.moves[order]
-            ax.barh(names, moves, color=[*np.where(moves > 0, style.VERMILION, style.BLUE)])
-            ax.axvline(0, color="black", lw=0.8)
-            words = f"width {self.width:.3g} · {words}"
-            style.label(ax, "moves the width of this row by (unit of y)", "", legend=None)
         if len(order) < len(self.columns):
             words += f" · {len(order)} of {len(self.columns)} columns"
         return "Which columns make intervals wide", words
 
     def _order(self) -> Any:
         """Numbers of the columns by their effect, largest first."""
-        size = self.importance if self.moves is None else np.abs(self.moves)
-        return np.argsort(-size, kind="stable")
-
-
-def _with(X: Any, row: int, others: Any, column: int) -> Any:
-    """The row repeated, with the values of the other rows in one column."""
-    rows = _safe_indexing(X, np.full(n_rows(others), row))
-    if hasattr(rows, "iloc"):
-        rows = rows.copy()
-        rows[rows.columns[column]] = others.iloc[:, column].array
-        return rows
-    rows = np.array(rows)
-    rows[:, column] = others[:, column]
-    return rows
+        return np.argsort(-self.importance, kind="stable")
 
 
 def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:
