@@ -73,9 +73,8 @@ LABELS_TOGETHER = 10_000
 JUMP, SIDES = 0.01, np.array([-1, 0, 1])
 
 HOW = (
-    "pass tolerated=, the share of misses that you accept; or online=True, if each label joins a "
-    "conformal method by extend at once, with no window; or n_calibration=, for a method whose "
-    "coverage has a known law, such as Split"
+    "pass tolerated=, the share of misses that you accept; online=True, if each label joins by "
+    "extend at once, with no window; or n_calibration=, for a method with a law, such as Split"
 )
 
 
@@ -153,10 +152,8 @@ class _Monitor(Stream):
         self._ready()
         new = self._checked(labels)
         if (step is None) == bool(self._named) and self._seen:
-            raise CalliperError(
-                f"{len(self._named)} of {len(self._seen)} labels so far came with a step: name "
-                f"the step of every label, or of none."
-            )
+            how_many = f"{len(self._named)} of {len(self._seen)} labels so far came with a step"
+            raise CalliperError(f"{how_many}: name the step of every label, or of none.")
         names = [] if step is None else check_steps(step)
         if names and len(names) != len(new):
             raise CalliperError(f"{len(names)} steps were named for {len(new)} labels: one each.")
@@ -172,15 +169,12 @@ class _Monitor(Stream):
         """Whether there is an alarm and since when, in two sentences."""
         n, sure = len(self.log_evidence), f"with probability at most {self.false_alarms:.4g}"
         if self._alarm_at is None:
-            said = f"No alarm after {n:,} label{'s' * (n != 1)}: {self._words()}."
-            return (
-                f"{said} Evidence is {self.evidence:.3g}; the alarm is raised at {self.limit:.4g}, "
-                f"which ever happens {sure} if nothing is wrong."
-            )
-        began = f"probably since label {self._since:,} (counted from 0)"
-        began = f"probably since step {self.since}" if self._named else began
-        said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, {began}: {self._words()}."
-        return f"{said} If nothing is wrong, an alarm is ever raised {sure}."
+            said = f"No alarm after {n:,} label{'s' * (n != 1)}: {self._words()}. Evidence is "
+            said += f"{self.evidence:.3g}; the alarm is raised at {self.limit:.4g}, which ever"
+            return f"{said} happens {sure} if nothing is wrong."
+        began = f"step {self.since}" if self._named else f"label {self._since:,} (counted from 0)"
+        said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, probably since {began}"
+        return f"{said}: {self._words()}. If nothing is wrong, an alarm is ever raised {sure}."
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all that came."""
@@ -284,8 +278,7 @@ class CoverageMonitor(_Monitor):
         if not known or not lawful:
             raise CalliperError(
                 f"misses of {promise.method}, as it was calibrated, have no known law (proved at "
-                f"level {coverage:g}: {promise.proved:.4g}), and comparing them with the level "
-                f"would raise false alarms: {HOW}."
+                f"level {coverage:g}: {promise.proved:.4g}): {HOW}."
             )
         return cls(coverage, n, **how)
 
@@ -301,8 +294,8 @@ class CoverageMonitor(_Monitor):
             raise CalliperError(f"give one rate to compare misses with: {HOW}.")
         if self.side != "more" and (self.online or self.ties):
             raise CalliperError(
-                f"side={self.side!r} needs an exact miss rate, not only a bound on it: continuous "
-                "scores of a method with a law, or tolerated=."
+                f"side={self.side!r} needs an exact miss rate, not a bound: a law without ties, or "
+                "tolerated=."
             )
         self._urn: tuple[int, int] | None = None  # misses, and all
         self._promised = float(miss)
@@ -313,10 +306,8 @@ class CoverageMonitor(_Monitor):
             tails = at_least(self.tails, 1, "tails")
             k = tails * (n + 1 - conformal_rank(float(1 - miss / tails), n))
             if not 0 < k <= n:
-                raise CalliperError(
-                    f"{n} calibration points cannot support coverage {self.coverage:g}: the "
-                    "interval is infinite, so there is nothing to monitor."
-                )
+                few = f"{n} calibration points cannot support coverage {self.coverage:g}"
+                raise CalliperError(f"{few}: every interval is infinite.")
             self._urn, self._promised = (k, n + 1), k / (n + 1)
             if self.ties:
                 self._urn, self._start = None, -log(2)

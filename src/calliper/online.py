@@ -96,9 +96,8 @@ class Stream(BaseEstimator):  # type: ignore[misc]
         for name, value in self._given.items():
             if given[name] != value:
                 raise CalliperError(
-                    f"{name} was {value!r} when the {type(self).__name__} began and is "
-                    f"{given[name]!r} now, but its bound holds for fixed parameters only. Set it "
-                    "back, or start a new one."
+                    f"{name} was {value!r} at the beginning and is {given[name]!r} now, but its "
+                    f"bound holds for fixed parameters only: start a new {type(self).__name__}."
                 )
 
 
@@ -108,8 +107,7 @@ def refuse_second_labels(names: Sequence[int], has_label: Callable[[int], bool])
     for name in names:
         if name in seen or has_label(name):
             raise CalliperError(
-                f"step {name} has its label already: each counts once. Leave the second one out; "
-                "an update cannot be undone."
+                f"step {name} has its label already: each counts once. Leave the second one out."
             )
         seen.add(name)
 
@@ -194,8 +192,7 @@ class Controller(Stream):
 
     def __new__(cls, *given: Any, **known: Any) -> Self:  # noqa: D102
         refuse_level_words(cls, known)
-        made: Self = super().__new__(cls)
-        return made
+        return super().__new__(cls)  # type: ignore[no-any-return]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._given is not None
@@ -280,7 +277,7 @@ class Controller(Stream):
     def bound(self) -> float:
         """How far the share of misses can be from 1 − coverage by now, whatever the targets.
 
-        Over the labels that came; it grows with the number of predictions that waited at once.
+        Over the labels that came; it grows with the predictions that waited at once.
         """
         self._ready()
         trivial, n = max(self._miss, 1 - self._miss), self._n_labels
@@ -298,8 +295,8 @@ class Controller(Stream):
         for before, name in pairwise(last + names):
             if name <= before:
                 raise CalliperError(
-                    f"steps must increase with time: {name} comes after {before}. Request "
-                    "intervals in order of time, once per step; labels may come in any order."
+                    f"steps must increase with time: {name} comes after {before}. Request each "
+                    "once, in order of time; labels may come in any order."
                 )
         level = self._level()
         self._steps |= dict.fromkeys(names, (level, -1.0, 0))
@@ -337,24 +334,21 @@ class Controller(Stream):
         """The level for rows of a step, or of a step each."""
         if "coverage" in how:
             raise CalliperError(
-                f"the controller chooses the level: leave coverage={how['coverage']!r} out here, "
-                f"and give the long-run share to Controller(coverage=...)."
+                f"the controller chooses the level: leave coverage={how['coverage']!r} out here."
             )
         if step is None:
             level = self.level
             if self._predicted:
                 warn(
                     "The prediction before this one got no update, so it does not count. Call "
-                    "update after each prediction, or number predictions by step= if labels come "
-                    "late.",
+                    "update after each, or number predictions by step= if labels come late.",
                     UnusedWarning,
                 )
             self._predicted = True
             return level
         if np.ndim(step) and len(step) != n_rows(X):
             raise CalliperError(
-                f"step names {len(step)} steps, and there are {n_rows(X)} rows: give one number "
-                f"for all rows together, or one for each."
+                f"step names {len(step)} steps, and there are {n_rows(X)} rows: one, or one each."
             )
         return self.ask(step)
 
@@ -373,11 +367,10 @@ class Controller(Stream):
         """
         self._ready()
         if step is None and not self._asked:
-            waiting = f" {len(self._steps) - self._n_labels} named steps wait for labels: name one"
+            waiting = len(self._steps) - self._n_labels
             raise CalliperError(
                 "update was called before a level was requested: call predict_interval(model, X) "
-                "or read level first, then update once with the outcome."
-                + (f"{waiting}, update(inside, step=...)." if self._steps else "")
+                f"or read level first; {waiting} named steps wait for labels, update(…, step=…)."
             )
         if needed is None and len(self._rates) > 1:
             raise CalliperError(
@@ -398,9 +391,8 @@ class Controller(Stream):
         parts = np.arange(len(held)).reshape(len(names), -1)  # the rows of each step
         if any(level == 1 and not held[at].all() for level, at in zip(levels, parts, strict=True)):
             raise CalliperError(
-                "a target is marked as outside an interval of level 1, which is infinite: call "
-                "predict_interval(model, X) of the controller, without bounds that targets can "
-                "leave."
+                "a target is marked as outside an interval of level 1, which is infinite: use "
+                "predict_interval(model, X) of the controller, without bounds."
             )
         if step is None:
             self.ask(names)
@@ -411,13 +403,10 @@ class Controller(Stream):
 
     def _waiting_levels(self, names: list[int]) -> list[float]:
         """The levels of steps whose labels have come; refuses others."""
-        unknown = [name for name in names if name not in self._steps]
-        if unknown:
-            asked = [*self._steps]
-            ends = f"{len(asked)} were, from {asked[0]} to {asked[-1]}" if asked else "none was"
+        if unknown := [name for name in names if name not in self._steps]:
             raise CalliperError(
-                f"a label came for step {unknown[0]}, which was never requested; {ends}. Name the "
-                "step in the request: predict_interval(model, X, step=...)."
+                f"a label came for step {unknown[0]}, which was never requested; "
+                f"{len(self._steps)} were. Name it in predict_interval(model, X, step=...)."
             )
         refuse_second_labels(names, lambda name: self._steps[name][1] >= 0)
         return [self._steps[name][0] for name in names]
@@ -442,8 +431,8 @@ class Controller(Stream):
         late = f" Steps without a label, which do not count: {missing:,}." if missing else ""
         return (
             f"Asked for: {self.coverage:.2%} of the targets. Steps with a label: {came}. This "
-            f"share is proved to be at most {bound:.2%} off, whatever the targets are and however "
-            f"they change (targets of an interval of one point count as outside).{late}"
+            f"share is proved to be at most {bound:.2%} off, however the targets change (those of "
+            f"an interval of one point count as outside).{late}"
         )
 
     def _level(self) -> float:
