@@ -179,8 +179,8 @@ class _Monitor(Stream):
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all that came."""
         self._ready()
-        seen, steps = np.array(self._seen, self._kind), np.array([*self._named], np.int64)
-        came = {"seen": seen, "steps": steps}
+        came: dict[str, Any] = {"seen": np.array(self._seen, self._kind)}
+        came["steps"] = np.array([*self._named], np.int64)
         return {name: came[name] if name in came else vars(self)[f"_{name}"] for name in self.keeps}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -212,18 +212,21 @@ class Controller(Stream):
             raise CalliperError(f"decay must be at least 0 and below 1; got {self.decay!r}.")
         at_least(self.horizon, 1, "horizon")
         self._rates: FloatArray = rates
-        self._miss = 1 - check_level(self.coverage)
-        self._first = 1 - self._miss if self.start is None else check_level(self.start, "start")
+        self._miss: float = 1 - check_level(self.coverage)
+        self._first: float = (
+            1 - self._miss if self.start is None else check_level(self.start, "start")
+        )
         #: The level that each rate has come to, and its weight, (k,).
         self._levels: FloatArray = np.full(len(rates), self._first)
         self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
-        self._excess = 0.0
-        #: Whether a level was read, and a prediction made, that wait for an update without number.
-        self._asked = self._predicted = False
+        self._excess: float = 0.0
+        #: Whether a level was read, or a prediction made, that waits for an update without number.
+        self._asked: bool = False
+        self._predicted: bool = False
         #: Of each step, by its name: its level, the share outside (−1 without a label), and how
         #: many steps there were when its label came (0 without).
         self._steps: dict[int, tuple[float, float, int]] = {}
-        self._n_labels = 0
+        self._n_labels: int = 0
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all steps so far, and where they have led."""

@@ -60,12 +60,9 @@ _MEANINGS = {
     "rows like them.",
     "censored": "This looks like a detection limit. Intervals cover the recorded value, not the "
     "true one beyond the limit, and errors look smaller than they are.",
-    "duplicated-inputs": "Tied distances are handled correctly. But repeated measurements of one "
-    "unit are not independent points: if that is what they are, split by unit.",
     "missing-groups": "They are treated as one group, though they may have nothing in common: fill "
     "in the labels, or remove the rows.",
-    "single-member-group": "Coverage of one row is 0 or 1 and says nothing.",
-    "small-group": "Read their coverage together with its error bar.",
+    "small-group": "Read their coverage together with its error bar; that of one row says nothing.",
     "short-group": "Coverage is guaranteed on average over all rows, not in each group; if all "
     "were covered alike, coverage this low would occur in one of 100 cases. Calibrating by group "
     "repairs it where a group has enough calibration rows (9 at 0.9): groups= in Python, calliper "
@@ -75,7 +72,6 @@ _MEANINGS = {
     "infinite": "They are valid and always cover, but say nothing.",
     "all-rows": "By default, ConformalRegressor and calliper interval learn how the model errs "
     "from a part of them: pass learning_part=None (--learning-part none) for the intervals here.",
-    "constant-widths": "It does not adapt here, so measures of adaptivity are undefined for it.",
 }
 
 
@@ -102,11 +98,8 @@ def check_data(found: Comparison, methods: Mapping[str, Any]) -> Iterator[Check]
         if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
             title = f"{percent(share)} of the targets have the {side} value, {value:g}."
             yield _found("censored", title)
-    counts, n = np.unique(calibration.Z, axis=0, return_counts=True)[1], len(calibration)
-    if (count := int(counts[counts > 1].sum())) > max(CENSORED * n, 1):
-        title = f"{count:,} of {n:,} calibration rows share their features with another row."
-        yield _found("duplicated-inputs", title, "note")
     yield from _groups(Counter(found.groups or ()))
+    n = len(calibration)
     able = [name for name, each in methods.items() if "left_out" in as_calibrator(each).uses]
     if able and isinstance(as_score(found.score_function), AbsoluteError) and n_teaching(n, "auto"):
         yield _found("all-rows", f"{listed(able)} calibrated on all {n:,} rows.", "note")
@@ -137,9 +130,6 @@ def check_answers(found: Comparison) -> Iterator[Check]:
             which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
             title = f"{which} of {answer.method} at {percent(found.coverage)} are infinite."
             yield _found("infinite", title)
-        elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
-            title = f"{answer.method} gives every test point the same width."
-            yield _found("constant-widths", title, "note")
         for text in answer.warned:
             # The number of points is reported above, for all methods together.
             if not text.startswith(f"{n} calibration points cannot support"):
@@ -173,23 +163,18 @@ def _groups(sizes: Counter[str]) -> Iterator[Check]:
         how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
         title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
         yield _found("missing-groups", title)
-    few = f"fewer than {FEWEST_TEST_POINTS} test points"
-    for kind, what, counts in (
-        ("single-member-group", "one member", range(1, 2)),
-        ("small-group", few, range(2, FEWEST_TEST_POINTS)),
-    ):
-        if names := sorted(name for name, count in sizes.items() if count in counts):
-            has = "has" if len(names) == 1 else "have"
-            title = f"{len(names):,} of {len(sizes):,} groups {has} {what}: {first_of(names)}."
-            yield _found(kind, title, "note" if what == few else "warning")
+    if names := sorted(name for name, count in sizes.items() if count < FEWEST_TEST_POINTS):
+        what = f"{'has' if len(names) == 1 else 'have'} fewer than {FEWEST_TEST_POINTS} test points"
+        title = f"{len(names):,} of {len(sizes):,} groups {what}: {first_of(names)}."
+        yield _found("small-group", title, "note")
 
 
 def _short_groups(parts: Sequence[Part], n_calibration: int, chosen: str | None) -> Iterator[Check]:
     """Groups that are covered less often than chance explains, the worst first, in one warning."""
     short: dict[int, dict[str, float]] = {}  # by number of the group and method: chance allows
     for part in parts:
-        for number, allowed in short_bins(part, n_calibration, len(parts)).items():
-            short.setdefault(number, {})[part.method] = allowed
+        for number, bound in short_bins(part, n_calibration, len(parts)).items():
+            short.setdefault(number, {})[part.method] = bound
     told = []
     for number, allowed in short.items():
         shares = {part.method: float(part.table.coverage[number]) for part in parts}

@@ -66,7 +66,7 @@ def ask(name: str, calibrator: Any, found: Comparison) -> Answer:
                 None if rows is None else rows_with_errors(rows.Z, rows.y, rows.y_pred, score)
                 for rows in (found.calibration, found.training)
             ]
-            fitted, space = calibrate_rows(calibrator, *tails, score)
+            fitted, space = calibrate_rows(calibrator, tails[0], tails[1], score)
             placed = space.transform(found.test.Z)
             answer["intervals"] = fitted.intervals(found.test.y_pred, placed, found.levels)
             answer["guarantees"] = tuple(map(fitted.guarantee, found.levels))
@@ -121,20 +121,17 @@ class Scores:
         self.names, self.rows, self.redrawn, self.factor = names, rows, redrawn, factor
         self.means: FloatArray = rows.mean(axis=0)
 
-    def of(self, name: str) -> tuple[float, float]:
-        """The mean score of a method, and its standard error over test points."""
-        place = self.names.index(name)
-        return float(self.means[place]), _error(self.rows[:, place])
-
-    def ratio(self, name: str, reference: str) -> tuple[float, float]:
-        """The score over that of another method, and its standard error over test points."""
+    def of(self, name: str, reference: str) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The mean score of a method, and its ratio to another's, with errors over test points."""
         a, b = self.names.index(name), self.names.index(reference)
-        if not np.isfinite(self.means[b]) or self.means[b] == 0:
-            return (1.0, 0.0) if a == b else (nan, nan)
-        ratio = float(self.means[a] / self.means[b])
-        if not np.isfinite(ratio):
-            return ratio, nan
-        return ratio, _error(self.rows[:, a] - ratio * self.rows[:, b]) / float(self.means[b])
+        own, others = self.rows[:, a], self.rows[:, b]
+        score, base, ratio = float(self.means[a]), float(self.means[b]), (nan, nan)
+        if a == b:
+            ratio = 1.0, 0.0
+        elif np.isfinite(base) and base != 0:
+            finite = np.isfinite(score)
+            ratio = score / base, _error(own - score / base * others) / base if finite else nan
+        return (score, _error(own)), ratio
 
     def variance(self, a: int, b: int) -> float:
         """Variance of the difference of two mean scores over calibration sets of N points."""

@@ -27,9 +27,8 @@ def measure(
     measured = metrics.measured(_MEASURED, test.y, answer.at(level), context)
     both = [COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]
     low, high = by_chance(level, len(found.calibration), m, both).tolist()
-    score, score_error = scores.of(answer.method)
     split = next(each.method for each in found.answered if each.constant)
-    ratio, ratio_error = scores.ratio(answer.method, split)
+    (score, score_error), (ratio, ratio_error) = scores.of(answer.method, split)
     guarantee = answer.guarantees[found.levels.index(level)]
     return Record(
         method=answer.method,

@@ -14,7 +14,7 @@ Rules, in this order:
 
 from functools import partial
 from math import isfinite, isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 from calliper.lab._words import listed, percent, percent_down, rough, seconds
 from calliper.lab.comparison._comparison import Check, Comparison, Record, Verdict
@@ -27,14 +27,6 @@ FEW_TEST_POINTS = 50
 WIDE_CHANCE = 0.1
 #: Seconds from which run times are mentioned.
 WORTH_WAITING = 1.0
-
-
-class Short(NamedTuple):
-    """A bin that is covered less often than chance explains."""
-
-    coverage: float
-    where: str
-    by_chance: float
 
 
 class Case:
@@ -73,16 +65,19 @@ class Case:
         """Whether one method is better than another beyond chance."""
         return self.scores.better(one.method, other.method, max(len(self.fit) - 1, 1))
 
-    def short(self, record: Record, by: str) -> Short | None:
-        """The worst bin by one quantity that is covered less often than chance explains."""
-        looks, found = len(self.records) if by == "group" else 1, []
+    def short(self, record: Record, by: str) -> tuple[float, str, float] | None:
+        """The worst bin by one quantity that is covered less often than chance explains.
+
+        Its coverage, its name, and the coverage that chance allows.
+        """
+        looks, n = len(self.records) if by == "group" else 1, len(self.found.calibration)
         for part in self.parts:
-            if (part.method, part.by) == (record.method, by):
-                where = f"{part.name} {{!r}}" if by == "group" else "{}"
-                for at, allowed in short_bins(part, len(self.found.calibration), looks).items():
-                    label, share = part.table.labels[at], float(part.table.coverage[at])
-                    found.append(Short(share, where.format(label), allowed))
-        return min(found, key=lambda short: short.coverage, default=None)
+            own = (part.method, part.by) == (record.method, by)
+            if own and (low := short_bins(part, n, looks)):
+                at = min(low, key=lambda number: part.table.coverage[number])
+                label, share = part.table.labels[at], float(part.table.coverage[at])
+                return share, f"{part.name} {label!r}" if by == "group" else label, low[at]
+        return None
 
 
 def judge(case: Case) -> Verdict:
@@ -93,17 +88,12 @@ def judge(case: Case) -> Verdict:
             return _void(level, check)
     unknown = partial(Verdict, level=level, promise=case.constant.guarantee)
     if n_test < FEWEST_TEST_POINTS:
-        return unknown(
-            headline=f"Too few test points to tell: {n_test}.",
-            covers=f"{n_test} test points say almost nothing about coverage: use at least "
-            f"{FEWEST_TEST_POINTS}, and several hundred to tell methods apart.",
-        )
+        said = f"{n_test} test points say almost nothing about coverage: use at least "
+        said += f"{FEWEST_TEST_POINTS}, and several hundred to tell methods apart."
+        return unknown(headline=f"Too few test points to tell: {n_test}.", covers=said)
     if all(record.fraction_infinite == 1 for record in case.records):
-        few = f"Too few calibration points for {percent(level)}"
-        return unknown(
-            headline=f"{few}: every interval is infinite.",
-            covers="Infinite intervals always cover but say nothing.",
-        )
+        few = f"Too few calibration points for {percent(level)}: every interval is infinite."
+        return unknown(headline=few, covers="Infinite intervals always cover but say nothing.")
     if not case.fit:
         return _none_covers(max(case.records, key=lambda record: record.coverage))
     return Verdict(
@@ -170,7 +160,7 @@ def _headline(case: Case) -> str:
     else:
         text = f"Use {name}: it covers, and none is clearly better"
     if group is not None:
-        text += f", but {group.where} is covered only {percent(group.coverage)}"
+        text += f", but {group[1]} is covered only {percent(group[0])}"
     return f"{text}."
 
 
@@ -189,10 +179,9 @@ def _caveat(case: Case) -> str:
         return f"{percent(chosen.fraction_infinite)} of its intervals are infinite."
     for by, rows in (("group", "Rows of"), ("prediction", "Rows predicted")):
         if short := case.short(chosen, by):
-            return (
-                f"{rows} {short.where} are covered only {percent(short.coverage)}; chance alone "
-                f"would seldom go below {percent(short.by_chance)}."
-            )
+            share, where, allowed = short
+            chance = f"chance alone would seldom go below {percent(allowed)}"
+            return f"{rows} {where} are covered only {percent(share)}; {chance}."
     if not _full_promise(chosen):
         return f"Only {percent_down(chosen.proved)} is proved, less than was asked for."
     return ""

@@ -5,6 +5,7 @@ the page colours it in light and dark mode. The script also fills the named sour
 level and methods.
 """
 
+from importlib import import_module
 from typing import Any
 
 #: Columns of each source; the script of the page fills them.
@@ -24,32 +25,28 @@ _TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);m
 
 def figure_items() -> dict[str, Any]:
     """Each figure as JSON that BokehJS draws into the element of that name."""
-    from bokeh import embed
-
     source = {
-        name: _models().ColumnDataSource({column: [] for column in columns.split()}, name=name)
+        name: _bokeh("models").ColumnDataSource(
+            {column: [] for column in columns.split()}, name=name
+        )
         for name, columns in _SOURCES.items()
     }
     drawings = {"curve": _curve, "parts": _parts, "widths": _widths, "points": _points}
-    item: Any = embed.json_item
+    item = _bokeh("embed").json_item
     return {name: item(draw(source), f"figure-{name}") for name, draw in drawings.items()}
 
 
-def _models() -> Any:
-    """Bokeh's models, untyped because their stubs lack some parameters."""
-    from bokeh import models
-
-    return models
+def _bokeh(part: str) -> Any:
+    """A module of Bokeh, untyped because its stubs lack some parameters."""
+    return import_module(f"bokeh.{part}")
 
 
 def _figure(name: str, x_label: str, y_label: str, *, height: int = 340) -> Any:
-    from bokeh.plotting import figure
-
-    drawn = figure(
+    drawn = _bokeh("plotting").figure(
         name=f"figure_{name}",
         height=height,
-        x_range=_models().Range1d(0, 1),  # the script sets the ranges
-        y_range=_models().Range1d(0, 1),
+        x_range=_bokeh("models").Range1d(0, 1),  # the script sets the ranges
+        y_range=_bokeh("models").Range1d(0, 1),
         sizing_mode="stretch_width",
         tools="pan,box_zoom,reset,save",
         active_drag=None,  # a finger on the figure scrolls the page
@@ -66,7 +63,7 @@ def _figure(name: str, x_label: str, y_label: str, *, height: int = 340) -> Any:
         axis.major_label_text_font_size = "12px"
         axis.minor_tick_line_color = None
         axis.major_tick_in = 0
-        axis.major_label_policy = _models().AllLabels()
+        axis.major_label_policy = _bokeh("models").AllLabels()
     drawn.xgrid.grid_line_color = None
     drawn.toolbar.autohide = True
     drawn.toolbar.logo = None
@@ -78,14 +75,18 @@ def _hover(drawn: Any, renderers: list[Any], lines: dict[str, str]) -> Any:
     rows = "".join(f"<div><b>{name}</b> @{column}</div>" for column, name in lines.items())
     tip: dict[str, Any] = {"mode": "mouse", "point_policy": "snap_to_data", "name": "hover"}
     tip["tooltips"] = f'<div style="{_TIP}">{rows}</div>'
-    drawn.add_tools(_models().HoverTool(renderers=renderers, **tip))
+    drawn.add_tools(_bokeh("models").HoverTool(renderers=renderers, **tip))
     return drawn
 
 
 def _bars(drawn: Any, source: dict[str, Any], which: str, columns: str, level: float) -> list[Any]:
     """Points with error bars for the chosen method and the one to compare with, and the level."""
-    drawn.xaxis.ticker = _models().FixedTicker(ticks=[])  # 0, 1, 2, …, which the script names
-    drawn.add_layout(_models().Span(location=level, dimension="width", name="level", **_DASHED))
+    drawn.xaxis.ticker = _bokeh("models").FixedTicker(
+        ticks=[]
+    )  # 0, 1, 2, …, which the script names
+    drawn.add_layout(
+        _bokeh("models").Span(location=level, dimension="width", name="level", **_DASHED)
+    )
     caught, (x, y, low, high) = [], columns.split()
     for role, marker in (("other", "square"), ("focus", "circle")):
         data = source[f"{which}_{role}"]
