@@ -36,8 +36,8 @@ def compare(
 ) -> Comparison:
     """Calibrate every method on the same points and recommend one.
 
-    Each method is fitted once for all levels. Failures are recorded, and the other methods are
-    still compared. Plain split conformal is the baseline and is added if it is missing.
+    A method that fails is recorded, and the others are still compared. Plain split conformal is
+    the baseline and is added if it is missing.
 
     Parameters
     ----------
@@ -48,8 +48,7 @@ def compare(
         Levels to compare at; ``coverage`` is added if it is missing.
     coverage : the level that the verdict is about
     training : Points, optional
-        Rows that the model was trained on: they standardise features, and some methods learn from
-        them.
+        Rows that the model was trained on; they standardise features, and some methods need them.
     groups, group_name : a label for each test point, and what the labels are called
         Coverage is reported for each group.
     score_function : Score, optional
@@ -67,14 +66,10 @@ def compare(
     >>> import numpy as np
     >>> from calliper import KNN, FullRescaled
     >>> rng = np.random.default_rng(0)
-    >>> def points(n):
-    ...     x = rng.uniform(size=n)
-    ...     return Points(x, y=x * rng.normal(size=n), y_pred=np.zeros(n))
-    >>> found = compare(points(1000), points(1000), methods={"full": FullRescaled(KNN(50))})
-    >>> found.verdict.headline
+    >>> both = zip(rng.uniform(size=(2, 1000)), rng.normal(size=(2, 1000)))
+    >>> sets = [Points(x, y=x * e, y_pred=0 * x) for x, e in both]
+    >>> compare(*sets, methods={"full": FullRescaled(KNN(50))}).verdict.headline
     'Use full: it covers, and it adapts.'
-    >>> round(found.record("full", 0.9).coverage, 2)
-    0.89
     """
     level = check_levels(float(coverage))[0]
     (groups,) = same_rows(test, "test", groups=groups)

@@ -129,11 +129,9 @@ class Answer:
 class Record:
     """One method at one level; NaN where a measure does not exist.
 
-    ``coverage_error`` is its binomial standard error; 99 of 100 draws of calibration and test set
-    put the coverage between ``chance_low`` and ``chance_high``. ``score`` is the mean interval
-    score, smaller is better, ``relative_score`` the same over that of split. The worst coverage is
-    that of a tenth, or of other parts where ties allow no tenths. ``seconds`` is the time to fit
-    the method and predict at all levels. The others are those of :mod:`calliper.metrics`.
+    99 of 100 draws of calibration and test set put the coverage between ``chance_low`` and
+    ``chance_high``. ``score`` is the mean interval score, ``relative_score`` that over the one of
+    split. The worst coverage is that of a tenth, or of other parts where ties allow no tenths.
     """
 
     method: str
@@ -176,8 +174,7 @@ class Part(NamedTuple):
 class Check:
     """A finding that matters before the numbers are trusted.
 
-    ``kind`` is a fixed word for programs, ``title`` what was found, ``meaning`` what follows from
-    it; if the severity is ``"void"``, the numbers mean nothing.
+    ``kind`` is a word for programs, ``title`` what was found, ``meaning`` what follows from it.
     """
 
     kind: str
@@ -191,9 +188,8 @@ class Verdict:
     """The verdict at one level in plain words.
 
     ``method`` is recommended, ``clear`` if it is better than a constant width beyond chance;
-    ``as_good`` are as good within chance. ``size`` tells how wide its intervals are, compared with
-    the model's own error, ``caveat`` the one thing to know before using it, and ``instead`` the
-    runner-up, and how it differs.
+    ``size`` tells how wide its intervals are, ``caveat`` the one thing to know before using it,
+    and ``instead`` the runner-up, and how it differs.
     """
 
     level: float
@@ -311,12 +307,10 @@ class Comparison:
     def to_values(self) -> dict[str, Any]:
         """The values that :meth:`to_json` writes: everything but the points."""
         columns = ("labels", "n", "coverage", "lower", "upper", "mean_width")
+        own = ("coverage", "levels", "methods", "random_state", "deciles")
         return {
             "schema": SCHEMA,
-            "coverage": self.coverage,
-            "levels": self.levels,
-            "methods": self.methods,
-            "random_state": self.random_state,
+            **{name: getattr(self, name) for name in own},
             "n_calibration": len(self.calibration),
             "n_test": len(self.test),
             "n_training": None if self.training is None else len(self.training),
@@ -332,5 +326,4 @@ class Comparison:
                 | {column: vars(part.table)[column] for column in columns}
                 for part in self.parts
             ],
-            "deciles": self.deciles,
         }

@@ -16,10 +16,9 @@ with D the difference of two methods' mean scores and N calibration points
 
     var D_N ≈ (n / N) · (1/R) Σ_r (D_A,r − D_B,r)² / 2 .
 
-n equals N where N is small and there are enough test points, which is where the calibration draw
-matters most; otherwise it goes down to N/2, the delete-half jackknife. The estimate has about R
-degrees of freedom, which :meth:`Scores.better` allows for. Only the choice of a method uses these
-draws: every reported number comes from the given calibration set.
+n equals N where N is small and there are enough test points; otherwise it goes down to N/2, the
+delete-half jackknife. The estimate has about R degrees of freedom, which :meth:`Scores.better`
+allows for. Every reported number comes from the given calibration set.
 
 Reference: J. Shao, C. Wu (1989), "A General Theory for Jackknife Variance Estimation", Annals of
 Statistics, doi:10.1214/aos/1176347263.
@@ -144,8 +143,7 @@ class Scores:
     def better(self, one: str, other: str, looks: int) -> bool:
         """Whether ``one`` has the smaller mean score by more than both draws explain.
 
-        The gain is compared with its error from the test draw and the calibration draw, by
-        Student's t with Bonferroni's correction for ``looks``.
+        By Student's t with Bonferroni's correction for ``looks``.
         """
         a, b = self.names.index(one), self.names.index(other)
         if a == b or not np.isfinite(self.means[a]):

@@ -144,6 +144,7 @@ class CoverageDisplay(style.Display):
         read = metrics.one_level(intervals)
         if values is not None and groups is not None:
             raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
+        name = "width of the interval (unit of y)"
         if groups is not None:
             table, name = metrics.coverage_by_group(y, read, groups), style.name_of(groups, "group")
         elif values is not None:
@@ -151,7 +152,6 @@ class CoverageDisplay(style.Display):
             name = style.name_of(values, "value")
         else:
             table = metrics.coverage_by_width(y, read, n_bins=n_bins)
-            name = "width of the interval (unit of y)"
         level = read.coverage if coverage is None else coverage
         level = None if level is None else check_levels(level)[0]
         return cls(table, level, name if what is None else what)
@@ -225,14 +225,12 @@ class RunningCoverageDisplay(style.Display):
     """Coverage over the latest ``window`` steps; made by :meth:`from_outside`.
 
     What to look for: a line that stays in the grey band, where chance alone keeps it nine times
-    out of ten. A line that leaves it downwards shows drift that nothing corrects.
+    out of ten; below it there is drift that nothing corrects.
 
     Attributes
     ----------
-    running : (T − window + 1,) share inside in each window
-    coverage : the level asked for in the long run
-    window : steps in a window
-    mean : share inside over all steps
+    running, mean : (T − window + 1,) share inside in each window, and over all steps
+    coverage, window : the level asked for, and steps in a window
     lower, upper : 5th and 95th percentile of the share in a window by chance alone
 
     Examples
@@ -254,14 +252,10 @@ class RunningCoverageDisplay(style.Display):
 
     @classmethod
     def from_outside(cls, outside: Any, *, coverage: float, window: int = 200) -> Self:
-        """Average over windows.
+        """Average over windows, where targets were outside (1) or not (0), in order of time, (T,).
 
-        Parameters
-        ----------
-        outside : (T,) 1 where the target was outside, 0 where not, in order of time:
-            ``history.outside`` of a controller, or ``~intervals.contains(y)``
-        coverage : the level asked for in the long run
-        window : int, default 200
+        Such as ``history.outside`` of a controller, or ``~intervals.contains(y)``; ``coverage`` is
+        the level asked for in the long run.
         """
         values, level = check_vector(outside, "outside"), check_level(coverage)
         size = metrics.at_least(window, 1, "window")
@@ -355,11 +349,9 @@ class CoverageLawDisplay(style.Display):
     Attributes
     ----------
     coverages : (R,) measured coverage of each calibration draw, ascending
-    coverage : the level asked for
-    n_calibration, n_test : N, and the test points of each measurement (None: exact)
+    coverage, n_calibration, n_test : the level asked for, N, and the test points of each, or None
     mean, error : of the coverages, and the standard error of that mean
-    law_mean : Q/(N+1)
-    law_quantiles : 5th and 95th percentile of the law
+    law_mean, law_quantiles : Q/(N+1), and 5th and 95th percentile of the law
     x, density : the law, at 400 points or at each possible coverage
     share_inside : share of the coverages between the two percentiles
 
@@ -387,14 +379,10 @@ class CoverageLawDisplay(style.Display):
     def from_coverages(
         cls, coverages: Any, *, coverage: float, n_calibration: int, n_test: int | None = None
     ) -> Self:
-        """Compare measured coverages with their law.
+        """Compare measured coverages, (R,), with their law at the level ``coverage``.
 
-        Parameters
-        ----------
-        coverages : (R,) one for each independent calibration set of ``n_calibration`` points
-        coverage : the level asked for
-        n_calibration : int
-        n_test : test points of each measurement; omit it if coverage is known exactly
+        One for each independent calibration set of ``n_calibration`` points, measured on
+        ``n_test`` points, or known exactly.
         """
         values = np.sort(check_vector(coverages, "coverages"))
         if len(values) < 2 or values[0] < 0 or values[-1] > 1:
@@ -458,16 +446,14 @@ class PITDisplay(style.Display):
 
     Parameters
     ----------
-    table : ShareTable
-        The shares of the targets in equal bins, and their band.
+    table : ShareTable of the targets in equal bins, with their band
 
     Examples
     --------
     >>> from calliper import Split
     >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
-    >>> Z = np.linspace(0, 1, 20)[:, None]
-    >>> found = split.predict_distribution(Z, 100 * Z[:, 0])
-    >>> PITDisplay.from_distribution(100 * Z[:, 0] + 5, found).table.n
+    >>> found = split.predict_distribution(np.zeros((20, 1)), np.zeros(20))
+    >>> PITDisplay.from_distribution(np.full(20, 5.0), found).table.n
     20
     """
 

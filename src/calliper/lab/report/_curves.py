@@ -56,16 +56,13 @@ class Curve(NamedTuple):
 class MetricCurveDisplay(style.Display):
     """A measure over the number of calibration points; made by :meth:`from_records`.
 
-    What to look for: which method needs fewer points, and whether methods differ by more than the
-    bars, the variation between splits of the same data.
+    What to look for: whether methods differ by more than the bars, the variation between splits.
 
     Attributes
     ----------
     curves : dict from the name of a method to its ``n_calibration``, ``mean``, ``error``,
         ``n_splits`` and ``n_undefined`` (splits without a value, left out of the mean)
-    metric : its name in the records
-    problem : its name
-    level : the coverage asked for
+    metric, problem, level : names in the records, and the coverage asked for
 
     Examples
     --------

@@ -122,17 +122,13 @@ class EmbeddingDisplay(style.Display):
     """Inputs in the plane of their two main directions, coloured by width.
 
     What to look for: regions of one colour, where width follows the input. A mix of all colours
-    means that width is noise, or follows a direction not shown: see how much of the variance the
-    two directions explain.
+    means that width is noise, or follows a direction not shown.
 
     Attributes
     ----------
-    position : (n, 2) coordinates of the rows drawn
-    widths : (n,) widths of their intervals, perhaps infinite
-    rows : (n,) numbers of these rows
+    position, widths, rows : (n, 2) coordinates of the rows drawn, (n,) widths, and their numbers
     explained : share of the variance along each direction; None if the coordinates were given
-    n_rows : number of all rows
-    names : of the coordinates, for the axes
+    n_rows, names : number of all rows, and names of the coordinates
 
     Examples
     --------
@@ -265,12 +261,10 @@ class WidthImportanceDisplay(style.Display):
 
         Parameters
         ----------
-        model : a model with ``predict_interval``, or a fitted calibrator, whose features are then
-            explained
+        model : with ``predict_interval``, or a fitted calibrator, of whose features X consists
         X : array or frame, (m, d)
         coverage : the level of the intervals
-        n_repeats, max_rows : permutations of each column, and most rows, drawn at random
-        random_state : seed of both
+        n_repeats, max_rows, random_state : permutations of each column, most rows, and the seed
         """
         if not isinstance(model, IntervalModel | RadiusModel):
             raise CalliperError(
