@@ -189,7 +189,6 @@ SUBMODULES = {
         "PITDisplay",
         "Provenance",
         "RunningCoverageDisplay",
-        "SourceFile",
         "WidthErrorDisplay",
         "WidthImportanceDisplay",
         "draw_bands",

@@ -28,7 +28,7 @@ from calliper.cli._tables import (
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison import Comparison, Points
 from calliper.lab.comparison import compare as compare_methods
-from calliper.lab.report import Provenance, SourceFile, render_page
+from calliper.lab.report import Provenance, render_page
 
 _ALONE = ("full", "jackknife", "split")
 _WITH_TRAINING = (*_ALONE, "mad-split", "slcp", "locart")
@@ -237,7 +237,12 @@ def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance
     return Provenance(
         command=command_without_folders(paths),
         files=tuple(
-            SourceFile(_name(str(path)), part, len(points), sum_of(str(path)))
+            {
+                "name": _name(str(path)),
+                "part": part,
+                "n_rows": len(points),
+                "sha256": sum_of(str(path)),
+            }
             for (part, points), path in files
         ),
         notes=tuple(notes),
@@ -288,7 +293,7 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
     """The report: JSON or HTML."""
     if request.format == "json":
         return comparison.to_json(provenance=provenance.values()) + "\n"
-    file = provenance.files[1].name
+    file = provenance.files[1]["name"]
     title = f"Intervals for {request.target} around {request.prediction}, judged on {file}"
     first = {name: name.split()[0] for name in comparison.methods}
     what = {name: METHODS[word].about.width for name, word in first.items() if word in METHODS}

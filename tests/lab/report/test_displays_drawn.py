@@ -100,6 +100,14 @@ def test_infinite_intervals_are_counted_in_words():
     assert any("all intervals are infinite" in text for text in words(display))
 
 
+def test_a_few_of_many_rows_are_drawn(monkeypatch):
+    monkeypatch.setattr("calliper.lab.report._style.MOST_DOTS", 50)
+    X = np.random.default_rng(1).normal(size=(N, 3))
+    display = EmbeddingDisplay.from_intervals(X, draw("plain")[1]).plot()
+    assert len(display.ax_.collections[0].get_offsets()) == 50
+    assert any(text.startswith("50 of 300 rows") for text in words(display))
+
+
 def test_undefined_measures_are_said():
     display = WidthErrorDisplay.from_intervals(*draw("constant")).plot()
     assert any("R²_SQI undefined · τ_SQI undefined" in text for text in words(display))

@@ -237,14 +237,13 @@ def test_the_embedding_is_a_principal_component_analysis():
     np.testing.assert_array_equal(display.widths, intervals.width)
 
 
-def test_an_embedding_may_be_given_and_is_sampled(monkeypatch):
-    monkeypatch.setattr("calliper.lab.report._style.MOST_DOTS", 50)
+def test_an_embedding_may_be_given():
     y, intervals = draw(200)
     position = np.column_stack([y, 2 * y])
     display = EmbeddingDisplay.from_intervals(position, intervals, project=False)
-    assert display.n_rows == 200 and len(set(display.rows)) == 50 and display.explained is None
-    np.testing.assert_array_equal(display.position, position[display.rows])
-    np.testing.assert_array_equal(display.widths, intervals.width[display.rows])
+    assert display.explained is None
+    np.testing.assert_array_equal(display.position, position)
+    np.testing.assert_array_equal(display.widths, intervals.width)
 
 
 def test_what_is_no_plane_is_refused():

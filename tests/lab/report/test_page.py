@@ -20,7 +20,6 @@ from calliper.lab.comparison import (
 from calliper.lab.report.page import (
     PAGE_POINTS,
     Provenance,
-    SourceFile,
     payload,
     render_page,
     rounded,
@@ -66,7 +65,7 @@ def found():
 
 @pytest.fixture(scope="module")
 def text(found):
-    files = (SourceFile("cal.csv", "calibration", 300, "0" * 64),)
+    files = ({"name": "cal.csv", "part": "calibration", "n_rows": 300, "sha256": "0" * 64},)
     return render_page(found, title="A title", provenance=Provenance("calliper compare --x", files))
 
 
@@ -171,7 +170,7 @@ def test_names_of_others_cannot_do_harm():
         methods={EVIL: methods()["full"]},
         groups=[EVIL] * 60,
     )
-    files = (SourceFile(EVIL, EVIL, 60, EVIL),)
+    files = ({"name": EVIL, "part": EVIL, "n_rows": 60, "sha256": EVIL},)
     read = Reader(render_page(found, title=EVIL, provenance=Provenance(EVIL, files, (EVIL,))))
     tags = [tag for tag, _ in read.elements]
     assert tags.count("script") == 4 and "img" not in tags

@@ -16,7 +16,7 @@ from calliper.lab.report._widths import (
     WidthImportanceDisplay,
     draw_calibration,
 )
-from calliper.lab.report.page import Provenance, SourceFile, render_page
+from calliper.lab.report.page import Provenance, render_page
 
 __all__ = [
     "BandDisplay",
@@ -30,7 +30,6 @@ __all__ = [
     "PITDisplay",
     "Provenance",
     "RunningCoverageDisplay",
-    "SourceFile",
     "WidthErrorDisplay",
     "WidthImportanceDisplay",
     "draw_bands",

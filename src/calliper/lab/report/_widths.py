@@ -1,11 +1,9 @@
 """Figures of widths: against errors, over the inputs in two dimensions, and column by column."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -19,9 +17,6 @@ from calliper._validation import check_features, check_level
 from calliper.exceptions import CalliperError
 from calliper.lab.report import _style as style
 from calliper.rows import same_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Columns that a figure shows.
 MOST_BARS = 20
@@ -126,9 +121,9 @@ class EmbeddingDisplay(style.Display):
 
     Attributes
     ----------
-    position, widths, rows : (n, 2) coordinates of the rows drawn, (n,) widths, and their numbers
+    position, widths : (n, 2) coordinates and (n,) widths of the rows
     explained : share of the variance along each direction; None if the coordinates were given
-    n_rows, names : number of all rows, and names of the coordinates
+    names : of the coordinates
 
     Examples
     --------
@@ -139,9 +134,7 @@ class EmbeddingDisplay(style.Display):
 
     position: FloatArray
     widths: FloatArray
-    rows: Any
     explained: FloatArray | None
-    n_rows: int
     names: tuple[str, ...] = ("column 1", "column 2")
 
     _size = (6.0, 4.8)
@@ -183,28 +176,29 @@ class EmbeddingDisplay(style.Display):
             explained[: main.n_components] = main.explained_variance_ratio_
             shares = [f"({style.percent(float(share))} of the variance)" for share in explained]
             names = [f"direction {i} {share}" for i, share in enumerate(shares, start=1)]
-        rows = sampled(n, style.MOST_DOTS)
-        return cls(position[rows], read.width[rows], rows, explained, n, tuple(names))
+        return cls(position, read.width, explained, tuple(names))
 
     def _draw(self, ax: Any, cmap: str = "viridis") -> tuple[str, str]:
         """Wide intervals are on top; the colours span the 2nd to the 98th percentile."""
-        finite = np.isfinite(self.widths)
-        order = np.flatnonzero(finite)[np.argsort(self.widths[finite])]
-        known, n_infinite = self.widths[order], int(np.count_nonzero(~finite))
+        some = sampled(len(self.widths), style.MOST_DOTS)
+        widths, position = self.widths[some], self.position[some]
+        finite = np.isfinite(widths)
+        order = np.flatnonzero(finite)[np.argsort(widths[finite])]
+        known, n_infinite = widths[order], int(np.count_nonzero(~finite))
         low, high = np.percentile(known, [2, 98]) if len(known) else (0.0, 0.0)
         look: dict[str, Any] = {"s": 9, "linewidths": 0, "rasterized": True}
         if high > low:
             look |= {"c": known, "cmap": cmap, "vmin": low, "vmax": high}
-            dots, words = ax.scatter(*self.position[order].T, **look), "width of the interval"
+            dots, words = ax.scatter(*position[order].T, **look), "width of the interval"
             ax.figure.colorbar(dots, ax=ax, label=f"{words} (unit of y)", extend="both")
         else:
-            ax.scatter(*self.position[order].T, color=style.BLUE, **look)
+            ax.scatter(*position[order].T, color=style.BLUE, **look)
         if n_infinite:
-            ax.plot(*self.position[~finite].T, "x", color=style.VERMILION, ms=4, label="infinite")
+            ax.plot(*position[~finite].T, "x", color=style.VERMILION, ms=4, label="infinite")
         style.label(ax, self.names[0], self.names[1], legend="best" if n_infinite else None)
-        words = style.several(self.n_rows, "row")
-        if len(self.rows) < self.n_rows:
-            words = f"{len(self.rows):,} of {words}"
+        words = style.several(len(self.widths), "row")
+        if len(some) < len(self.widths):
+            words = f"{len(some):,} of {words}"
         if self.explained is not None:
             words += " · two main directions of the standardised inputs"
         if len(known) and known[0] == known[-1]:
@@ -304,21 +298,12 @@ class WidthImportanceDisplay(style.Display):
         known = found.importances_mean, found.importances_std, float(before.mean())
         return cls(tuple(map(str, names)), *known)
 
-    def to_frame(self) -> pd.DataFrame:
-        """A row for each column, the most important first."""
-        import pandas as pd
-
-        found = {"importance": self.importance, "deviation": self.deviation}
-        frame = pd.DataFrame(found, index=pd.Index(self.columns, name="column"))
-        ordered: pd.DataFrame = frame.iloc[self._order()]
-        return ordered
-
     @property
     def _size(self) -> tuple[float, float]:
         return 6.4, 1.2 + 0.28 * min(len(self.columns), MOST_BARS)
 
     def _draw(self, ax: Any) -> tuple[str, str]:
-        order = self._order()[:MOST_BARS][::-1]
+        order = np.argsort(-self.importance, kind="stable")[:MOST_BARS][::-1]
         names = [style.literal(self.columns[j]) for j in order]
         ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
         style.label(ax, "mean change of the width if permuted (unit of y)", "", legend=None)
@@ -326,10 +311,6 @@ class WidthImportanceDisplay(style.Display):
         if len(order) < len(self.columns):
             words += f" · {len(order)} of {len(self.columns)} columns"
         return "Which columns make intervals wide", words
-
-    def _order(self) -> Any:
-        """Numbers of the columns by their effect, largest first."""
-        return np.argsort(-self.importance, kind="stable")
 
 
 def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:

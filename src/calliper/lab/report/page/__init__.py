@@ -21,7 +21,7 @@ from calliper.lab.comparison._comparison import Record
 from calliper.lab.report.page._figures import figure_items
 from calliper.metrics import MEASURES
 
-__all__ = ["Provenance", "SourceFile", "render_page"]
+__all__ = ["Provenance", "render_page"]
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("data.js", "theme.js", "figures.js", "words.js", "report.js")
@@ -34,35 +34,13 @@ LONGEST_ID = 40
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """A file that the numbers come from.
-
-    Parameters
-    ----------
-    name, part : its name, and its use, such as "calibration"
-    n_rows : int
-    sha256 : of its content
-
-    Examples
-    --------
-    >>> SourceFile("cal.csv", "calibration", 500, "9f86d0").n_rows
-    500
-    """
-
-    name: str
-    part: str
-    n_rows: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Provenance:
     """How to reproduce a comparison.
 
     Attributes
     ----------
     command : as it was typed
-    files : the files read
+    files : of each file read, the ``name``, the ``part`` (its use), ``n_rows`` and ``sha256``
     notes : for example how rows were split
     use : a command that applies the result, with placeholders ``{method}`` and ``{coverage}``
 
@@ -73,7 +51,7 @@ class Provenance:
     """
 
     command: str = ""
-    files: tuple[SourceFile, ...] = ()
+    files: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     use: str = ""
 
