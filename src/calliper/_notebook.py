@@ -87,9 +87,10 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
     for row, dot in enumerate(y[ends.size :]):
         x = 4 + step * (row + 0.5)
         for column in reversed(range(ends.shape[2])):
-            (bottom, top), open_end = bars[:, row, column], np.isinf(ends[:, row, column]).any()
+            bottom, top = bars[:, row, column]
             look: Any = {"stroke_opacity": f"{0.6 / (1 + column):.2f}", "stroke_width": step * 0.6}
-            look |= {"stroke_dasharray": "2 3"} if open_end else {}
+            if np.isinf(ends[:, row, column]).any():
+                look["stroke_dasharray"] = "2 3"
             marks.append(_mark("line", x1=x, x2=x, y1=bottom, y2=top, **look))
         if np.isfinite(dot):
             marks.append(_mark("circle", cx=x, cy=dot, r=1.8, stroke="none"))

@@ -3,7 +3,7 @@
 A monitor bets against the claim that nothing is wrong. If nothing is, its wealth, ``evidence``, is
 a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ (Ville).
 
-**Coverage.** m_t is 1 for a miss and 0 for a hit. Misses are compared with the rate p_t:
+**Coverage.** Misses, m_t = 1, and hits, m_t = 0, are compared with the rate p_t:
 
 - If the method has a law of coverage, the miss rate given N calibration points is not α but
   Beta(k, N+1−k), k = N+1−Q. Over draws of these points, misses follow Pólya's urn:
@@ -86,9 +86,8 @@ class _Monitor(Stream):
     keeps: ClassVar[Mapping[str, Field]]
     _set_out: Callable[[], None]
     _words: Callable[[], str]
-    #: What came, checked; and the bets on it.
     _checked: Callable[[Any], Any]
-    _look: Callable[[Any], None]
+    _look: Callable[[Any], None]  # bets on what came
     _kind: type = float
     _start = 0.0
 

@@ -6,13 +6,12 @@ coverage that is wanted,
 
     α_{t+1} = α_t + γ_t (α − err_t).
 
-At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty and shown as the
-prediction alone. Labels may come late, in any order, some never: each moves the level once, when it
-comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
-each comes before the next prediction. When α_t falls below 0, at most D + 1 misses are still to
-come, so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by
-parts bounds the mean over the n labels that came, for every sequence of targets, adversarial ones
-included:
+At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is the prediction alone. Labels
+may come late, in any order, some never: each moves the level once, when it comes. D + 1 is the
+largest number of predictions that waited at once for labels that came. When α_t falls below 0, at
+most D + 1 misses are still to come, so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing
+err_t − α = (α_t − α_{t+1})/γ_t by parts bounds the mean over the n labels that came, for every
+sequence of targets, adversarial ones included:
 
     |mean err − α| ≤ max{α_1 + γ(1−α)(D+1), 1 − α_1 + γα(D+1)} / (γn)        for one rate γ,
     and for decaying rates ≤ the same with γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
@@ -308,9 +307,8 @@ class Controller(Stream):
     def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
         """Intervals of ``model`` at the current level; ``how`` is passed to its own method.
 
-        At level 1 they are infinite, as at levels that need more calibration points; at level 0
-        they are the predictions themselves. If labels come late, ``step`` is one number for all
-        rows together, or one for each row, as in :meth:`ask`.
+        At level 1 they are infinite, at level 0 the predictions themselves. If labels come late,
+        ``step`` is one number for all rows together, or one for each row, as in :meth:`ask`.
         """
         level = self._asked_for(step, X, how)
         if 0 < level < 1:
@@ -318,10 +316,9 @@ class Controller(Stream):
                 return model.predict_interval(X, coverage=level, **how)
         middle = np.asarray(model.predict(X), dtype=np.float64)
         half, labels = np.inf if level else 0.0, labels_of(X)
-        if middle.ndim == 1:
-            return Intervals(middle - half, middle + half, level, labels)
-        sides = (Intervals(each - half, each + half, level, labels) for each in middle.T)
-        return Boxes(tuple(sides), model.target_names_)
+        columns = np.atleast_2d(middle.T)
+        sides = tuple(Intervals(each - half, each + half, level, labels) for each in columns)
+        return sides[0] if middle.ndim == 1 else Boxes(sides, model.target_names_)
 
     def predict_radius(
         self, calibrator: Any, Z: Any, *, step: Any = None, **how: Any
@@ -484,9 +481,8 @@ def coverage_needed(
 
     It is 1 minus the conformal p-value of y, by the row's own group and weight.
 
-    If intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
-    ``ConditionalCalibration``, ``statistic="quantile"``), this is one of several such levels; a
-    :class:`Controller` therefore also needs ``inside``.
+    Where intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
+    ``ConditionalCalibration``, ``statistic="quantile"``), it is one of several such levels.
 
     Parameters
     ----------
@@ -521,12 +517,14 @@ def coverage_needed(
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
     low, high, ranked = np.zeros(len(y)), np.ones(len(y)), None
+
+    def holds(levels: FloatArray) -> Any:
+        if isinstance(model, RadiusModel):
+            return y[:, None] <= model.predict_radius(X, levels, **how)
+        return model.predict_interval(X, levels, **how).contains(y)
+
     if isinstance(model, RankingModel):
         ranked, holds = model.ranking(X, y, **how)
-    elif isinstance(model, RadiusModel):
-        holds = lambda levels: y[:, None] <= model.predict_radius(X, levels, **how)  # noqa: E731
-    else:
-        holds = lambda levels: model.predict_interval(X, levels, **how).contains(y)  # noqa: E731
     if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
         around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
         levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))

@@ -1,13 +1,12 @@
 """Covariate shift: new inputs have a different distribution, targets given inputs do not.
 
 Calibration inputs are drawn from P and new ones from Q. With weights w(x) ∝ dQ/dP, a new point is
-exchangeable with the calibration points *by weight*: it takes each place in the bag with
-probability proportional to the weight of the input there. A threshold is then reached by the share
-of weights, not of points, and the new row's own weight counts as infinite (``quantile.Shares``).
+exchangeable with the calibration points *by weight*: a threshold is reached by the share of
+weights, not of points, and the new row's own weight counts as infinite (``quantile.Shares``).
 
-Weights are known where the sampling was designed. Otherwise they are estimated: a classifier tells
-new inputs from old ones, and its odds, corrected for the numbers of both, are the density ratio.
-Wrong weights ŵ cost at most ½ E|ŵ/Eŵ − w| of coverage, the mean over P.
+Weights that are not known are estimated: a classifier tells new inputs from old ones, and its odds,
+corrected for the numbers of both, are the density ratio. Wrong weights ŵ cost at most
+½ E|ŵ/Eŵ − w| of coverage, the mean over P.
 
 References: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate shift",
 arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of estimated weights).
@@ -39,9 +38,8 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     classifier : classifier with ``predict_proba``, optional
-        By default boosted trees with a sigmoid over 5 folds, which find a shift of any shape, take
-        gaps and categories, and never give a probability of 0 or 1. If the shift is smooth,
-        logistic regression on standardised inputs is more accurate.
+        By default boosted trees with a sigmoid over 5 folds, for a shift of any shape. If it is
+        smooth, logistic regression on standardised inputs is more accurate.
     random_state : seed of the default classifier
 
     Attributes
@@ -119,8 +117,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         if (now == 1).any():
             raise CalliperError(
                 f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are "
-                "new, which is not a finite weight: calibrate its probabilities "
-                "(CalibratedClassifierCV) or regularise it."
+                "new, which is no finite weight: calibrate it (CalibratedClassifierCV)."
             )
         return np.asarray(self.ratio_ * now / (1 - now))
 
@@ -162,9 +159,9 @@ class Recency:
 
     def explain(self) -> str:
         """Why there is no guarantee."""
+        halves = f"A row's weight halves with every {self.half_life:g} later rows."
         return (
-            f"A row's weight halves with every {self.half_life:g} later rows. Drift over the rows "
-            f"of largest weight lowers coverage by an unknown amount."
+            f"{halves} Drift over the rows of largest weight lowers coverage by an unknown amount."
         )
 
 

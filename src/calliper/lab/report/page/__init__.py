@@ -195,7 +195,6 @@ def _points(comparison: Comparison) -> dict[str, Any]:
 
 
 def _centred(values: Any) -> dict[str, Any]:
-    """A centre, and distances from it."""
     centre = float(np.median(values))
     return {"centre": centre, "from_centre": _packed(values - centre)}
 
@@ -259,26 +258,19 @@ def table_rows(comparison: Comparison, level: float) -> list[dict[str, Any]]:
 
     ``note`` is shown next to the name of a method; a cell shows ``text`` and sorts by ``value``.
     """
-    chosen = comparison.verdicts[comparison.levels.index(level)].method
-    return [
-        {
-            "method": record.method,
-            "note": "" if comparison.is_void else _note(record, chosen),
-            "cells": [
-                {"text": column.text(record), "value": vars(record)[column.name]}
-                for column in PAGE_COLUMNS
-            ],
-        }
-        for record in comparison.records
-        if record.level == level
-    ]
+    chosen, rows = comparison.verdicts[comparison.levels.index(level)].method, []
+    for record in (each for each in comparison.records if each.level == level):
+        cells = [{"text": c.text(record), "value": vars(record)[c.name]} for c in PAGE_COLUMNS]
+        note = "" if comparison.is_void else _note(record, chosen)
+        rows.append({"method": record.method, "note": note, "cells": cells})
+    return rows
 
 
 def _note(record: Record, chosen: str | None) -> str:
-    if record.method == chosen:
-        return "use this"
-    if record.fraction_infinite == 1:
-        return "infinite"
-    if record.coverage < record.chance_low:
-        return "covers too little"
-    return "covers more than asked" if record.coverage > record.chance_high else ""
+    notes = {
+        "use this": record.method == chosen,
+        "infinite": record.fraction_infinite == 1,
+        "covers too little": record.coverage < record.chance_low,
+        "covers more than asked": record.coverage > record.chance_high,
+    }
+    return next((note for note, holds in notes.items() if holds), "")
