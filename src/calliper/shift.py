@@ -12,16 +12,16 @@ References: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction un
 arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of estimated weights).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Field, Inline, Number, Plain
+from calliper._kept import Field, Inline, Keeps, Number, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_vector, n_rows
@@ -30,6 +30,36 @@ from calliper.quantile import Shares, effective_size, required_calibration_size
 from calliper.rows import stacked
 
 __all__ = ["LikelihoodRatio", "Recency", "ShiftReport"]
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftTrees(Keeps):
+    """The default classifier of ``LikelihoodRatio`` as bare trees: the mean over its folds.
+
+    ``sums`` are boosted trees of each fold, with a sigmoid; ``names`` those of the columns of the
+    frames that it was trained on, none for arrays.
+    """
+
+    sums: Annotated[list[BoostedSum], Inline(BoostedSum, several=True)]
+    names: Annotated[list[Any], Plain()]
+
+    @classmethod
+    def of(cls, classifier: Any) -> Self | None:
+        """From a fitted ``CalibratedClassifierCV``; None if it splits by categories."""
+        found: list[Any] = []
+        for each in classifier.calibrated_classifiers_:
+            (sigmoid,) = each.calibrators
+            found.append(BoostedSum.of(each.estimator, float(sigmoid.a_), float(sigmoid.b_)))
+        names = vars(classifier).get("feature_names_in_", ())
+        return None if None in found else cls(found, [*names])
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(m, 2) probabilities that a row is old, and new."""
+        if self.names and hasattr(X, "columns") and [*X.columns] != self.names:
+            raise CalliperError(f"inputs must have the columns {self.names}, in this order.")
+        rows = np.asarray(X, dtype=np.float64)
+        now = sum(each.probability(rows) for each in self.sums) / len(self.sums)
+        return np.stack([1 - now, now], axis=1)
 
 
 class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
@@ -58,27 +88,23 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     """
 
     keeps: ClassVar[Mapping[str, Field]] = {
-        "sums": Inline(BoostedSum, several=True),
+        "trees": Inline(ShiftTrees, optional=True),
         "classifier_": Plain("classifier"),
         "ratio_": Number(least=np.finfo(float).tiny),
-        "names": Plain(),
     }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: trees of the default classifier; another one is brought again."""
         made = self.classifier_
         trees = made if isinstance(made, ShiftTrees) or self.classifier else ShiftTrees.of(made)
-        if not isinstance(trees, ShiftTrees):
-            return {"sums": (), "classifier_": made, "names": [], "ratio_": self.ratio_}
-        known = {"sums": trees.sums, "names": trees.feature_names_in_}
-        return {**known, "classifier_": None, "ratio_": self.ratio_}
+        if isinstance(trees, ShiftTrees):
+            return {"trees": trees, "classifier_": None, "ratio_": self.ratio_}
+        return {"trees": None, "classifier_": made, "ratio_": self.ratio_}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The trees, or the classifier that was brought."""
-        self.ratio_, self.classifier_ = state["ratio_"], state["classifier_"]
-        if state["sums"]:
-            self.classifier_ = ShiftTrees(state["sums"], state["names"])
-        elif not hasattr(self.classifier_, "predict_proba"):
+        self.ratio_, self.classifier_ = state["ratio_"], state["trees"] or state["classifier_"]
+        if not hasattr(self.classifier_, "predict_proba"):
             raise CalliperError("a density ratio needs trees or a classifier.")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -163,36 +189,6 @@ class Recency:
         return (
             f"{halves} Drift over the rows of largest weight lowers coverage by an unknown amount."
         )
-
-
-class ShiftTrees:
-    """The default classifier of ``LikelihoodRatio`` as bare trees: the mean over its folds.
-
-    ``sums`` are boosted trees of each fold, with a sigmoid; ``names`` those of the columns of the
-    frames that it was trained on, none for arrays.
-    """
-
-    def __init__(self, sums: Sequence[BoostedSum], names: Sequence[Any] = ()) -> None:
-        self.sums, self.feature_names_in_ = list(sums), list(names)
-
-    @classmethod
-    def of(cls, classifier: Any) -> Self | None:
-        """From a fitted ``CalibratedClassifierCV``; None if it splits by categories."""
-        found = []
-        for each in classifier.calibrated_classifiers_:
-            (sigmoid,) = each.calibrators
-            found.append(BoostedSum.of(each.estimator, float(sigmoid.a_), float(sigmoid.b_)))
-        names = vars(classifier).get("feature_names_in_", ())
-        return None if None in found else cls(found, names)  # type: ignore[arg-type]
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """(m, 2) probabilities that a row is old, and new."""
-        names = self.feature_names_in_
-        if names and hasattr(X, "columns") and [*X.columns] != names:
-            raise CalliperError(f"inputs must have the columns {names}, in this order.")
-        rows = np.asarray(X, dtype=np.float64)
-        now = sum(each.probability(rows) for each in self.sums) / len(self.sums)
-        return np.stack([1 - now, now], axis=1)
 
 
 @dataclass(frozen=True)

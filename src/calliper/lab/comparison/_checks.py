@@ -23,8 +23,7 @@ from calliper._types import FloatArray
 from calliper.calibrators import as_calibrator
 from calliper.lab._words import first_of, listed, percent
 from calliper.lab.comparison._comparison import NO_LABEL, Check, Comparison, Part, Points, Severity
-from calliper.lab.comparison._contest import short_bins
-from calliper.lab.comparison._tables import FEWEST_TEST_POINTS
+from calliper.lab.comparison._contest import FEWEST_TEST_POINTS, short_bins
 from calliper.quantile import conformal_rank, required_calibration_size
 from calliper.rows import find_trend
 from calliper.scores import AbsoluteError, as_score

@@ -9,8 +9,7 @@ from calliper.calibrators import Split
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison._checks import check_answers, check_data
 from calliper.lab.comparison._comparison import Comparison, Points, check_labels
-from calliper.lab.comparison._contest import Scores, ask, redraw, row_scores
-from calliper.lab.comparison._tables import deciles
+from calliper.lab.comparison._contest import Scores, ask, deciles, redraw, row_scores
 from calliper.lab.comparison._verdict import Case, judge
 from calliper.rows import same_rows
 from calliper.scores import Score

@@ -18,8 +18,13 @@ from typing import Any
 
 from calliper.lab._words import listed, percent, percent_down, rough, seconds
 from calliper.lab.comparison._comparison import Check, Comparison, Record, Verdict
-from calliper.lab.comparison._contest import Scores, short_bins
-from calliper.lab.comparison._tables import FEWEST_TEST_POINTS, cut, measure
+from calliper.lab.comparison._contest import (
+    FEWEST_TEST_POINTS,
+    Scores,
+    cut,
+    measure,
+    short_bins,
+)
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50

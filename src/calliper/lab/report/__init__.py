@@ -1,6 +1,12 @@
 """Figures, and one page that compares methods. Nothing is printed."""
 
-from calliper.lab.report._bands import BandDisplay, FanDisplay, draw_bands
+from calliper.lab.report._bands import (
+    BandDisplay,
+    FanDisplay,
+    MetricCurveDisplay,
+    draw_bands,
+    draw_tuning,
+)
 from calliper.lab.report._coverage import (
     CalibrationCurveDisplay,
     CoverageDisplay,
@@ -9,7 +15,6 @@ from calliper.lab.report._coverage import (
     PITDisplay,
     RunningCoverageDisplay,
 )
-from calliper.lab.report._curves import MetricCurveDisplay, draw_tuning
 from calliper.lab.report._widths import (
     EmbeddingDisplay,
     WidthErrorDisplay,
