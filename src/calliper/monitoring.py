@@ -69,6 +69,8 @@ ODDS = np.geomspace(1.4, 60, 16)
 SHARES = ODDS**-0.5 / (ODDS**-0.5).sum()
 #: Labels that are looked at together.
 LABELS_TOGETHER = 10_000
+#: What a file keeps of the steps that labels were named by, none or all.
+STEPS = {"steps": Array("int64", ("n",))}
 #: The share of wealth that changes sides, ε, in a step.
 JUMP, SIDES = 0.01, np.array([-1, 0, 1])
 
@@ -82,9 +84,7 @@ class _Monitor(Stream):
     """Evidence over time and the alarm; a subclass bets on what comes, and says what it saw."""
 
     false_alarms: float
-    #: What a file keeps: what came, and the steps that it was named by, none or all.
     keeps: ClassVar[Mapping[str, Field]]
-    _set_out: Callable[[], None]
     _words: Callable[[], str]
     _checked: Callable[[Any], Any]
     _look: Callable[[Any], None]  # bets on what came
@@ -136,7 +136,6 @@ class _Monitor(Stream):
         self._named: dict[int, None] = {}  # the step of each label, in order of arrival
         self._alarm_at: int | None = None
         self._since: int | None = None
-        self._set_out()
 
     def update(self, labels: Any, *, step: Any = None) -> Self:
         """Add labels as they arrive; a batch is the same as its labels one by one.
@@ -215,23 +214,15 @@ class CoverageMonitor(_Monitor):
 
     Parameters
     ----------
-    coverage : float, default 0.9
-        The level of the intervals, the same for all labels.
-    n_calibration : int, optional
-        N, for a method with a law of coverage and one calibration set; :meth:`of` reads it.
-    tolerated : float, optional
-        Instead, for any method: the share of misses that you accept.
-    online : bool, default False
-        Instead of both: every label joins the calibration points by ``extend`` before the next row
-        is predicted, and no window drops any.
-    side : {"more", "fewer", "both"}, default "more"
-        More misses than promised, or fewer: intervals that are too wide, for continuous scores.
-    ties : bool, default False
-        Whether scores may be equal: the law is then a bound, and alarms come later.
-    tails : int, default 1
-        2 for ``Split`` with ``SignedError``, a width for each side.
-    false_alarms : float, default 0.05
-        Upper bound on the probability that a stream as promised ever raises the alarm.
+    coverage : the level of the intervals, the same for all labels
+    n_calibration : N, for a method with a law of coverage and one calibration set, see :meth:`of`
+    tolerated : instead, for any method: the share of misses that you accept
+    online : instead of both: every label joins the calibration points by ``extend`` before the
+        next row is predicted, and no window drops any
+    side : {"more", "fewer", "both"}, misses than promised; fewer means intervals that are too wide
+    ties : whether scores may be equal: the law is then a bound, and alarms come later
+    tails : 2 for ``Split`` with ``SignedError``, a width for each side
+    false_alarms : upper bound on the probability that a stream as promised ever raises the alarm
 
     Examples
     --------
@@ -252,10 +243,7 @@ class CoverageMonitor(_Monitor):
     tails: int = 1
     false_alarms: float = 0.05
 
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "seen": Array("bool", ("T",)),
-        "steps": Array("int64", ("n",)),
-    }
+    keeps: ClassVar[Mapping[str, Field]] = {"seen": Array("bool", ("T",)), **STEPS}
     _kind, _checked = bool, staticmethod(check_inside)
 
     @classmethod
@@ -284,7 +272,8 @@ class CoverageMonitor(_Monitor):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def _set_out(self) -> None:
+    def _begin(self) -> None:
+        super()._begin()
         miss = 1 - as_fraction(check_level(self.coverage))
         check_level(self.false_alarms, "false_alarms")
         check_option(self.side, ("more", "fewer", "both"), "side")
@@ -372,10 +361,8 @@ class ExchangeabilityMonitor(_Monitor):
 
     Parameters
     ----------
-    false_alarms : float, default 0.05
-        Upper bound on the probability that an exchangeable stream ever raises the alarm.
-    random_state : int, optional
-        Seeds the draws that break ties and fill the steps between ranks.
+    false_alarms : upper bound on the probability that an exchangeable stream raises the alarm
+    random_state : seeds the draws that break ties and fill the steps between ranks
 
     Examples
     --------
@@ -395,7 +382,7 @@ class ExchangeabilityMonitor(_Monitor):
         "first": Array("float64", ("N",)),
         "seed": Number(int, 0),
         "seen": Array("float64", ("T",)),
-        "steps": Array("int64", ("n",)),
+        **STEPS,
     }
     #: Scores of calibration rows, none before ``fit``.
     _first = np.empty(0)
@@ -420,7 +407,8 @@ class ExchangeabilityMonitor(_Monitor):
             raise CalliperError("expected at least one score; got none.")
         return checked
 
-    def _set_out(self) -> None:
+    def _begin(self) -> None:
+        super()._begin()
         if not len(self._first):
             raise NotFittedError("call fit with the scores of calibration rows first.")
         self._draws = np.random.default_rng(self._seed)

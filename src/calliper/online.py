@@ -149,8 +149,7 @@ class Controller(Stream):
 
     Parameters
     ----------
-    coverage : float, default 0.9
-        The share of targets that should be inside in the long run.
+    coverage : the share of targets that should be inside in the long run
     rate : float or sequence of floats, default 0.01
         How far the level moves after a step: a large rate follows drift closely, a small one is
         steady. Of several, such as ``RATES``, the recently best ones count most; ``update`` then
@@ -158,10 +157,8 @@ class Controller(Stream):
     decay : float, default 0
         Step t is t^−``decay`` times as large as the first. Between 0.5 and 1, such as 0.6 with a
         larger rate, the level settles if nothing drifts.
-    start : float, optional
-        The first level; ``coverage`` by default.
-    horizon : int, default 500
-        I, the number of steps over which several rates are compared.
+    start : the first level; ``coverage`` by default
+    horizon : I, the number of steps over which several rates are compared
 
     Examples
     --------

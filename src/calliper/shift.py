@@ -162,8 +162,7 @@ class Recency:
 
     Parameters
     ----------
-    half_life : in rows, chosen without looking at calibration errors
-        About 1.44 half-lives of rows count in all; a level of 0.9 needs 9.
+    half_life : in rows, of which about 1.44 half-lives count; a level of 0.9 needs 9
 
     Examples
     --------

@@ -186,7 +186,7 @@ def test_records_that_do_not_fit_are_refused():
         MetricCurveDisplay.from_records(rows, "coverage")
     with pytest.raises(CalliperError, match=r"no level 0\.5; there are \[0\.8, 0\.9\]"):
         MetricCurveDisplay.from_records(rows, "coverage", problem="a", level=0.5)
-    with pytest.raises(CalliperError, match="'width' is not among"):
+    with pytest.raises(CalliperError, match="n_calibration and 'width'; got 80 of"):
         MetricCurveDisplay.from_records(rows, "width")
     with pytest.raises(CalliperError, match="at least one row, each a dict"):
         MetricCurveDisplay.from_records([], "coverage")

@@ -97,8 +97,15 @@ def check_data(found: Comparison, methods: Mapping[str, Any]) -> Iterator[Check]
         if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
             title = f"{percent(share)} of the targets have the {side} value, {value:g}."
             yield _found("censored", title)
-    yield from _groups(Counter(found.groups or ()))
-    n = len(calibration)
+    sizes, n = Counter(found.groups or ()), len(calibration)
+    if NO_LABEL in sizes:
+        how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
+        title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
+        yield _found("missing-groups", title)
+    if names := sorted(name for name, count in sizes.items() if count < FEWEST_TEST_POINTS):
+        what = f"{'has' if len(names) == 1 else 'have'} fewer than {FEWEST_TEST_POINTS} test points"
+        title = f"{len(names):,} of {len(sizes):,} groups {what}: {first_of(names)}."
+        yield _found("small-group", title, "note")
     able = [name for name, each in methods.items() if "left_out" in as_calibrator(each).uses]
     if able and isinstance(as_score(found.score_function), AbsoluteError) and n_teaching(n, "auto"):
         yield _found("all-rows", f"{listed(able)} calibrated on all {n:,} rows.", "note")
@@ -155,17 +162,6 @@ def _ids(calibration: Points, test: Points) -> Iterator[Check]:
     if both := set(calibration.ids or ()) & set(test.ids or ()):
         title = f"{len(both):,} ids are in both the calibration and the test rows, such as "
         yield _found("shared-ids", f"{title}{min(both)!r}.")
-
-
-def _groups(sizes: Counter[str]) -> Iterator[Check]:
-    if NO_LABEL in sizes:
-        how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
-        title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
-        yield _found("missing-groups", title)
-    if names := sorted(name for name, count in sizes.items() if count < FEWEST_TEST_POINTS):
-        what = f"{'has' if len(names) == 1 else 'have'} fewer than {FEWEST_TEST_POINTS} test points"
-        title = f"{len(names):,} of {len(sizes):,} groups {what}: {first_of(names)}."
-        yield _found("small-group", title, "note")
 
 
 def _short_groups(parts: Sequence[Part], n_calibration: int, chosen: str | None) -> Iterator[Check]:

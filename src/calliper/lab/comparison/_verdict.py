@@ -17,14 +17,8 @@ from math import isfinite, isnan
 from typing import Any
 
 from calliper.lab._words import listed, percent, percent_down, rough, seconds
+from calliper.lab.comparison import _contest as contest
 from calliper.lab.comparison._comparison import Check, Comparison, Record, Verdict
-from calliper.lab.comparison._contest import (
-    FEWEST_TEST_POINTS,
-    Scores,
-    cut,
-    measure,
-    short_bins,
-)
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
@@ -41,10 +35,10 @@ class Case:
     beaten by it, and ``chosen`` is to be recommended; ``clear`` if it beats a constant width.
     """
 
-    def __init__(self, found: Comparison, level: float, scores: Scores) -> None:
+    def __init__(self, found: Comparison, level: float, scores: contest.Scores) -> None:
         self.found, self.level, self.scores, answers = found, level, scores, found.answered
-        self.parts = [part for answer in answers for part in cut(found, answer, level)]
-        self.records = [measure(found, each, level, scores, self.parts) for each in answers]
+        self.parts = [part for answer in answers for part in contest.cut(found, answer, level)]
+        self.records = [contest.measure(found, each, level, scores, self.parts) for each in answers]
         pairs = [*zip(self.records, answers, strict=True)]
         self.constant = next(record for record, answer in pairs if answer.constant)
         self.fit = [record for record in self.records if record.coverage >= record.chance_low]
@@ -78,7 +72,7 @@ class Case:
         looks, n = len(self.records) if by == "group" else 1, len(self.found.calibration)
         for part in self.parts:
             own = (part.method, part.by) == (record.method, by)
-            if own and (low := short_bins(part, n, looks)):
+            if own and (low := contest.short_bins(part, n, looks)):
                 at = min(low, key=lambda number: part.table.coverage[number])
                 label, share = part.table.labels[at], float(part.table.coverage[at])
                 return share, f"{part.name} {label!r}" if by == "group" else label, low[at]
@@ -92,9 +86,9 @@ def judge(case: Case) -> Verdict:
         if check.severity == "void":
             return _void(level, check)
     unknown = partial(Verdict, level=level, promise=case.constant.guarantee)
-    if n_test < FEWEST_TEST_POINTS:
+    if n_test < contest.FEWEST_TEST_POINTS:
         said = f"{n_test} test points say almost nothing about coverage: use at least "
-        said += f"{FEWEST_TEST_POINTS}, and several hundred to tell methods apart."
+        said += f"{contest.FEWEST_TEST_POINTS}, and several hundred to tell methods apart."
         return unknown(headline=f"Too few test points to tell: {n_test}.", covers=said)
     if all(record.fraction_infinite == 1 for record in case.records):
         few = f"Too few calibration points for {percent(level)}: every interval is infinite."

@@ -226,18 +226,14 @@ def draw_bands(
 
 def _mark_misfit(axis: Any, grid: FloatArray, best: FloatArray, own: FloatArray) -> None:
     """Point at where a constant width is too wide and too narrow by most, near the middle."""
-    span = np.ptp(grid)
-    far = 0.05 * best.max() * np.abs(grid - grid.mean()) / span  # of several equal peaks
+    span, top = np.ptp(grid), best.max()
+    far = 0.05 * top * np.abs(grid - grid.mean()) / span  # of several equal peaks
+    arrow = {"arrowstyle": "->", "color": style.QUIET, "linewidth": 0.8}
     for words, excess, side in (("too wide", own - best, -1), ("too narrow", best - own, 1)):
         at = int(np.argmax(excess - far))
-        axis.annotate(
-            words,
-            (grid[at], (best[at] + own[at]) / 2),
-            (grid[at] + 0.12 * side * span, 1.25 * best.max()),
-            ha="center",
-            fontsize=9.5,
-            arrowprops={"arrowstyle": "->", "color": style.QUIET, "linewidth": 0.8},
-        )
+        middle, beside = (best[at] + own[at]) / 2, grid[at] + 0.12 * side * span
+        where = (grid[at], middle), (beside, 1.25 * top)
+        axis.annotate(words, *where, ha="center", fontsize=9.5, arrowprops=arrow)
 
 
 @dataclass(eq=False)
@@ -348,10 +344,8 @@ class MetricCurveDisplay(style.Display):
 
     Examples
     --------
-    >>> records = [
-    ...     {"problem": "p", "method": "Split", "n_calibration": n, "level": 0.9, "coverage": 0.9}
-    ...     for n in (50, 100)
-    ... ]
+    >>> record = {"problem": "p", "method": "Split", "level": 0.9, "coverage": 0.9}
+    >>> records = [{**record, "n_calibration": n} for n in (50, 100)]
     >>> MetricCurveDisplay.from_records(records, "coverage").curves["Split"].mean
     array([0.9, 0.9])
     """
@@ -376,16 +370,11 @@ class MetricCurveDisplay(style.Display):
         """
         given = records.to_dict("records") if style.columns_of(records) else records
         rows = list(given) if isinstance(given, Iterable) else []
-        if not rows or not all(isinstance(row, Mapping) for row in rows):
+        known = sorted(rows[0]) if rows and isinstance(rows[0], Mapping) else []
+        if not {"problem", "method", "n_calibration", metric} <= {*known}:
             raise CalliperError(
-                f"records must hold at least one row, each a dict; got {type(given).__name__} of "
-                f"{len(rows)}."
-            )
-        missing = {"problem", "method", "n_calibration", metric} - set(rows[0])
-        if missing:
-            raise CalliperError(
-                f"records must have the fields problem, method, n_calibration and {metric!r}; "
-                f"{', '.join(map(repr, sorted(missing)))} is not among {sorted(rows[0])}."
+                f"records must hold at least one row, each a dict with problem, method, "
+                f"n_calibration and {metric!r}; got {len(rows)} of {known}."
             )
         asked = "level" if "level" in rows[0] else "coverage"
         problem = _the_one(rows, "problem", "problem", problem)
@@ -467,8 +456,8 @@ def draw_tuning(curve: TuningCurve) -> Figure:
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    how: dict[str, Any] = {"sharex": True, "height_ratios": (4, 1)}
-    figure, (top, bottom) = style.blank_figure((7.6, 5.0), 2, 1, **how)
+    figure, axes = style.blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
+    top, bottom = axes
     x, place = curve.candidates, curve.favourite
     # Factor from the middle of a bar to its end, so that bars do not touch.
     factor = float(np.exp(0.4 * min([0.25, *np.diff(np.log(x))])))
@@ -480,25 +469,22 @@ def draw_tuning(curve: TuningCurve) -> Figure:
     bottom.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     bottom.xaxis.set_minor_formatter(NullFormatter())
     finite = np.isfinite(curve.mean)
-    mean, deviation, at = curve.mean[finite], curve.deviation[finite], x[finite]
-    band = (mean - deviation, mean + deviation)
-    top.fill_between(at, *band, color=style.BLUE, alpha=0.25, linewidth=0)
+    mean, off, at = curve.mean[finite], curve.deviation[finite], x[finite]
+    top.fill_between(at, mean - off, mean + off, color=style.BLUE, alpha=0.25, linewidth=0)
     top.plot(at, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
     top.set_ylabel(CRITERIA_IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
     title = "Smaller is better: mean over the points left out, shaded ± their deviation"
     top.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
     if curve.reference_value is not None and np.isfinite(curve.reference_value):
-        dashes: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (5, 2))}
-        dashes |= {"color": style.VERMILION, "label": curve.reference_name}
-        top.axhline(curve.reference_value, **dashes)
+        dashes: dict[str, Any] = {"lw": 1.3, "ls": (0, (5, 2)), "color": style.VERMILION}
+        top.axhline(curve.reference_value, label=curve.reference_name, **dashes)
         top.margins(y=0.1)
     widths = x * factor - x / factor
     bottom.bar(x / factor, curve.counts, widths, align="edge", color=style.GREEN)
     bottom.set(ylim=(0, 1.05 * len(curve.chosen)), yticks=[0, len(curve.chosen)])
     words = f"{x[place]:.3g}, chosen by {curve.counts[place]} of {len(curve.chosen)}"
-    for axis in (top, bottom):
-        look: dict[str, Any] = {"color": style.GREEN, "linewidth": 1.0, "linestyle": ":"}
-        axis.axvline(x[place], label=words, zorder=0, **look)
+    for axis in axes:
+        axis.axvline(x[place], label=words, zorder=0, color=style.GREEN, lw=1.0, ls=":")
     top.legend(frameon=False, fontsize=9.5, loc="best")
     figure.align_ylabels([top, bottom])
     return figure

@@ -133,13 +133,10 @@ class CoverageDisplay(style.Display):
 
         Parameters
         ----------
-        y, intervals, values, groups, n_bins
-            As in :func:`calliper.metrics.coverage_by_value` and
-            :func:`calliper.metrics.coverage_by_group`; values or groups, not both.
-        what : str, optional
-            Name of the values or groups, with the unit; by default that of the series.
-        coverage : float, optional
-            The level to draw; by default that of the intervals, if known.
+        y, intervals, values, groups, n_bins : as in :func:`calliper.metrics.coverage_by_value` and
+            :func:`calliper.metrics.coverage_by_group`; values or groups, not both
+        what : name of the values or groups, with the unit; by default that of the series
+        coverage : the level to draw; by default that of the intervals, if known
         """
         read = metrics.one_level(intervals)
         if values is not None and groups is not None:

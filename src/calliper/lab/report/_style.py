@@ -44,10 +44,8 @@ class Display:
         Parameters
         ----------
         ax : matplotlib axes, optional
-        name : str, optional
-            The title; of a curve, its name in the legend, as several may share the axes.
-        **look
-            ``color``, or ``cmap`` for dots coloured by width; ``marker`` of a calibration curve.
+        name : the title; of a curve, its name in the legend, as several may share the axes
+        **look : ``color``; ``cmap`` for dots coloured by width, ``marker`` of a calibration curve
         """
         if ax is None:
             from matplotlib import pyplot

@@ -186,13 +186,11 @@ class EmbeddingDisplay(style.Display):
         order = np.flatnonzero(finite)[np.argsort(widths[finite])]
         known, n_infinite = widths[order], int(np.count_nonzero(~finite))
         low, high = np.percentile(known, [2, 98]) if len(known) else (0.0, 0.0)
-        look: dict[str, Any] = {"s": 9, "linewidths": 0, "rasterized": True}
+        look: dict[str, Any] = {"s": 9, "linewidths": 0, "rasterized": True, "cmap": cmap}
+        dots = ax.scatter(*position[order].T, c=known, vmin=low, vmax=high, **look)
         if high > low:
-            look |= {"c": known, "cmap": cmap, "vmin": low, "vmax": high}
-            dots, words = ax.scatter(*position[order].T, **look), "width of the interval"
-            ax.figure.colorbar(dots, ax=ax, label=f"{words} (unit of y)", extend="both")
-        else:
-            ax.scatter(*position[order].T, color=style.BLUE, **look)
+            words = "width of the interval (unit of y)"
+            ax.figure.colorbar(dots, ax=ax, label=words, extend="both")
         if n_infinite:
             ax.plot(*position[~finite].T, "x", color=style.VERMILION, ms=4, label="infinite")
         style.label(ax, self.names[0], self.names[1], legend="best" if n_infinite else None)

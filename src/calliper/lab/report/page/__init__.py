@@ -55,11 +55,6 @@ class Provenance:
     notes: tuple[str, ...] = ()
     use: str = ""
 
-    def to_use(self, method: str | None, level: float) -> str:
-        """The command that applies this method, or an empty string."""
-        used = self.use.replace("{method}", method or "").replace("{coverage}", f"{level:g}")
-        return "" if method is None else used
-
     def values(self) -> dict[str, Any]:
         """Values for JSON, with versions of what the numbers depend on."""
         packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "bokeh")}
@@ -102,7 +97,12 @@ def render_page(
 
     source, what = provenance or Provenance(), dict(descriptions or {})
     tables = [table_rows(comparison, level) for level in comparison.levels]
-    use = [source.to_use(verdict.method, verdict.level) for verdict in comparison.verdicts]
+    use = [
+        source.use.replace("{method}", each.method).replace("{coverage}", f"{each.level:g}")
+        if each.method
+        else ""
+        for each in comparison.verdicts
+    ]
     asked = comparison.levels.index(comparison.coverage)
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
