@@ -65,8 +65,7 @@ def sampled(m: int, n: int) -> Any:
 def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | None) -> str:
     """A sample of the intervals as bars, from the lowest to the highest, fainter at higher levels.
 
-    ``lower`` and ``upper`` are (m,) or (m, L), ``centre`` is (m,) or None. An interval without a
-    bound is dotted up to the edge. Without rows there is no picture.
+    The ends are (m,) or (m, L). An interval without a bound is dotted up to the edge.
     """
     if not lower.size:
         return ""

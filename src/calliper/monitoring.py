@@ -144,8 +144,7 @@ class _Monitor(Stream):
         ----------
         labels : whether each target was inside its interval (``intervals.contains(y)``), or the
             scores of new rows for a monitor of scores; one or (m,)
-        step : int or (m,) of int, optional
-            The step that each label belongs to, in any order: for labels that come late.
+        step : the step that each label belongs to, in any order: for labels that come late
         """
         self._ready()
         new = self._checked(labels)

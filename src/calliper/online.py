@@ -117,9 +117,8 @@ class History:
 
     Attributes
     ----------
-    level : (T,) the level at each step, from 0 to 1
+    level, step : (T,) the level at each step, from 0 to 1, and its number
     outside : (T,) share of each step's targets that were outside, NaN where no label came
-    step : (T,) the number of the step
 
     Examples
     --------
@@ -357,10 +356,8 @@ class Controller(Stream):
         inside : bool or (m,) of bool
             Whether the target was inside its interval. Rows that were predicted together count as
             one step. At level 0 nothing counts as inside.
-        step : int or (m,) of int, optional
-            The step that the label belongs to, or the steps in order of arrival, if numbered.
-        needed : float or (m,), optional
-            From :func:`coverage_needed`; used to compare several rates.
+        step : the step that the label belongs to, or (m,) in order of arrival, if numbered
+        needed : float or (m,) from :func:`coverage_needed`, to compare several rates
         """
         self._ready()
         if step is None and not self._asked:

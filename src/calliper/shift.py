@@ -256,7 +256,6 @@ def check_weights(
         raise CalliperError(
             f"weights must be {'positive' if positive else '0 or more'}: {len(wrong)} of "
             f"{len(vector)} are not, the first ({vector[wrong[0]]:g}) at position {wrong[0]}."
-            f"{' A new row of weight 0 means that such rows never occur.' if positive else ''}"
         )
     if some and not vector.any():
         raise CalliperError(f"all of {len(vector)} weights are 0: no calibration row is left.")

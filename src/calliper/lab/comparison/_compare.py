@@ -40,21 +40,14 @@ def compare(
 
     Parameters
     ----------
-    calibration, test : Points
-        Rows that the model was not trained on; none in both.
+    calibration, test : Points that the model was not trained on; none in both
     methods : mapping of names to calibrators, copies of which are fitted
-    levels : sequence of float
-        Levels to compare at; ``coverage`` is added if it is missing.
-    coverage : the level that the verdict is about
-    training : Points, optional
-        Rows that the model was trained on; they standardise features, and some methods need them.
+    levels, coverage : levels to compare at, and the one that the verdict is about
+    training : Points that it was trained on: they scale features, and some methods need them
     groups, group_name : a label for each test point, and what the labels are called
-        Coverage is reported for each group.
-    score_function : Score, optional
-        Definition of the error; by default the absolute error. It must give both ends.
+    score_function : definition of the error, by default the absolute one; it must give both ends
     random_state : seed of the other calibration sets that are drawn; the methods have their own
-    progress : callable or True, optional
-        Called with the fraction done, between 0 and 1; ``True`` shows it, in a notebook as a bar.
+    progress : called with the fraction done, between 0 and 1; ``True`` shows it
 
     Returns
     -------

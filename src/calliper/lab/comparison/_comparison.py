@@ -157,11 +157,7 @@ class Record:
 
 
 class Part(NamedTuple):
-    """Coverage of one method at one level in bins of one quantity.
-
-    ``by`` is ``"width"``, ``"prediction"``, ``"group"`` or ``"feature"``, the latter two with their
-    ``name``.
-    """
+    """Coverage in bins ``by`` width, prediction, group or feature; these two have a ``name``."""
 
     method: str
     level: float
@@ -279,10 +275,7 @@ class Comparison:
 
     @cached_property
     def shown_features(self) -> tuple[int, ...]:
-        """Columns by which the test points are cut into parts.
-
-        Chosen by calibration errors, so that the test rows stay independent of the choice.
-        """
+        """Columns by which test points are cut into parts; the test rows do not choose them."""
         Z, known = self.calibration.Z, self.calibration
         # A feature that equals the prediction is shown as the prediction.
         found = [i for i, z in enumerate(Z.T) if np.ptp(z) > 0 and (z != known.y_pred).any()]
@@ -297,10 +290,7 @@ class Comparison:
         return next(r for r in self.records if r.method == method and r.level == level)
 
     def to_json(self, *, provenance: Mapping[str, Any] | None = None) -> str:
-        """All numbers as JSON; ``null`` for undefined numbers, ``"inf"`` for infinity.
-
-        The schema is in ``docs/judging-intervals.md``.
-        """
+        """All numbers as JSON; ``null`` for undefined numbers, ``"inf"`` for infinity."""
         values = {**self.to_values(), "provenance": dict(provenance or {})}
         return to_text(values, ensure_ascii=False, indent=1)
 

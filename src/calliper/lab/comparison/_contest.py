@@ -101,10 +101,7 @@ def by_chance(level: float, n_calibration: int, n: Any, share: Any) -> FloatArra
 
 
 def short_bins(part: Part, n_calibration: int, looks: int = 1) -> dict[int, float]:
-    """Bins covered less often than chance explains, and what it allows; a single bin never is.
-
-    If all bins are alike, none of them is found in 99 of 100 repetitions.
-    """
+    """Bins covered less often than chance explains, and what it allows; a single bin never is."""
     n, coverage = part.table.n, part.table.coverage
     bounds = by_chance(part.level, n_calibration, n, COVERAGE_DOUBT / (len(n) * looks))
     low = np.flatnonzero((coverage < bounds) & (len(n) > 1))
@@ -118,9 +115,7 @@ class Scores:
     calibration sets, (R, 2, methods), and ``factor`` is n / 2N.
     """
 
-    def __init__(
-        self, names: Sequence[str], rows: FloatArray, redrawn: FloatArray, factor: float
-    ) -> None:
+    def __init__(self, names: Sequence[str], rows: Any, redrawn: Any, factor: float) -> None:
         self.names, self.rows, self.redrawn, self.factor = names, rows, redrawn, factor
         self.means: FloatArray = rows.mean(axis=0)
 

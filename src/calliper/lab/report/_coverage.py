@@ -62,8 +62,6 @@ class CalibrationCurveDisplay(style.Display):
             )
         asked = np.atleast_1d(np.asarray(read.coverage, float))
         inside = read.contains(y).reshape(len(read.lower), -1)
-        if inside.shape[1] != len(asked):
-            raise CalliperError(f"intervals have {inside.shape[1]} levels but name {len(asked)}.")
         order, n = np.argsort(asked), np.full(len(asked), len(inside))
         hits = inside.sum(axis=0)[order]
         return cls(asked[order], hits / n, *metrics.binomial_bounds(hits, n), n=len(inside))
@@ -83,7 +81,7 @@ class CalibrationCurveDisplay(style.Display):
             words.set_text(f"{points} · bars are 1-σ binomial bounds")
         look: dict[str, Any] = {"color": color, "marker": marker, "ms": 4.5, "linewidth": 1.4}
         look |= {"elinewidth": 1.4, "label": name or "measured, with 1-σ bounds"}
-        bars = style.bars(self.covered, self.lower, self.upper)
+        bars = np.abs([self.covered - self.lower, self.upper - self.covered])
         ax.errorbar(self.asked, self.covered, yerr=bars, **look)
         for axis in (ax.xaxis, ax.yaxis):
             style.in_percent(axis)
@@ -165,7 +163,7 @@ class CoverageDisplay(style.Display):
         table, in_rows, n_bins = self.table, self.table.edges is None, len(self.table.n)
         turned = slice(None, None, -1 if in_rows else 1)  # coverage is on the other axis
         look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
-        bars = style.bars(table.coverage, table.lower, table.upper)
+        bars = np.abs([table.coverage - table.lower, table.upper - table.coverage])
         look |= {"xerr" if in_rows else "yerr": bars, "zorder": 3}
         dots = (np.arange(n_bins), table.coverage)
         ax.errorbar(*dots[turned], label="covered, with 1-σ bounds", **look)
@@ -184,9 +182,8 @@ class CoverageDisplay(style.Display):
             ax.set_yticks(np.arange(n_bins), names)
             ax.tick_params(axis="y", length=0)
             # The last row is the legend's.
-            ax.set(
-                ylim=(n_bins + 0.3, -0.6), xlim=(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
-            )
+            ax.set_ylim(n_bins + 0.3, -0.6)
+            ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
             style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
             self._name_edges(ax)

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
-from calliper._types import FloatArray
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -106,11 +102,6 @@ def name_of(column: Any, default: str) -> str:
 def asked(line: Callable[..., Any], level: float) -> None:
     """Draw the level asked for by ``axhline`` or ``axvline``."""
     line(level, label=f"asked for: {percent(level)}", **TARGET)
-
-
-def bars(middle: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Lengths of error bars down and up."""
-    return np.abs(np.stack([middle - lower, upper - middle]))
 
 
 def in_percent(axis: Any) -> None:

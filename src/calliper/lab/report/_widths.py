@@ -147,7 +147,7 @@ class EmbeddingDisplay(style.Display):
         *,
         project: bool = True,
     ) -> Self:
-        """Find the two main directions of all rows, and choose the rows to draw.
+        """Find the two main directions of all rows.
 
         Parameters
         ----------
@@ -214,8 +214,7 @@ class WidthImportanceDisplay(style.Display):
 
         I_j = mean_i |w(x_i with x_{π(i)j} in place of x_ij) − w(x_i)|,
 
-    scikit-learn's permutation importance of the width. Only intervals are needed, so any model and
-    method can be explained. Correlated columns share their effect; it is not about causes.
+    scikit-learn's permutation importance of the width. Correlated columns share their effect.
 
     Attributes
     ----------

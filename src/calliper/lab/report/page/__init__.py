@@ -168,10 +168,9 @@ def rounded(values: Any) -> Any:
 
 
 def _points(comparison: Comparison) -> dict[str, Any]:
-    """A random sample of the test points, as arrays of 32-bit numbers.
+    """A random sample of the test points, as arrays of 32-bit numbers, which hold seven digits.
 
-    32 bits hold seven digits. So errors are stored as differences, and predictions and features as
-    distances from a centre with all digits: targets of 10⁹ ± 1 stay distinct.
+    Predictions and features are distances from a centre: targets of 10⁹ ± 1 stay distinct.
     """
     test, n = comparison.test, len(comparison.test)
     rows = np.random.default_rng(comparison.random_state).permutation(n)[:PAGE_POINTS]
@@ -267,10 +266,10 @@ def table_rows(comparison: Comparison, level: float) -> list[dict[str, Any]]:
 
 
 def _note(record: Record, chosen: str | None) -> str:
-    notes = {
-        "use this": record.method == chosen,
-        "infinite": record.fraction_infinite == 1,
-        "covers too little": record.coverage < record.chance_low,
-        "covers more than asked": record.coverage > record.chance_high,
-    }
-    return next((note for note, holds in notes.items() if holds), "")
+    if record.method == chosen:
+        return "use this"
+    if record.fraction_infinite == 1:
+        return "infinite"
+    if record.coverage < record.chance_low:
+        return "covers too little"
+    return "covers more than asked" if record.coverage > record.chance_high else ""
