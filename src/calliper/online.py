@@ -510,15 +510,15 @@ def coverage_needed(
 
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
-    low, high, ranked = np.zeros(len(y)), np.ones(len(y)), None
+    low, high = np.zeros(len(y)), np.ones(len(y))
 
-    def holds(levels: FloatArray) -> Any:
+    def asked(levels: FloatArray) -> Any:
         if isinstance(model, RadiusModel):
             return y[:, None] <= model.predict_radius(X, levels, **how)
         return model.predict_interval(X, levels, **how).contains(y)
 
-    if isinstance(model, RankingModel):
-        ranked, holds = model.ranking(X, y, **how)
+    ranks = isinstance(model, RankingModel)
+    ranked, holds = model.ranking(X, y, **how) if ranks else (None, asked)
     if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
         around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
         levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
