@@ -9,7 +9,7 @@ from scipy import stats
 from calliper import KNN, FullRescaled
 from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
-from calliper.lab.comparison._comparison import CoveragePart
+from calliper.lab.comparison._comparison import Cut
 from calliper.lab.comparison._contest import short_bins
 from calliper.metrics import CoverageTable
 
@@ -81,7 +81,7 @@ def test_a_group_is_suspected_by_chance_in_one_case_of_a_hundred():
             covered = rng.uniform(size=sizes.sum()) <= radius
             share = np.add.reduceat(covered, np.cumsum(sizes) - sizes) / sizes
             table = CoverageTable(coverage=share, **known)
-            parts.append(CoveragePart(method, 0.9, "group", "g", table))
+            parts.append(Cut(method, 0.9, "group", "g", table))
         alarms += any(short_bins(part, n_calibration, len(parts)) for part in parts)
     assert alarms <= stats.binom(n_draws, 0.01).ppf(0.999)
 
@@ -91,7 +91,7 @@ def test_bounds_hold_for_all_bins_and_looks_together(looks):
     n = np.array([30, 300, 3000])
     known = {"labels": (*"abc",), "n": n, "coverage": np.zeros(3)}
     table = CoverageTable(**known, **dict.fromkeys(OTHERS, np.zeros(3)))
-    part = CoveragePart("m", 0.9, "group", "g", table)
+    part = Cut("m", 0.9, "group", "g", table)
     bounds = np.array([*short_bins(part, 500, looks).values()])
     law = stats.betabinom(n, 451, 50)
     below = law.cdf(np.ceil(bounds * n) - 1)

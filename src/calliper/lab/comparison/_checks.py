@@ -22,14 +22,7 @@ from calliper._row_checks import find_shared, sketch_rows
 from calliper._types import FloatArray
 from calliper.calibrators import as_calibrator
 from calliper.lab._words import first_of, listed, percent
-from calliper.lab.comparison._comparison import (
-    NO_LABEL,
-    Check,
-    Comparison,
-    CoveragePart,
-    Points,
-    Severity,
-)
+from calliper.lab.comparison._comparison import NO_LABEL, Check, Comparison, Cut, Points, Severity
 from calliper.lab.comparison._contest import FEWEST_TEST_POINTS, short_bins
 from calliper.quantile import conformal_rank, required_calibration_size
 from calliper.rows import find_trend
@@ -171,9 +164,7 @@ def _ids(calibration: Points, test: Points) -> Iterator[Check]:
         yield _found("shared-ids", f"{title}{min(both)!r}.")
 
 
-def _short_groups(
-    parts: Sequence[CoveragePart], n_calibration: int, chosen: str | None
-) -> Iterator[Check]:
+def _short_groups(parts: Sequence[Cut], n_calibration: int, chosen: str | None) -> Iterator[Check]:
     """Groups that are covered less often than chance explains, the worst first, in one warning."""
     short: dict[int, dict[str, float]] = {}  # by number of the group and method: chance allows
     for part in parts:

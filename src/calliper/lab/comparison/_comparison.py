@@ -156,7 +156,7 @@ class Record:
     seconds: float
 
 
-class CoveragePart(NamedTuple):
+class Cut(NamedTuple):
     """Coverage in bins ``by`` width, prediction, group or feature; these two have a ``name``."""
 
     method: str
@@ -239,7 +239,7 @@ class Comparison:
     random_state: int = 0
     answers: tuple[Answer, ...] = ()
     records: tuple[Record, ...] = ()
-    parts: tuple[CoveragePart, ...] = ()
+    parts: tuple[Cut, ...] = ()
     deciles: tuple[dict[str, Any], ...] = ()
     checks: tuple[Check, ...] = ()
     verdicts: tuple[Verdict, ...] = ()

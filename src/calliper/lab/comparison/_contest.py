@@ -38,7 +38,7 @@ from calliper import metrics
 from calliper._stored import calibrate_rows, rows_with_errors
 from calliper._types import FloatArray
 from calliper.calibrators import FullRescaled, Split, as_calibrator
-from calliper.lab.comparison._comparison import Answer, Comparison, CoveragePart, Points, Record
+from calliper.lab.comparison._comparison import Answer, Comparison, Cut, Points, Record
 from calliper.quantile import conformal_rank
 
 #: With fewer test points, in all or in a part, nothing can be said about coverage.
@@ -100,7 +100,7 @@ def by_chance(level: float, n_calibration: int, n: Any, share: Any) -> FloatArra
     return np.asarray(stats.betabinom(n, rank, n_calibration + 1 - rank).ppf(share) / n)
 
 
-def short_bins(part: CoveragePart, n_calibration: int, looks: int = 1) -> dict[int, float]:
+def short_bins(part: Cut, n_calibration: int, looks: int = 1) -> dict[int, float]:
     """Bins covered less often than chance explains, and what it allows; a single bin never is."""
     n, coverage = part.table.n, part.table.coverage
     bounds = by_chance(part.level, n_calibration, n, COVERAGE_DOUBT / (len(n) * looks))
@@ -202,7 +202,7 @@ def redraw(
 
 
 def measure(
-    found: Comparison, answer: Answer, level: float, scores: Scores, parts: Sequence[CoveragePart]
+    found: Comparison, answer: Answer, level: float, scores: Scores, parts: Sequence[Cut]
 ) -> Record:
     """All measures of one method at one level, with its coverage in ``parts`` of the test set."""
     test, m = found.test, len(found.test)
@@ -232,7 +232,7 @@ def measure(
     )
 
 
-def _worst(parts: Sequence[CoveragePart], method: str, by: str) -> float:
+def _worst(parts: Sequence[Cut], method: str, by: str) -> float:
     """Coverage of the worst bin; bins of a few points count only if there are no others."""
     for table in (part.table for part in parts if (part.method, part.by) == (method, by)):
         large = table.n >= FEWEST_TEST_POINTS
@@ -240,7 +240,7 @@ def _worst(parts: Sequence[CoveragePart], method: str, by: str) -> float:
     return nan
 
 
-def cut(found: Comparison, answer: Answer, level: float) -> Iterator[CoveragePart]:
+def cut(found: Comparison, answer: Answer, level: float) -> Iterator[Cut]:
     """Coverage of one method at one level by width, prediction, feature and group."""
     test, intervals, groups = found.test, answer.at(level), found.groups
     values = {("prediction", ""): test.y_pred}
@@ -259,7 +259,7 @@ def cut(found: Comparison, answer: Answer, level: float) -> Iterator[CoveragePar
             numbers = [names.index(group) for group in groups]
             table = metrics.coverage_by_group(test.y, intervals, numbers)
             tables["group", found.group_name] = replace(table, labels=tuple(names))
-    return (CoveragePart(answer.method, level, *key, table) for key, table in tables.items())
+    return (Cut(answer.method, level, *key, table) for key, table in tables.items())
 
 
 def _natural(name: str) -> tuple[bool, float, str]:
