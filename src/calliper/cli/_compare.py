@@ -20,7 +20,7 @@ from calliper.cli._options import Column, File, Name, option
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison import Comparison, Points
 from calliper.lab.comparison import compare as compare_methods
-from calliper.lab.report import Provenance, SourceFile, render_page
+from calliper.lab.report import Provenance, render_page
 
 _ALONE = ("full", "jackknife", "split")
 _WITH_TRAINING = (*_ALONE, "mad-split", "slcp", "locart")
@@ -180,7 +180,9 @@ def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance
     for part, points in parts.items():
         path = Path(read[part] or str(request.data))
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        files.append(SourceFile(_name(str(path)), part, len(points), digest))
+        files.append(
+            {"name": _name(str(path)), "part": part, "n_rows": len(points), "sha256": digest}
+        )
     command = command_without_folders(paths)
     return Provenance(command=command, files=(*files,), notes=(*notes,), use=_use(request))
 
@@ -217,7 +219,7 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
     if request.format == "json":
         return comparison.to_json(provenance=provenance.values()) + "\n"
     title = f"Intervals for {request.target} around {request.prediction}, judged on "
-    title += provenance.files[1].name
+    title += provenance.files[1]["name"]
     what = {name: METHODS[name.split()[0]].about.width for name in comparison.methods}
     return render_page(comparison, title=title, provenance=provenance, descriptions=what)
 

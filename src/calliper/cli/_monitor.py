@@ -49,7 +49,7 @@ class MonitorRequest(options.TableRequest):
             made = CoverageMonitor.of(load_calibration(self.calibrated).calibrated, **how)
         else:
             made = CoverageMonitor(n_calibration=self.n_calibration, **how)
-        made.restore({"inside": [], "steps": []})
+        made.restore({"seen": [], "steps": []})
         return made
 
 
