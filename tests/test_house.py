@@ -206,7 +206,7 @@ SUBMODULES = {
         "draw_tuning",
         "render_page",
     ],
-    "scale": ["BatchIntervals", "Cells", "ShardedRescaled", "connect"],
+    "scale": ["BatchIntervals", "Cells", "connect"],
     "scores": [
         "AbsoluteError",
         "DistributionError",

@@ -9,7 +9,7 @@ from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._shared import SharedNeighbors, Shells
 from calliper.quantile import Shares
 from calliper.rows import Rows
-from calliper.scale import Cells, ShardedRescaled, _cells, _shards
+from calliper.scale import Cells, _cells
 
 LEVELS = [0.1, 0.35, 0.5, 0.8, 0.9]
 
@@ -138,22 +138,12 @@ def of_two_left_out():
     yield scales.largest(new)
 
 
-def of_shards():
-    Z, scores, new = crowded()
-    parts = np.array_split(Z, 3), np.array_split(scores, 3)
-    bag = ShardedRescaled(KNN(3)).fit(*parts).bag_
-    yield bag.order_statistics(new, LEVELS)
-    for level in LEVELS:
-        yield bag.rising_order_statistic(new, level, 0.3)
-
-
 ASKED = {
     "mean": lambda: of_bag(KNN(3)),
     "no ties": lambda: of_bag(KNN(3), apart=1e-3),
     "quantile": lambda: of_bag(KNN(3), "quantile"),
     "cells": lambda: of_bag(KNN(3, cells=Cells(5, n_probes=2, random_state=0))),
     "two left out": of_two_left_out,
-    "shards": of_shards,
 }
 
 
@@ -162,7 +152,7 @@ def test_what_is_found_of_rows_a_few_at_a_time_is_what_is_found_of_all(asked, mo
     """As where there are so many points that a block has room for one row or two."""
     expected = list(asked())
     for room in (3, 60):
-        for module in (_blocks, _knn, _cells, _shards):
+        for module in (_blocks, _knn, _cells):
             for name in ("BLOCK_FLOATS", "CHUNK_ROWS", "MOST_PAIRS", "ROUND_ROWS", "SEARCHED"):
                 if hasattr(module, name):
                     monkeypatch.setattr(module, name, room)

@@ -8,8 +8,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import KNN, RBF
-from calliper.calibrators import FullRescaled
+from calliper import RBF
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
@@ -19,7 +18,6 @@ from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import RadialExponents, SmoothedRadial, sums_of_others
 from calliper.rows import Rows
-from calliper.scale import ShardedRescaled
 from calliper.scale._device import device_rows
 
 
@@ -157,17 +155,6 @@ def test_the_nearest_of_wide_points_near_their_centre():
         expected = np.argsort(all_distances(rows, points, "euclidean"), axis=1)[:, :3]
         found = search.nearest(rows, 3)[0]
         np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(expected, axis=1))
-
-
-def test_ties_across_shards_are_counted_in_each():
-    draw = np.random.default_rng(0)
-    Z, scores = draw.integers(3, size=(40, 1)) * 1.0, draw.exponential(size=40)
-    new, levels = np.array([[0.0], [1.0], [2.0]]), [0.3, 0.6, 0.9]
-    expected = FullRescaled(KNN(3)).fit(Z, scores).predict_radius(new, levels)
-    for parts in (2, 3):
-        sharded = ShardedRescaled(KNN(3))
-        sharded.fit(np.array_split(Z, parts), np.array_split(scores, parts))
-        np.testing.assert_array_equal(sharded.predict_radius(new, levels), expected)
 
 
 def test_crowds_in_several_blocks_are_those_in_one():

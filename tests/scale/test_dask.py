@@ -26,7 +26,7 @@ from calliper import (
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import RowOrderWarning, ShiftWarning, SmallCalibrationWarning
 from calliper.lab.evaluation import Problem
-from calliper.scale import ShardedRescaled, _dask, connect
+from calliper.scale import _dask, connect
 from calliper.shift import Recency
 from cases.lazy_rows import COLUMNS, model, places, rows, slow_model, targets
 
@@ -396,22 +396,6 @@ class TestCluster:
         os.kill(next(iter(mortal_client.run(os.getpid).values())), signal.SIGKILL)
         np.testing.assert_array_equal(future.result(timeout=60), expected)
 
-    def test_shards_on_workers_one_of_which_is_killed(self, mortal_client):
-        rng = np.random.default_rng(0)
-        Z, new = (
-            rng.integers(6, size=(400, 2)) + rng.random((400, 2)).round(1),
-            rng.random((300, 2)) * 6,
-        )
-        scores = rng.exponential(size=400)
-        lazy = da.from_array(Z, chunks=(130, 1)), da.from_array(scores, chunks=100)
-        method = ShardedRescaled(KNN(7), shrinkage=0.3).fit(*lazy)
-        expected = (
-            FullRescaled(KNN(7), shrinkage=0.3).fit(Z, scores).predict_radius(new, [0.5, 0.9])
-        )
-        np.testing.assert_array_equal(method.predict_radius(new, [0.5, 0.9]), expected)
-        os.kill(next(iter(mortal_client.run(os.getpid).values())), signal.SIGKILL)
-        np.testing.assert_array_equal(method.predict_radius(new, [0.5, 0.9]), expected)
-
     def test_evaluate(self, client):
         problem = Problem("fan", Z=CAL.to_numpy(), y=Y.to_numpy(), y_pred=model(CAL))
         how = {"n_splits": 2, "n_calibration": 100}
@@ -447,10 +431,6 @@ class TestCluster:
             connect("tcp://127.0.0.1:9", timeout=0.5)
         with connect(client.scheduler.address) as other:
             assert other.id != client.id
-
-    def test_shards_of_collections_need_a_cluster(self):
-        with pytest.raises(CalliperError, match=r"distributed\.Client"):
-            ShardedRescaled(KNN(2)).fit(da.ones((9, 1)), da.ones(9))
 
 
 def test_batches_keep_to_one_core():

@@ -24,8 +24,6 @@ from calliper.kernels._search import (
     all_distances,
     paired_distances,
     selected,
-    tied_at,
-    unique_rows,
 )
 from calliper.kernels._shared import Candidates, SharedSums, Shells, shared_means, sum_of_each
 from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, clamped_crossing
