@@ -2,12 +2,8 @@
 
 A non-negative number is written in digits to the base 2²⁴, on one grid for all numbers. Digits of
 many numbers are summed exactly, in any order; after carrying, there is only one way to write the
-sum, so its rounding depends on nothing else. Where points that share a place are on several
-machines, each machine sums the digits of its own.
+sum, so its rounding depends on nothing else.
 """
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -85,16 +81,15 @@ class Grid:
         self.low = max(finest // BITS, LOWEST)
         self.n = max(exponent(values) // BITS - self.low, 0) + 3
 
-    def sums(self, values: FloatArray, add: Callable[[FloatArray], Any]) -> FloatArray:
-        """What ``add`` makes of each digit of values ≥ 0, (..., n), the lowest first."""
+    def digits(self, values: FloatArray) -> FloatArray:
+        """Digits of values ≥ 0, (..., n), the lowest first; whole numbers but in sums."""
         rest, found = np.array(values, dtype=np.float64), []
         for power in range(self.low + self.n - 3, self.low, -1):
             digit = np.floor(np.ldexp(rest, -BITS * power))
             rest -= np.ldexp(digit, BITS * power)
-            found.append(add(digit))
-        found.append(add(np.ldexp(rest, -BITS * self.low)))
-        carried = np.zeros_like(found[0])
-        return np.stack([*found[::-1], carried, carried], axis=-1)
+            found.append(digit)
+        lowest, carried = np.ldexp(rest, -BITS * self.low), np.zeros_like(rest)
+        return np.stack([lowest, *found[::-1], carried, carried], axis=-1)
 
     def rounded(self, digits: FloatArray) -> FloatArray:
         """The number that digits, (..., n), sum up to."""

@@ -19,7 +19,7 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
 quantile are in ``_statistic.py``.
 
-Points at the same distance share the last place (``_shared.py``): rows with more than one candidate
+Points at the same distance share the last place (``_nearest.py``): rows with more than one candidate
 for it take their sums and order statistics from there, and so does a new point that is exactly as
 near as the last neighbour. The code here is for rows without a tie.
 """
@@ -47,21 +47,19 @@ from calliper.kernels._kernel import (
     Kernel,
     Known,
     LeaveTwoOut,
+    LocalQuantile,
     Rng,
     ScalesAtLevel,
 )
-from calliper.kernels._nearest import MOST_PAIRS, NearestMean, NearestMeans, NearestQuantile
+from calliper.kernels._nearest import MOST_PAIRS, Nearest
 from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, Search, check_metric, unique_rows
-from calliper.kernels._shared import SharedNeighbors
 from calliper.kernels._statistic import (
     STATISTICS,
     Edge,
     Entering,
     MeanStatistic,
     QuantileStatistic,
-    extended,
-    replaced,
 )
 from calliper.quantile import Shares, conformal_rank, merged_multiple, with_signs
 from calliper.rows import Rows
@@ -161,7 +159,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> "LeaveTwoOutKNN":
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
-        return LeaveTwoOutKNN(search, rows.magnitudes, k, offset, known.get("without_one"))
+        nearest = Nearest(search, rows.magnitudes, k)
+        return LeaveTwoOutKNN(nearest, offset, known.get("without_one"))
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> "BagKNN":
         """Thresholds of full conformal."""
@@ -172,16 +171,16 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             return bag
         how: dict[str, Any] = {"statistic": STATISTICS[statistic], "offset": offset}
         search = self._search(rows.Z, "local quantiles")
-        near = None if statistic == "quantile" else known.get("near")
-        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, known=near, **how)
+        points = search, rows.magnitudes, rows.scores
+        return BagKNN(*points, n_neighbors=k, known=known.get("near"), **how)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Nearest:
         """Mean over the K nearest."""
-        return NearestMean(self._search(Z, "local means"), magnitudes, self.at_most(len(Z)))
+        return Nearest(self._search(Z, "local means"), magnitudes, self.at_most(len(Z)))
 
-    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> NearestQuantile:
+    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile of the K nearest."""
-        return NearestQuantile(self._search(Z, "local quantiles"), scores, self.at_most(len(Z)))
+        return Nearest(self._search(Z, "local quantiles"), scores, self.at_most(len(Z))).quantile
 
     def widened(self, multiple: float, most: int) -> Self:
         """The same with K multiplied, at least 1 and at most ``most``."""
@@ -196,43 +195,24 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         ks = [kernel.n_neighbors for kernel in kernels]
         search = kernels[0]._search(Z, "a choice of K")
         near, tied = search.nearest_others(max(ks))
-        member, shared = magnitudes[near], SharedNeighbors(search, magnitudes)
-        tied |= search.any_equal(near)
-        crowded = np.flatnonzero(tied)
-        if statistic == "quantile":
-            nearest = [
-                QuantileStatistic(member[:, : k - 1], member[:, k - 1], 0.0, shared, crowded)
-                for k in ks
-            ]
-            return lambda level: np.stack([each.of_calibration(level) for each in nearest])
-        sums = np.cumsum(member, axis=1)
-        means = np.stack([sums[:, k - 1] / k for k in ks])
-        if len(crowded):
-            of_tied = shared.sums_of_others(crowded, ks)
-            means[:, crowded] = [sums.total / k for k, sums in zip(ks, of_tied, strict=True)]
-        return lambda level: means
+        member, crowded = magnitudes[near], np.flatnonzero(tied | search.any_equal(near))
+        of_each = [
+            STATISTICS[statistic](member[:, :k], 0.0, Nearest(search, magnitudes, k), crowded)
+            for k in ks
+        ]
+        return lambda level: np.stack([each.of_calibration(level) for each in of_each])
 
 
 class LeaveTwoOutKNN(LeaveTwoOut):
     """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
-    def __init__(
-        self,
-        search: Search,
-        magnitudes: FloatArray,
-        n_neighbors: int,
-        offset: float,
-        without_one: FloatArray | None = None,
-    ) -> None:
-        self.means, self.offset = NearestMeans(search, magnitudes, n_neighbors), offset
-        if without_one is not None:
-            self.without_one = same_length(without_one, magnitudes)
-            return
-        others, tied = search.nearest_others(n_neighbors)
-        self.without_one = magnitudes[others].mean(axis=1) + offset
-        if tied.any():
-            (sums,) = self.means.shared.sums_of_others(np.flatnonzero(tied), [n_neighbors])
-            self.without_one[tied] = sums.total / n_neighbors + offset
+    def __init__(self, nearest: Nearest, offset: float, without_one: Known = None) -> None:
+        self.nearest, self.offset, magnitudes = nearest, offset, nearest.magnitudes
+        if without_one is None:
+            others, tied = nearest.search.nearest_others(nearest.k)
+            known = magnitudes[others], offset, nearest, np.flatnonzero(tied)
+            without_one = MeanStatistic(*known).of_calibration(0.5)
+        self.without_one = same_length(without_one, magnitudes)
 
     def for_file(self) -> dict[str, Any]:
         """The scales, for which all neighbours had to be found."""
@@ -244,14 +224,14 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return self.rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        return np.asarray(self.means.to(Z) + self.offset)
+        return np.asarray(self.nearest.to(Z) + self.offset)
 
     def order_statistics(
         self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
         if shares is not None:
             return super().order_statistics(Z, asked, shares)
-        k, means, of_all = self.means.n_neighbors, self.means, super().order_statistics
+        k, nearest, every = self.nearest.k, self.nearest, np.arange(len(self.rescaled))
 
         def merged(points: IntArray, without: FloatArray, mean: FloatArray) -> FloatArray:
             """From means without some points, (m, W) both, and without any other, (m,)."""
@@ -261,20 +241,18 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
         def plain(near: IntArray) -> FloatArray:
             blocks = map_row_blocks(
-                lambda rows: merged(*means.few_without(near[rows])), len(near), 4 * k
+                lambda rows: merged(*nearest.few_without(near[rows])), len(near), 4 * k
             )
             return np.concatenate(blocks)
 
-        def tied(rows: FloatArray) -> FloatArray:
-            different, inverse = unique_rows(rows)
-            few, *without = means.shared.few_without(different, k)
-            found = np.empty((len(different), len(asked)))
-            found[few] = merged(*without)
-            if not few.all():
-                found[~few] = of_all(different[~few], asked)
-            return found[inverse]
+        def tied(near: IntArray | None, distance: FloatArray) -> FloatArray:
+            points = np.broadcast_to(every, distance.shape) if near is None else near
+            return merged(points, *nearest.without(near, distance))
 
-        return means.over(Z, k + 1, plain, tied)
+        def of_tied(rows: FloatArray) -> FloatArray:
+            return np.asarray(nearest.search.over_candidates(rows, k + 1, tied))
+
+        return nearest.over(Z, k + 1, plain, of_tied)
 
 
 def same_length(values: Any, points: FloatArray) -> Any:
@@ -286,17 +264,15 @@ def same_length(values: Any, points: FloatArray) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Neighborhood(Keeps):
-    """What was found of the K nearest others of each point.
+    """The K nearest others of each point.
 
     Attributes
     ----------
-    inner_sum : (N,) sum of the magnitudes of the nearest K−1
-    last : (N,) the K-th
+    others : (N, K) of which the last is the K-th
     crowded : points whose K-th place is shared
     """
 
-    inner_sum: Annotated[FloatArray, Array("float64", ("N",), least=0)]
-    last: Annotated[IntArray, Array("int32", ("N",), least=0, most="N", becomes="int64")]
+    others: Annotated[IntArray, Array("int32", ("N", "K"), least=0, most="N")]
     crowded: Annotated[IntArray, Array("int32", ("c",), least=0, most="N", becomes="int64")]
 
 
@@ -315,44 +291,27 @@ class BagKNN(Bag):
         known: Neighborhood | None = None,
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
-        self.n_neighbors, self.offset = n_neighbors, offset
-        n = len(scores)
+        self.n_neighbors, self.offset, n = n_neighbors, offset, len(scores)
         self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
         # With K = N a point has only K−1 others, so the new one always enters.
         self.always_enters = n_neighbors == n
-        self.shared = SharedNeighbors(search, magnitudes)
-        if known is not None and not self.always_enters:
-            self._take(known)
-            return
-        others, tied = search.nearest_others(min(n_neighbors, n - 1))
-        inner, last = others, np.full(n, np.inf)
-        if not self.always_enters:
-            self.last = others[:, -1].copy()
-            self.reach = search.distance_to(self.last)
-            inner, last = others[:, :-1], magnitudes[self.last]
-        self.crowded = np.flatnonzero(tied & (not self.always_enters))
-        self.statistic = statistic(magnitudes[inner], last, offset, self.shared, self.crowded)
-
-    def _take(self, known: Neighborhood) -> None:
-        """What a search for all neighbours found before."""
-        self.last, self.crowded = same_length(known.last, self.scores), known.crowded
-        self.reach = self.search.distance_to(self.last)
-        self.statistic = MeanStatistic(
-            known.inner_sum[:, None],
-            self.magnitudes[self.last],
-            self.offset,
-            self.shared,
-            self.crowded,
-            self.n_neighbors,
-        )
-        if not np.isfinite(self.statistic.full_sum).all():
-            raise CalliperError("sums over the neighbours of a point are not finite.")
+        if known is None:
+            others, tied = search.nearest_others(min(n_neighbors, n - 1))
+            crowded = np.flatnonzero(tied & (not self.always_enters))
+            known = Neighborhood(others.astype(np.int32), crowded)
+        if known.others.shape != (n, min(n_neighbors, n - 1)):
+            raise CalliperError(f"neighbours of {known.others.shape} do not fit {n} points.")
+        self.known, self.crowded, member = known, known.crowded, magnitudes[known.others]
+        if self.always_enters:
+            member = np.column_stack([member, np.full(n, np.inf)])
+        else:
+            self.reach = search.distance_to(known.others[:, -1])
+        nearest = Nearest(search, magnitudes, n_neighbors)
+        self.statistic = statistic(member, offset, nearest, self.crowded)
 
     def for_file(self) -> dict[str, Any]:
-        """Sums and last neighbours, for which all neighbours had to be found."""
-        if self.always_enters or not isinstance(self.statistic, MeanStatistic):
-            return {}
-        return {"near": Neighborhood(self.statistic.inner_sum, self.last, self.crowded)}
+        """The neighbours of all points, which had to be found."""
+        return {"near": self.known}
 
     def with_offset(self, offset: float) -> Self:
         other = copy(self)
@@ -360,35 +319,25 @@ class BagKNN(Bag):
         other.statistic.offset = offset
         return other
 
-    def extended(self, rows: Rows) -> Self | None:
+    def extended(self, rows: Rows) -> "BagKNN | None":
         """The bag of these points, of which the first are those at hand; None if that is no gain.
 
-        A point has other neighbours only where one of the new ones enters. These rows are searched
-        again, and all that share a last place are summed again; the rest is as it was.
+        A point has other neighbours only where one of the new ones enters: these are searched.
         """
-        Z, magnitudes, n = rows.Z, rows.magnitudes, len(self.scores)
-        search = self.search.extended(Z)
+        n, k, search = len(self.scores), self.n_neighbors, self.search.extended(rows.Z)
         if self.always_enters or search is None:
             return None
-        entered = np.unique(self.search.balls_containing(Z[n:], self.reach)[1])
-        changed = np.append(entered, np.arange(n, len(Z)))
-        if len(changed) > MOST_CHANGED * len(Z):
+        entered = np.unique(self.search.balls_containing(rows.Z[n:], self.reach)[1])
+        changed = np.append(entered, np.arange(n, len(rows.Z)))
+        if len(changed) > MOST_CHANGED * len(rows.Z):
             return None
-        others, tied = search.others_of(changed, self.n_neighbors)
-        other, crowded = copy(self), np.zeros(len(Z), dtype=bool)
-        crowded[self.crowded] = True
-        crowded[changed] = tied
-        other.search, other.magnitudes, other.scores = search, magnitudes, rows.scores
-        other._orders = {}
-        other.crowded, other.shared = np.flatnonzero(crowded), SharedNeighbors(search, magnitudes)
-        other.last = np.append(self.last, np.zeros(len(Z) - n, dtype=self.last.dtype))
-        other.last[changed] = others[:, -1]
-        reach = search.distance_to(others[:, -1], changed)
-        other.reach = replaced(self.reach, changed, reach, len(Z))
-        inner, last, none = magnitudes[others[:, :-1]], magnitudes[others[:, -1]], other.crowded[:0]
-        part = type(self.statistic)(inner, last, self.offset, other.shared, none)
-        other.statistic = extended(self.statistic, part, changed, other.crowded)
-        return other
+        others, crowded = np.empty((len(rows.Z), k), np.int32), np.zeros(len(rows.Z), dtype=bool)
+        others[:n], crowded[self.crowded] = self.known.others, True
+        others[changed], crowded[changed] = search.others_of(changed, k)
+        how: dict[str, Any] = {"n_neighbors": k, "offset": self.offset}
+        known, statistic = Neighborhood(others, np.flatnonzero(crowded)), type(self.statistic)
+        points = search, rows.magnitudes, rows.scores
+        return BagKNN(*points, statistic=statistic, known=known, **how)
 
     def calibration_scale(self, level: float) -> FloatArray:
         return self.statistic.of_calibration(level)
@@ -431,7 +380,7 @@ class BagKNN(Bag):
         if not len(self.crowded) or shares is not None:
             return self._by_chunks(Z, asked, shares)
         # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-        different, inverse = unique_rows(Z)
+        different, _, inverse = unique_rows(Z)
         return self._by_chunks(different, asked, None)[inverse]
 
     def _by_chunks(self, Z: FloatArray, asked: Asked, shares: Shares | None) -> FloatArray:

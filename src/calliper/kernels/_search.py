@@ -3,7 +3,7 @@
 NumPy with trees and matrix products (``_neighbors.py``) or an engine of ``calliper.scale`` computes
 it; results are exact either way. Conformal validity requires that "the K nearest" treats all points
 alike, which the order of an index does not. So points at the same distance *share* the last place
-(``_shared.py``); a search says which rows need that. Ties are always decided by distances computed
+(``_nearest.py``); a search says which rows need that. Ties are always decided by distances computed
 coordinate by coordinate, so that the same two rows give the same number everywhere.
 
 Reverse neighbours are the calibration points that would count a new point among their nearest: each
@@ -13,7 +13,6 @@ point whose ball contains it, K points on average.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -65,9 +64,12 @@ class Search(ABC):
         after; of points as far as that, any are named.
         """
 
-    @abstractmethod
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
-        """As :meth:`nearest` for the points themselves, each one without itself: (N, n), (N,)."""
+        """As :meth:`nearest` for the points themselves, each one without itself: (N, n), (N,).
+
+        Columns are in the order of distances.
+        """
+        return self.others_of(np.arange(len(self.points)), n)
 
     @abstractmethod
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
@@ -122,10 +124,34 @@ class Search(ABC):
         with np.errstate(over="ignore"):
             return np.clip(rows / self.unit, -ORDINARY[1], ORDINARY[1])
 
-    @cached_property
-    def places(self) -> "Places":
-        """Where there are points, and how many."""
-        return Places(self.points)
+    def over_candidates(
+        self,
+        rows: FloatArray,
+        n: int,
+        work: Callable[[IntArray | None, FloatArray], Any],
+        left_out: IntArray | None = None,
+    ) -> Any:
+        """What ``work`` makes of candidates, with all that are as near as the n-th: (m, …).
+
+        It takes their indices and distances, (b, W) both; None for the indices of all points, which
+        are compared where those of :meth:`shell`, whose parameters are the same, do not suffice.
+        """
+        near, distance, few = self.shell(rows, n, left_out)
+        found, rest = work(near[few], distance[few]), np.flatnonzero(~few)
+        if not len(rest):
+            return found
+
+        def compare_all(block: slice) -> Any:
+            some = rest[block]
+            distance = all_distances(rows[some], self.points, self.metric)
+            if left_out is not None:
+                distance[np.arange(len(some)), left_out[some]] = np.inf
+            return work(None, distance)
+
+        every = np.concatenate(map_row_blocks(compare_all, len(rest), 2 * len(self.points)))
+        both = np.empty((len(rows), *every.shape[1:]), dtype=every.dtype)
+        both[few], both[rest] = found, every
+        return both
 
     def select(self, *merged: Any) -> FloatArray:
         """As :func:`selected`; an engine may know a faster way."""
@@ -160,25 +186,16 @@ def selected(
     return np.concatenate(map_row_blocks(merge, n, 3 * most + 1))
 
 
-class Places:
-    """Points by where they are: equal rows are one place.
-
-    Attributes
-    ----------
-    rows : (U, d) the places
-    of_point : (N,) the place of each point
-    size : (U,) how many points are there
-    """
-
-    def __init__(self, points: FloatArray) -> None:
-        self.rows, self.of_point = unique_rows(points)
-        self.size = np.bincount(self.of_point)
+def unique_rows(rows: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Different rows, where each of them is first, and which of them each row is."""
+    different, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return different, first, inverse.reshape(-1)
 
 
-def unique_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Different rows, and which of them each row is."""
-    different, inverse = np.unique(rows, axis=0, return_inverse=True)
-    return different, inverse.reshape(-1)
+def joined(found: list[Pairs]) -> Pairs:
+    """Pairs of consecutive blocks of queries, one after the other."""
+    query, point, mark = (np.concatenate(part) for part in zip(*found, strict=True))
+    return query, point, mark
 
 
 def tied_at(ascending: FloatArray, n: int) -> BoolArray:

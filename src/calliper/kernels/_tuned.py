@@ -30,7 +30,7 @@ from calliper.kernels._criterion import (
 )
 from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
 from calliper.kernels._knn import KNN, same_length
-from calliper.kernels._nearest import NearestMeans
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._radial import RadialMeans
 from calliper.kernels._rbf import RBF, check_length_scale
@@ -321,7 +321,7 @@ class TunedKNN(_Tuned):
 
     def _family(self, Z: FloatArray, magnitudes: FloatArray, fold: Any = None) -> Family:
         search = NeighborSearch(Z, self.metric)
-        return lambda k: NearestMeans(search, magnitudes, int(k))
+        return lambda k: Nearest(search, magnitudes, int(k))
 
     def _candidates(self, n: int) -> FloatArray:
         """A K must leave one point to take the place of the one left out."""

@@ -213,8 +213,10 @@ class BagCells(kernels.BagKNN):
         for number, row in enumerate(rows):
             point = None if own is None else int(own[number])
             near, distance = self.search.of_one(new.rows[row], new.probes[row], point)
-            candidates = kernels.Candidates(distance, self.magnitudes[near][None])
-            sums = candidates.sums(self.n_neighbors, grid)
+            digits = grid.digits(self.magnitudes[near])
+            sums = kernels.rounded_sums(
+                kernels.digit_sums(distance, digits, self.n_neighbors), grid
+            )
             parts[:, number] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
             reach[number] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
         return kernels.SharedSums(*parts), reach
