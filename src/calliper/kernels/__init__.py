@@ -19,7 +19,7 @@ from calliper.kernels._nearest import (
     sum_of_each,
 )
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialQuantile
+from calliper.kernels._radial import RadialExponents, RadialQuantile
 from calliper.kernels._rbf import RBF, check_length_scale, median_distance
 from calliper.kernels._search import (
     EUCLIDEAN,
@@ -34,7 +34,6 @@ from calliper.kernels._search import (
     selected,
 )
 from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, clamped_crossing
-from calliper.kernels._weighted import EXPONENT_ERROR, RadialExponents
 
 if TYPE_CHECKING:
     from calliper.kernels._criterion import CRITERIA

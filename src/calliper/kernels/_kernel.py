@@ -106,22 +106,24 @@ class Bag(ABC):
         """A bag of these points, of which the first are the present ones; None if no gain."""
         return None
 
-    @abstractmethod
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+        self,
+        Z: FloatArray,
+        levels: list[float],
+        shares: Shares | None = None,
+        *,
+        slope: float = 0.0,
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L).
 
-    def rising_order_statistic(
-        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
-    ) -> FloatArray:
-        """The same at one level, (m,), if slope·t is added to all scales; O(N) a row."""
+        With a slope, of levels with the same scale.
+        """
 
         def select(rows: slice) -> FloatArray:
             own = shares and shares.of_rows(rows)
-            return row_thresholds(self.thresholds(Z[rows], level, slope), [level], own)[:, 0]
+            return row_thresholds(self.thresholds(Z[rows], levels[0], slope), levels, own)
 
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
+        return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.scores)))
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
@@ -132,7 +134,7 @@ class Bag(ABC):
             values = with_signs(self.thresholds(Z[rows], slope=slope), signs)
             return row_order_statistics(values, ranks)
 
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
+        return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.scores)))
 
 
 class LeaveTwoOut(ABC):

@@ -343,8 +343,15 @@ class BagKNN(Bag):
         return self.statistic.of_calibration(level)
 
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+        self,
+        Z: FloatArray,
+        levels: list[float],
+        shares: Shares | None = None,
+        *,
+        slope: float = 0.0,
     ) -> FloatArray:
+        if slope:
+            return super().order_statistics(Z, levels, shares, slope=slope)
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
         return self._selected(Z, (levels, ranks, None), shares)
 

@@ -1,34 +1,37 @@
-"""All points count, the nearer the more.
+"""Radial weights: all points count, the nearer the more.
 
-A local mean is a ratio, so all weights of a row may share a factor: exponents −d²/2l² are needed
-only up to a constant of the row. With the largest as zero, the nearest weight is one and nothing
-underflows, whatever the length scale. Equations are those of ``_weighted.py``.
+Weights are exp(−d²/2l²), plus b/N with smoothing. Equations are those of ``_weighted.py``. On a
+grid, points are moved to the middles of cells whose side is a part of l. That is a fixed function
+of the features, so no guarantee changes; all rows of a cell have the same radius, so many rows cost
+no more than their cells (``_places.py``).
+
+Without smoothing, a local mean is a ratio, so all weights of a row may share a factor: with the
+largest exponent as zero, the nearest weight is one and nothing underflows, whatever the length
+scale.
 
 Without two points. Leaving out any point but the nearest keeps the sum of the weights at 1 or more;
 where the weights of all but the nearest vanish, they are taken relative to the next.
 
 Over the bag. Weights of row i are relative to the nearest of the other points. Where the new point
 is nearer still, the weights of the others shrink instead.
-
-With smoothing, all weights have a floor and need no shift: see ``SmoothedRadial``.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from calliper._blocks import Scratch, map_row_blocks
+from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray, IntArray
-from calliper.kernels._kernel import Bag, LeaveTwoOut
+from calliper.kernels._kernel import Bag
+from calliper.kernels._search import EUCLIDEAN, Metric, all_distances
 from calliper.kernels._weighted import (
     BagWeighted,
     Balance,
-    LeaveTwoOutMeans,
-    RadialExponents,
+    WeightedMeans,
     Weights,
     mean_of,
     means_without_each,
-    to_weights,
     totals,
 )
 from calliper.quantile import weighted_quantiles_in_blocks
@@ -37,21 +40,79 @@ from calliper.quantile import weighted_quantiles_in_blocks
 FAINT = 1e-200
 
 
-class Radial(Weights):
-    """Radial weights up to a factor of each row, by which the nearest has one."""
+class RadialExponents:
+    """Exponents −d²/2l² to fixed points; ``step`` is the side of a grid, in length scales."""
 
-    def __init__(self, exponents: RadialExponents) -> None:
+    def __init__(
+        self, points: FloatArray, length_scale: float, metric: Metric, step: float = 0.0
+    ) -> None:
+        self.side = step * length_scale if step else 0.0  # the length may be infinite
+        self.points = to_grid(points, self.side)
+        self.metric, self.length_scale, self.step = metric, length_scale, step
+
+    def some(self, points: IntArray) -> "RadialExponents":
+        """The same with some of the points, or all in another order."""
+        return RadialExponents(self.points[points], self.length_scale, self.metric, self.step)
+
+    def to(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """−d²/2l², (m, N), in ``out`` if given."""
+        queries = to_grid(queries, self.side)
+        squared = squared_distances(queries, self.points, self.metric, out)
+        squared /= -2 * self.length_scale**2
+        return squared
+
+
+def to_grid(Z: FloatArray, side: float) -> FloatArray:
+    """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
+    return np.round(Z / side) * side if side else Z
+
+
+def squared_distances(
+    queries: FloatArray, points: FloatArray, metric: Metric, out: FloatArray | None = None
+) -> FloatArray:
+    """Squared distances for any metric, (m, N), in ``out`` if given; nothing hangs on a tie."""
+    if metric == EUCLIDEAN:
+        return np.asarray(cdist(queries, points, "sqeuclidean", out=out), dtype=np.float64)
+    return np.square(all_distances(queries, points, metric))
+
+
+def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
+    """exp(e − largest) in place; ``largest`` (m,) is the row's largest exponent."""
+    exponent -= largest[:, None]
+    return np.exp(exponent, out=exponent)
+
+
+class Radial(Weights):
+    """Radial weights up to a factor of each row, by which the nearest has one.
+
+    With smoothing b, as they are, and b/N more: all points together weigh b more.
+    """
+
+    def __init__(self, exponents: RadialExponents, smoothing: float = 0.0) -> None:
         self.exponents, self.points = exponents, exponents.points
+        self.smoothing, self.floor = smoothing, smoothing / len(self.points)
 
     def to(self, Z: FloatArray) -> FloatArray:
-        exponent, _ = self.exponents.to(Z)
-        return to_weights(exponent, exponent.max(axis=1))
+        exponent = self.exponents.to(Z)
+        if not self.smoothing:
+            return to_weights(exponent, exponent.max(axis=1))
+        weight = np.exp(exponent, out=exponent)
+        weight += self.floor
+        return weight
 
-    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
-        return LeaveTwoOutMeans(RadialMeans(self.exponents, magnitudes), offset)
+    def mean(self, magnitudes: FloatArray) -> WeightedMeans:
+        if self.smoothing:
+            return super().mean(magnitudes)
+        return RadialMeans(self.exponents, magnitudes)
 
     def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
-        return BagRBF(self.exponents, magnitudes, scores, offset)
+        if not self.smoothing:
+            return BagRadial(self, magnitudes, scores, offset)
+        if not self.exponents.step:
+            return super().bag(magnitudes, scores, offset)
+        from calliper.kernels._places import BagInPlaces  # where it is needed, and not before
+
+        return BagInPlaces(self, magnitudes, scores, offset)
 
     def local_quantile(self, scores: FloatArray) -> "RadialQuantile":
         """Quantile by weights."""
@@ -59,7 +120,7 @@ class Radial(Weights):
         return RadialQuantile(self.exponents.some(order), scores[order])
 
 
-class RadialMeans:
+class RadialMeans(WeightedMeans):
     """Means without each point, or without each fold of them.
 
     Parameters
@@ -71,11 +132,12 @@ class RadialMeans:
     def __init__(
         self, exponents: RadialExponents, magnitudes: FloatArray, fold: IntArray | None = None
     ) -> None:
-        self.exponents, self.magnitudes, self.fold = exponents, magnitudes, fold
+        super().__init__(Radial(exponents), magnitudes)
+        self.exponents, self.fold = exponents, fold
 
     def to(self, Z: FloatArray, own: IntArray | None = None) -> FloatArray:
         """(m, N) means at rows without each point, or (m, F); without the points ``own``, too."""
-        exponent, _ = self.exponents.to(Z)
+        exponent = self.exponents.to(Z)
         if own is not None:
             exponent[np.arange(len(Z)), own] = -np.inf
         weight = to_weights(exponent, exponent.max(axis=1))
@@ -84,8 +146,12 @@ class RadialMeans:
         else:
             mean, rest = self._without_folds(weight, self.fold)
         for row, left_out in zip(*np.nonzero(rest < FAINT), strict=True):
-            out = self._members(left_out) | (set() if own is None else {int(own[row])})
-            mean[row, left_out] = self._without(Z[row], [*out])
+            out = np.arange(len(self.magnitudes)) == left_out
+            if self.fold is not None:
+                out = self.fold == left_out
+            if own is not None:
+                out[own[row]] = True
+            mean[row, left_out] = self._without(Z[row], out)
         return mean
 
     def among(self) -> FloatArray:
@@ -114,16 +180,11 @@ class RadialMeans:
         )
         return total / np.where(rest > 0, rest, 1.0), rest
 
-    def _members(self, left_out: int) -> set[int]:
-        """The points of a fold, or the point itself."""
-        return {left_out} if self.fold is None else {*np.flatnonzero(self.fold == left_out)}
-
-    def _without(self, query: FloatArray, out: list[int]) -> float:
-        """The mean at one row without the points ``out``, relative to the nearest that remains."""
-        if len(out) == len(self.magnitudes):
+    def _without(self, query: FloatArray, out: FloatArray) -> float:
+        """The mean at one row without some points, (N,), relative to the nearest that remains."""
+        if out.all():
             return float("nan")  # no point is left
-        exponent, _ = self.exponents.to(query[None])
-        exponent[0, out] = -np.inf
+        exponent = np.where(out, -np.inf, self.exponents.to(query[None]))
         total, weight = totals(to_weights(exponent, exponent.max(axis=1)), self.magnitudes)
         return float(total[0] / weight[0])
 
@@ -137,36 +198,32 @@ def sums_of_others(
     """
 
     def add(rows: slice) -> FloatArray:
-        exponent, constant = exponents.to(exponents.points[rows])
+        exponent = exponents.to(exponents.points[rows])
         exponent[np.arange(len(exponent)), np.arange(rows.start, rows.stop)] = -np.inf
         largest = exponent.max(axis=1)
-        return np.stack([*totals(to_weights(exponent, largest), magnitudes), largest - constant])
+        return np.stack([*totals(to_weights(exponent, largest), magnitudes), largest])
 
     n = len(magnitudes)
     total, weight, largest = np.concatenate(map_row_blocks(add, n, n), axis=1)
     return total, weight, largest
 
 
-class BagRBF(BagWeighted):
-    """Thresholds t_i with radial weights."""
+class BagRadial(BagWeighted):
+    """Thresholds t_i with radial weights without a floor."""
 
     def __init__(
-        self, exponents: RadialExponents, magnitudes: FloatArray, scores: FloatArray, offset: float
+        self, weights: Radial, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
-        self.exponents, self.magnitudes = exponents, magnitudes
+        self.exponents, self.magnitudes = weights.exponents, magnitudes
         self.scores, self.offset = scores, offset
-        self.total, self.weight, self.largest = sums_of_others(exponents, magnitudes)
+        self.total, self.weight, self.largest = sums_of_others(self.exponents, magnitudes)
 
-    def _balance(self, Z: FloatArray, scratch: Scratch) -> Balance:
-        shape = len(Z), len(self.scores)
-        exponent, constant = self.exponents.to(Z, out=scratch.array("exponent", shape))
-        weight = scratch.array("weight", shape)
-        np.copyto(weight, exponent)
-        to_weights(weight, weight.max(axis=1))
+    def _balance(self, Z: FloatArray) -> Balance:
+        exponent = self.exponents.to(Z)
+        weight = to_weights(exponent.copy(), exponent.max(axis=1))
         scale = mean_of(weight, self.magnitudes) + self.offset
-        exponent -= constant[:, None]
         exponent -= self.largest
-        row, column = np.divmod(np.flatnonzero(exponent > 0), shape[1])
+        row, column = np.divmod(np.flatnonzero(exponent > 0), len(self.scores))
         shrink = np.exp(-exponent[row, column])
         exponent[row, column] = 0.0
         others = shrink * self.total[column], shrink * self.weight[column]
@@ -183,12 +240,11 @@ class RadialQuantile:
         self, Z: FloatArray, levels: Sequence[float], own: FloatArray | None = None
     ) -> FloatArray:
         """(m, L); ``own`` (m,) is the exponent of each row's own weight, which is at infinity."""
-        of_rows = np.full(len(Z), -np.inf) if own is None else own
+        of_new = np.full(len(Z), -np.inf) if own is None else own
 
         def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, constant = self.exponents.to(Z[rows], out)
-            of_new = of_rows[rows] + constant
-            largest = np.maximum(exponent.max(axis=1), of_new)
-            return to_weights(exponent, largest), np.exp(of_new - largest)
+            exponent = self.exponents.to(Z[rows], out)
+            largest = np.maximum(exponent.max(axis=1), of_new[rows])
+            return to_weights(exponent, largest), np.exp(of_new[rows] - largest)
 
         return weighted_quantiles_in_blocks(self.ascending, weigh, len(Z), levels)

@@ -13,15 +13,9 @@ from calliper._types import FloatArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
 from calliper.kernels._kernel import Known, LocalQuantile, Rng, ScalesAtLevel, check_size
-from calliper.kernels._radial import Radial
+from calliper.kernels._radial import Radial, RadialExponents, squared_distances, to_grid
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
-from calliper.kernels._weighted import (
-    RadialExponents,
-    SmoothedRadial,
-    WeightedKernel,
-    squared_distances,
-    to_grid,
-)
+from calliper.kernels._weighted import WeightedKernel
 
 
 @dataclass(eq=False, repr=False)
@@ -110,8 +104,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         engine = engine_of(Z, self.engine)
         if engine is not None:
             return engine.radial(Z, self.metric, length, smoothing, step)
-        exponents = RadialExponents(Z, length, self.metric, step)
-        return SmoothedRadial(exponents, smoothing) if smoothing else Radial(exponents)
+        return Radial(RadialExponents(Z, length, self.metric, step), smoothing)
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile by radial weights."""

@@ -32,10 +32,9 @@ from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut,
 from calliper.kernels._knn import KNN, same_length
 from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialMeans
+from calliper.kernels._radial import RadialExponents, RadialMeans, squared_distances
 from calliper.kernels._rbf import RBF, check_length_scale
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
-from calliper.kernels._weighted import RadialExponents, squared_distances
 from calliper.rows import Rows
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.

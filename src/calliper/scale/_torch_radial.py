@@ -16,12 +16,15 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import EXPONENT_ERROR, Bag, LeaveTwoOut
+from calliper.kernels import Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper.scale._torch import BY_ROW, Strips, squared_distances
 
 torch = import_torch()
+
+#: Largest error of an exponent that the fast expansion of squared distances may cause.
+EXPONENT_ERROR = 1e-11
 
 #: Thresholds are enlarged by this part.
 ENLARGED = 1e-10
@@ -146,10 +149,10 @@ class BagTorchRadial(Bag):
         return np.asarray(self.mean + self.offset)
 
     def order_statistics(
-        self, Z: Any, levels: list[float], shares: Shares | None = None
+        self, Z: Any, levels: list[float], shares: Shares | None = None, *, slope: float = 0.0
     ) -> FloatArray:
-        if shares is not None:
-            return row_thresholds(self.thresholds(Z), levels, shares)
+        if shares is not None or slope:
+            return row_thresholds(self.thresholds(Z, slope=slope), levels, shares)
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
         x, solve = self.radial.placed(Z), self._solver(0.0)
         return self.radial.in_strips(lambda rows: ranked(solve(x[:, rows]), ranks), x)
