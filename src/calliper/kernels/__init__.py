@@ -10,14 +10,7 @@ from calliper.kernels._arithmetic import Grid, positive_root, rescale, signed_ro
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, as_kernel, named_kernels
 from calliper.kernels._knn import KNN, Asked, BagKNN, Neighborhood
-from calliper.kernels._nearest import (
-    SharedSums,
-    Shells,
-    digit_sums,
-    rounded_sums,
-    shared_means,
-    sum_of_each,
-)
+from calliper.kernels._nearest import SharedSums, Shells, shared_means, sum_of_each
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._radial import RadialExponents, RadialQuantile
 from calliper.kernels._rbf import RBF, check_length_scale, median_distance

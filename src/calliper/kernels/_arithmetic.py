@@ -5,6 +5,9 @@ many numbers are summed exactly, in any order; after carrying, there is only one
 sum, so its rounding depends on nothing else.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from calliper._types import FloatArray
@@ -81,15 +84,16 @@ class Grid:
         self.low = max(finest // BITS, LOWEST)
         self.n = max(exponent(values) // BITS - self.low, 0) + 3
 
-    def digits(self, values: FloatArray) -> FloatArray:
-        """Digits of values ≥ 0, (..., n), the lowest first; whole numbers but in sums."""
+    def sums(self, values: FloatArray, add: Callable[[FloatArray], Any]) -> FloatArray:
+        """What ``add`` makes of each digit of values ≥ 0, (..., n), the lowest first."""
         rest, found = np.array(values, dtype=np.float64), []
         for power in range(self.low + self.n - 3, self.low, -1):
             digit = np.floor(np.ldexp(rest, -BITS * power))
             rest -= np.ldexp(digit, BITS * power)
-            found.append(digit)
-        lowest, carried = np.ldexp(rest, -BITS * self.low), np.zeros_like(rest)
-        return np.stack([lowest, *found[::-1], carried, carried], axis=-1)
+            found.append(add(digit))
+        found.append(add(np.ldexp(rest, -BITS * self.low)))
+        carried = np.zeros_like(found[0])
+        return np.stack([*found[::-1], carried, carried], axis=-1)
 
     def rounded(self, digits: FloatArray) -> FloatArray:
         """The number that digits, (..., n), sum up to."""

@@ -33,12 +33,18 @@ import numpy as np
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import LeaveTwoOut, MeansWithout, Rng
+from calliper.kernels._kernel import LeaveTwoOut, Rng
+from calliper.kernels._nearest import Nearest
+from calliper.kernels._radial import RadialMeans
 
 CRITERIA = ("mse", "deviance", "mi")
 
+#: Local means without each of N calibration points, or each of F folds of them: ``to`` new rows,
+#: (m, N) or (m, F), and ``among`` the points without themselves, the diagonal without i only.
+Means = Nearest | RadialMeans
+
 #: The means of kernels that differ in one number, by that number.
-Family = Callable[[float], MeansWithout]
+Family = Callable[[float], Means]
 
 
 def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> FloatArray:
@@ -163,30 +169,27 @@ class LeaveTwoOutTuned(LeaveTwoOut):
         without_one: FloatArray | None = None,
     ) -> None:
         self.family, self.offset, self.fold = family, offset, fold
-        points = np.arange(len(magnitudes))
-        self.n_folds = None if fold is None else int(fold.max()) + 1
-        self._out = points if fold is None else fold
+        points, self.n_folds = np.arange(len(magnitudes)), None if fold is None else fold.max() + 1
+        self._out, own = points if fold is None else fold, {}
+
+        def scales(candidate: float) -> FloatArray:
+            without_two = family(candidate).among()
+            without_two += offset
+            own[candidate] = without_two[points, self._out]
+            return without_two
+
         if chosen is None:
             assert tuning is not None
-            self.candidates, means = tuning.candidates, {}
-
-            def scales(candidate: float) -> FloatArray:
-                without_two = family(candidate).among()
-                means[candidate] = without_two[points, self._out]
-                without_two += offset
-                return without_two
-
             left_out = np.equal.outer(np.arange(self.n_folds or len(points)), self._out)
+            self.candidates = tuning.candidates
             self.criteria = tuning.criteria(magnitudes, left_out, scales)
             chosen = self.candidates[choose(self.criteria)[self._out]]
-        else:
-            self.candidates = np.unique(chosen)
-            if without_one is None:
-                means = {c: np.diagonal(family(c).among()) for c in self.candidates}
-        self.chosen: FloatArray = chosen
+        elif without_one is None:
+            for candidate in np.unique(chosen):
+                scales(candidate)
         if without_one is None:
-            every = np.stack([means[candidate] for candidate in self.candidates])
-            without_one = every[np.searchsorted(self.candidates, chosen), points] + offset
+            without_one = np.array([own[each][point] for point, each in enumerate(chosen)])
+        self.chosen: FloatArray = chosen
         self.without_one = without_one
 
     def for_file(self) -> dict[str, Any]:
@@ -202,7 +205,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
         return candidates
 
     @cached_property
-    def _groups(self) -> list[tuple[IntArray, MeansWithout]]:
+    def _groups(self) -> list[tuple[IntArray, Means]]:
         """Points or folds of one candidate each, and the means that belong to it."""
         different = np.unique(self.of_each).tolist()
         return [(np.flatnonzero(self.of_each == each), self.family(each)) for each in different]

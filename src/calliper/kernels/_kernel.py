@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,23 +50,6 @@ def named_kernels() -> "dict[str, type[Kernel]]":
     for name in kernels.__all__:  # those not used so far are not loaded yet
         getattr(kernels, name)
     return dict(sorted(_NAMED.items()))
-
-
-class LocalMean(Protocol):
-    """A mean over other data, at new rows."""
-
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean at each row, (m,)."""
-
-
-class MeansWithout(Protocol):
-    """Local means without each of N calibration points, or each of F folds of them."""
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        """At new rows, (m, N) or (m, F)."""
-
-    def among(self) -> FloatArray:
-        """At point i (row) without i, too: (N, N) or (N, F); the diagonal without i only."""
 
 
 class Bag(ABC):
@@ -260,8 +243,8 @@ class Kernel:
         """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
-        """The local mean, at new rows, of ``magnitudes`` observed at ``Z``."""
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Any:
+        """The local mean of ``magnitudes`` observed at ``Z``; ``predict`` has it of new rows."""
         raise TypeError(
             f"no local mean is known for {self!r}: use FullRescaled, or another kernel."
         )

@@ -19,9 +19,9 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
 quantile are in ``_statistic.py``.
 
-Points at the same distance share the last place (``_nearest.py``): rows with more than one candidate
-for it take their sums and order statistics from there, and so does a new point that is exactly as
-near as the last neighbour. The code here is for rows without a tie.
+Points at the same distance share the last place: rows with more than one candidate for it take
+their sums and order statistics from ``_nearest.py``, and so does a new point that is exactly as near
+as the last neighbour. The code here is for rows without a tie.
 """
 
 from collections.abc import Sequence

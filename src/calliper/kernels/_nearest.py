@@ -167,8 +167,7 @@ class Nearest:
 
     def means_of_tied(self, rows: FloatArray) -> FloatArray:
         """Means at new rows in the unit of the search, (m,)."""
-        found = self.search.over_candidates(rows, self.k, self._digit_sums)
-        return self._rounded(found).total / self.k
+        return self._sums(self.search.over_candidates(rows, self.k, self._digits)).total / self.k
 
     def quantiles_of_tied(self, rows: FloatArray, ranks: Sequence[int]) -> FloatArray:
         """The rank-th smallest of K, by weight, for each rank, (m, L)."""
@@ -178,12 +177,12 @@ class Nearest:
         """Sums around points, without themselves."""
         rows, first, inverse = unique_rows(self.search.points[points])
         twin, own = points[first], self.search.distance_to(points, points)
-        found = self.search.over_candidates(rows, self.k, self._digit_sums, twin)[inverse]
-        change = self._digits[twin][inverse] - self._digits[points]
+        found = self.search.over_candidates(rows, self.k, self._digits, twin)[inverse]
+        change = self._digits_of_each[twin][inverse] - self._digits_of_each[points]
         reach, n = found[:, -1], self._grid.n
         found[:, :n] += np.where((own < reach)[:, None], change, 0.0)
         found[:, n : 2 * n] += np.where((own == reach)[:, None], change, 0.0)
-        return self._rounded(found)
+        return self._sums(found)
 
     def clamps(self, points: IntArray, rank: int) -> FloatArray:
         """Around points, without themselves, between what a new score t is their scale, (m, 5).
@@ -223,11 +222,18 @@ class Nearest:
             distance[np.arange(len(rows)), points] = np.inf
         return self.without(None, distance)[0]
 
-    def _digit_sums(self, near: IntArray | None, distance: FloatArray) -> FloatArray:
-        return digit_sums(distance, self._digits if near is None else self._digits[near], self.k)
+    def _digits(self, near: IntArray | None, distance: FloatArray) -> FloatArray:
+        """Digits of sums over nearer and over tied points, seats, size and reach, (m, 2n+3)."""
+        shells = Shells.of_points(distance, self.k)
+        digits = self._digits_of_each if near is None else self._digits_of_each[near]
+        sums = [(mask[:, None] @ digits)[:, 0] for mask in (shells.near, shells.tied)]
+        return np.column_stack([*sums, shells.seats, shells.size, shells.reach])
 
-    def _rounded(self, sums: FloatArray) -> SharedSums:
-        return rounded_sums(sums, self._grid)
+    def _sums(self, digits: FloatArray) -> SharedSums:
+        """What these digits stand for."""
+        n, (seats, size, _) = self._grid.n, digits[:, -3:].T
+        near, tied = self._grid.rounded(digits[:, :n]), self._grid.rounded(digits[:, n : 2 * n])
+        return SharedSums(near, tied, seats, size)
 
     def _of(self, near: IntArray | None) -> FloatArray:
         return self.magnitudes[None] if near is None else self.magnitudes[near]
@@ -237,25 +243,9 @@ class Nearest:
         return Grid(self.magnitudes)
 
     @cached_property
-    def _digits(self) -> FloatArray:
+    def _digits_of_each(self) -> FloatArray:
         """Digits of the magnitudes, (N, n)."""
-        return self._grid.digits(self.magnitudes)
-
-
-def digit_sums(distance: FloatArray, digits: FloatArray, k: int) -> FloatArray:
-    """Digits of sums over nearer and over tied points, seats, size and reach, (m, 2n+3).
-
-    From distances (m, W) and digits of points, (m, W, n), or (W, n) for all rows.
-    """
-    shells = Shells.of_points(distance, k)
-    near, tied = ((mask[:, None] @ digits)[:, 0] for mask in (shells.near, shells.tied))
-    return np.column_stack([near, tied, shells.seats, shells.size, shells.reach])
-
-
-def rounded_sums(sums: FloatArray, grid: Grid) -> SharedSums:
-    """What :func:`digit_sums` stand for."""
-    near, tied, (seats, size, _) = sums[:, : grid.n], sums[:, grid.n : 2 * grid.n], sums[:, -3:].T
-    return SharedSums(grid.rounded(near), grid.rounded(tied), seats, size)
+        return self._grid.sums(self.magnitudes, np.copy)
 
 
 def reached(

@@ -122,18 +122,10 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         cls, kernels: "Sequence[RBF]", Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights."""
-        means: list[FloatArray] = []
-        mean_of_rest = (magnitudes.sum() - magnitudes) / (len(magnitudes) - 1)
-        for kernel in kernels:
-            if kernel.step or not means:
-                places = to_grid(Z, kernel.step * float(kernel.length_scale))
-                squared = squared_distances(places, places, kernel.metric)
-                np.fill_diagonal(squared, np.inf)
-            weight = np.exp(squared / (-2 * float(kernel.length_scale) ** 2))
-            total = weight @ magnitudes + kernel.smoothing * mean_of_rest
-            means.append(total / (weight.sum(axis=1) + kernel.smoothing))
-        stacked = np.stack(means)
-        return lambda level: stacked
+        more = len(Z) / (len(Z) - 1)  # so that the mean of the others counts for all of b
+        each = [replace(kernel, smoothing=kernel.smoothing * more).weights(Z) for kernel in kernels]
+        means = np.stack([weights.mean(magnitudes).of_others() for weights in each])
+        return lambda level: means
 
 
 def check_length_scale(scale: Any) -> float:

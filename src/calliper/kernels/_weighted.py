@@ -27,16 +27,7 @@ from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import (
-    NOTHING,
-    Bag,
-    Found,
-    Kernel,
-    Known,
-    LeaveTwoOut,
-    LocalMean,
-    Rng,
-)
+from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
 from calliper.rows import Rows
 
 #: The weights k_i of new rows, (m, N), and their scales, (m,); then the row and the column of pairs
@@ -97,7 +88,7 @@ class WeightedKernel(Kernel, ABC):
             raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
         return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
         return self.weights(Z).mean(magnitudes)
 
@@ -120,7 +111,7 @@ class LeaveTwoOutMeans(LeaveTwoOut):
 
 
 class WeightedMeans:
-    """Weighted means of all points, or without each; of all others where nothing else has weight."""
+    """Weighted means, also without each point; of all others where nothing else has weight."""
 
     def __init__(self, weights: Any, magnitudes: FloatArray) -> None:
         self.weights, self.magnitudes = weights, magnitudes

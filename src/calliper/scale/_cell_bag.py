@@ -213,10 +213,11 @@ class BagCells(kernels.BagKNN):
         for number, row in enumerate(rows):
             point = None if own is None else int(own[number])
             near, distance = self.search.of_one(new.rows[row], new.probes[row], point)
-            digits = grid.digits(self.magnitudes[near])
-            sums = kernels.rounded_sums(
-                kernels.digit_sums(distance, digits, self.n_neighbors), grid
+            shells = kernels.Shells.of_points(distance, self.n_neighbors)
+            near_sum, tied_sum = (
+                grid.rounded(grid.sums(mask * self.magnitudes[near], lambda each: each.sum(axis=1)))
+                for mask in (shells.near, shells.tied)
             )
-            parts[:, number] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
+            parts[:, number] = near_sum[0], tied_sum[0], shells.seats[0], shells.size[0]
             reach[number] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
         return kernels.SharedSums(*parts), reach
