@@ -23,7 +23,7 @@ from calliper.calibrators import (
     MADSplit,
     NormalizedKNN,
 )
-from calliper.kernels import Mahalanobis, NeighborSearch, TunedKNN, TunedRBF, _neighbors, _shared
+from calliper.kernels import Mahalanobis, NeighborSearch, TunedKNN, TunedRBF, _nearest, _neighbors
 from oracles import shared_ties as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -115,7 +115,7 @@ def test_any_metric_shares(metric):
 def test_leaving_each_out_never_subtracts_what_dominates():
     part = np.array([[1e200, 1.0, 0.0, 2.0], [5.0, 0.0, 0.0, 0.0]])
     expected = [[3.0, 1e200, 1e200, 1e200], [0.0, 5.0, 5.0, 5.0]]
-    np.testing.assert_array_equal(_shared.sums_without(part.copy()), expected)
+    np.testing.assert_array_equal(_nearest.sums_without(part.copy()), expected)
 
 
 def test_copies_by_thousands_stay_small():

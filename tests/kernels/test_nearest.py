@@ -5,12 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from calliper.kernels._nearest import (
-    NearestMean,
-    NearestMeans,
-    NearestQuantile,
-    sums_of_others,
-)
+from calliper.kernels._nearest import Nearest, sums_of_others
 from calliper.kernels._neighbors import NeighborSearch
 
 
@@ -48,10 +43,10 @@ def test_means_and_quantiles_of_rows_with_and_without_ties(points, magnitudes, k
     search = NeighborSearch(points, "euclidean")
     tied = search.nearest(ROWS, k)[1]
     assert tied.any() and not tied.all()
-    found = NearestMean(search, magnitudes, k).predict(ROWS)
+    found = Nearest(search, magnitudes, k).predict(ROWS)
     np.testing.assert_allclose(found, [mean(points, magnitudes, row, k) for row in ROWS])
     order, levels = np.argsort(magnitudes), (0.2, 0.5, 0.9)
-    found = NearestQuantile(search, magnitudes, k)(ROWS, levels)
+    found = Nearest(search, magnitudes, k).quantile(ROWS, levels)
     for row, values in zip(ROWS, found, strict=True):
         total = np.cumsum(shares(points, row, k)[order])
         ranks = [np.ceil(level * k - 1e-9) for level in levels]
@@ -61,7 +56,7 @@ def test_means_and_quantiles_of_rows_with_and_without_ties(points, magnitudes, k
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_means_without_each_member_and_without_two_points(points, magnitudes, k):
-    means = NearestMeans(NeighborSearch(points, "euclidean"), magnitudes, k)
+    means = Nearest(NeighborSearch(points, "euclidean"), magnitudes, k)
     for row, values in zip(ROWS, means.to(ROWS), strict=True):
         expected = [mean(points, magnitudes, row, k, [m]) for m in range(24)]
         np.testing.assert_allclose(values, expected)

@@ -133,6 +133,8 @@ class Nearest:
     def among(self) -> FloatArray:
         """Means at the points without themselves and each other one, (N, N)."""
         near, tied = self.search.nearest_others(self.k + 1)
+        # Of two points, neither has another one that could take a place.
+        near = near[:, np.minimum(np.arange(self.k + 1), near.shape[1] - 1)]
         found, crowded = self._without(near), np.flatnonzero(tied)
 
         def settle(rows: slice) -> None:

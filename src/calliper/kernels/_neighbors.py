@@ -204,7 +204,7 @@ class NeighborSearch(Search):
         """Up to k candidates a row, and squared distances that are right up to rounding."""
         k = min(k, len(self.points))
         if not self.engine:  # nothing is known beforehand: all are as near, and no row is settled
-            return np.zeros((len(queries), k), dtype=np.intp), np.zeros((len(queries), k))
+            return np.tile(np.arange(k), (len(queries), 1)), np.zeros((len(queries), k))
         if self.engine == "tree":
             distance, found = self.index.query(queries, k, workers=n_cores())
         else:

@@ -165,10 +165,10 @@ class Window:
         """The rank-th smallest threshold of new rows with these weights and scales, (m,)."""
         n = len(self.ratio)
         most = min(int(EXCEPTIONS * n), n - rank)
-        with np.errstate(divide="ignore", over="ignore"):
+        with np.errstate(all="ignore"):  # what is no number is an exception
             highest = scale * self.ratio[rank - 1 + most] / (1 - DELTA) + self.bag.offset
             stretch = np.maximum(1.0, highest[:, None] / self.least)
-            exceptional = stretch * weight / (self.place_weight + weight) > DELTA * (1 - 1e-9)
+            exceptional = ~(stretch * weight / (self.place_weight + weight) <= DELTA * (1 - 1e-9))
         count = exceptional @ self.bag.size
         few = count <= most
         found = np.empty(len(scale))
