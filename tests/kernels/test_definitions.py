@@ -24,8 +24,8 @@ from calliper.kernels._kernel import Bag, LeaveTwoOut
 from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._proximity import SharedLeaves
-from calliper.kernels._radial import RadialExponents, RadialMeans
-from calliper.kernels._radial import sums_of_others as radial_sums
+from calliper.kernels._rbf import RadialExponents, RadialMeans
+from calliper.kernels._rbf import sums_of_others as radial_sums
 from calliper.kernels._weighted import sums_of_others
 from calliper.quantile import Shares, row_thresholds, with_signs
 from calliper.rows import Rows

@@ -14,8 +14,7 @@ from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
 from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import Radial, RadialExponents
-from calliper.kernels._rbf import median_distance
+from calliper.kernels._rbf import Radial, RadialExponents, median_distance
 from calliper.kernels._search import all_distances
 from calliper.kernels._weighted import sums_of_others
 from calliper.rows import Rows

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from calliper.kernels._nearest import Nearest, sums_of_others
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
 
 
@@ -64,10 +64,3 @@ def test_means_without_each_member_and_without_two_points(points, magnitudes, k)
     pairs = [(i, m) for i in range(0, 24, 2) for m in range(24) if m != i]
     expected = [mean(points, magnitudes, points[i], k, [i, m]) for i, m in pairs]
     np.testing.assert_allclose([found[i, m] for i, m in pairs], expected)
-
-
-def test_sums_of_all_but_each():
-    member, replacement = np.array([[1.0, 2.0, 4.0], [0.0, 0.0, 3.0]]), np.array([[8.0], [0.0]])
-    np.testing.assert_array_equal(
-        sums_of_others(member, replacement), [[14.0, 13.0, 11.0], [3.0, 3.0, 0.0]]
-    )

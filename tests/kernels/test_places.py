@@ -5,8 +5,9 @@ import pytest
 
 from calliper import RBF, FullRescaled
 from calliper.kernels import _places
-from calliper.kernels._places import BagInPlaces, distinct
-from calliper.kernels._radial import Radial, RadialExponents
+from calliper.kernels._places import BagInPlaces
+from calliper.kernels._rbf import Radial, RadialExponents
+from calliper.kernels._search import unique_rows
 from calliper.kernels._weighted import BagWeighted
 from calliper.quantile import Shares, conformal_rank
 
@@ -77,7 +78,7 @@ def test_rows_between_crowds_of_very_different_errors(monkeypatch):
 def test_places_are_told_apart_and_the_order_of_points_does_not_matter():
     rng = np.random.default_rng(1)
     places = np.round(rng.normal(size=(200, 3)))
-    first, place = distinct(places)
+    _, first, place = unique_rows(places)
     np.testing.assert_array_equal(places[first][place], places)
     assert len(np.unique(places + 0.0, axis=0)) == len(first)
     scores, new, order = rng.exponential(size=200), places[:9] + 0.1, rng.permutation(200)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calliper import RBF, FullRescaled, JackknifeRescaled
-from calliper.kernels._radial import Radial, RadialExponents
+from calliper.kernels._rbf import Radial, RadialExponents
 from calliper.quantile import Shares, row_thresholds
 from calliper.rows import Rows
 

@@ -8,7 +8,7 @@ from calliper.information import rank_ksg
 from calliper.kernels import NeighborSearch, TunedKNN, TunedRBF
 from calliper.kernels._criterion import RescaledInformation, Tuning, choose, pointwise_loss
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._radial import RadialExponents, RadialMeans
+from calliper.kernels._rbf import RadialExponents, RadialMeans
 from oracles import rescaled as oracles
 from oracles import tuning as tuning_oracles
 

@@ -243,7 +243,7 @@ class ShrunkBag:
             if column is None:
                 return bag.order_statistics(Z[rows], levels, own)
             asked = [levels[column]]
-            return bag.order_statistics(Z[rows], asked, own, slope=self.slope)[:, 0]
+            return bag.order_statistics(Z[rows], asked, own, self.slope)[:, 0]
 
         return self._settle(len(Z), ask)
 

@@ -12,8 +12,13 @@ from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, as_ke
 from calliper.kernels._knn import KNN, Asked, BagKNN, Neighborhood
 from calliper.kernels._nearest import SharedSums, Shells, shared_means, sum_of_each
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialExponents, RadialQuantile
-from calliper.kernels._rbf import RBF, check_length_scale, median_distance
+from calliper.kernels._rbf import (
+    RBF,
+    RadialExponents,
+    RadialQuantile,
+    check_length_scale,
+    median_distance,
+)
 from calliper.kernels._search import (
     EUCLIDEAN,
     FARTHEST,
@@ -26,10 +31,9 @@ from calliper.kernels._search import (
     paired_distances,
     selected,
 )
-from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, clamped_crossing
+from calliper.kernels._statistic import STATISTICS, Entering, MeanStatistic
 
 if TYPE_CHECKING:
-    from calliper.kernels._criterion import CRITERIA
     from calliper.kernels._learnt import (
         LearntKernel,
         LearntMetric,
@@ -54,6 +58,5 @@ __all__ = ["KNN", "RBF", "GradedKNN", "Kernel", *_MODULES]
 
 __getattr__ = on_demand(
     __name__,
-    _MODULES
-    | {"CRITERIA": "_criterion", "LearntKernel": "_learnt", "loss_and_gradient": "_learnt"},
+    _MODULES | {"LearntKernel": "_learnt", "loss_and_gradient": "_learnt"},
 )

@@ -19,8 +19,7 @@ row; both are corrected here.
 
 For large N, calibration points are randomly divided into F folds. For point m of fold f, the choice
 of λ_f and both means leave out all of fold f. That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021,
-doi:10.1214/20-AOS1965), whose guarantee applies. There are only F choices, and F different means at
-a new point, whose sums are added up from those of the single folds.
+doi:10.1214/20-AOS1965), whose guarantee applies.
 """
 
 from collections.abc import Callable
@@ -35,7 +34,7 @@ from calliper.information import random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
 from calliper.kernels._kernel import LeaveTwoOut, Rng
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._radial import RadialMeans
+from calliper.kernels._rbf import RadialMeans
 
 CRITERIA = ("mse", "deviance", "mi")
 
@@ -59,11 +58,7 @@ def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> Floa
 class RescaledInformation:
     """Mutual information of rescaled scores with the features, for every point left out.
 
-    Parameters
-    ----------
-    components : (N, C) features, or their principal components
-    n_neighbors : k of the estimator
-    rng : breaks ties among features and among scores, once for all; new for each data set
+    Of (N, C) features or components, with k neighbours; ``rng`` breaks ties, once for all.
     """
 
     def __init__(self, components: FloatArray, n_neighbors: int, rng: Rng) -> None:
@@ -72,10 +67,7 @@ class RescaledInformation:
         self.shuffled, self.n_neighbors = rng.permutation(n), n_neighbors
 
     def of_columns(self, rescaled: FloatArray, left_out: BoolArray) -> FloatArray:
-        """One value for each column of ``rescaled`` (N, M), without what is left out of it (M, N).
-
-        Of all columns the same number is left out.
-        """
+        """One value for each column of ``rescaled`` (N, M), without as many points each (M, N)."""
         n_columns, n = left_out.shape
         values = np.where(left_out, np.nan, rescaled.T)  # sorts behind infinity
         # Equal scores come in random order.
@@ -90,11 +82,7 @@ class RescaledInformation:
 
 
 def choose(criteria: FloatArray) -> IntArray:
-    """For each column of (G, M) the row that is smallest; of equal ones the last, the smoothest.
-
-    Flat criteria (all scores equal, say) carry no information, and then the least local kernel
-    is the safest.
-    """
+    """For each column of (G, M) the row that is smallest; of equal ones the last, the smoothest."""
     last = len(criteria) - 1
     return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
 
@@ -114,10 +102,7 @@ class Tuning:
         left_out: BoolArray,
         scales: Callable[[float], FloatArray],
     ) -> FloatArray:
-        """The criterion of each candidate, (G, M), without the points left out, (M, N).
-
-        ``scales`` gives (N, M) scales for a candidate.
-        """
+        """The criterion of each candidate, (G, M), by (N, M) scales without (M, N) points."""
         found = np.empty((len(self.candidates), len(left_out)))
         for done, candidate in enumerate(self.candidates):
             found[done] = self.values(magnitudes[:, None], scales(candidate), left_out)
@@ -151,8 +136,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
     Attributes
     ----------
-    candidates, criteria : the grid (G,), and the criterion at each candidate and point, (G, N),
-        or fold, (G, F)
+    candidates, criteria : the grid (G,), and the criterion there for each point or fold left out
     chosen : (N,) the candidate that goes with every calibration point, that of its fold
     without_one : (N,) ŝ_m(λ_m; all but m), or all but its fold
     """

@@ -19,9 +19,8 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
 quantile are in ``_statistic.py``.
 
-Points at the same distance share the last place: rows with more than one candidate for it take
-their sums and order statistics from ``_nearest.py``, and so does a new point that is exactly as near
-as the last neighbour. The code here is for rows without a tie.
+Points at the same distance share the last place: where there is a tie, sums and order statistics
+are those of ``_nearest.py``. The code here is for rows without one.
 """
 
 from collections.abc import Sequence
@@ -159,8 +158,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> "LeaveTwoOutKNN":
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
-        nearest = Nearest(search, rows.magnitudes, k)
-        return LeaveTwoOutKNN(nearest, offset, known.get("without_one"))
+        return LeaveTwoOutKNN(Nearest(search, rows.magnitudes, k), offset, known.get("without_one"))
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> "BagKNN":
         """Thresholds of full conformal."""
@@ -169,10 +167,9 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             cells = self._cells().placed(None, None)
             bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
             return bag
-        how: dict[str, Any] = {"statistic": STATISTICS[statistic], "offset": offset}
-        search = self._search(rows.Z, "local quantiles")
-        points = search, rows.magnitudes, rows.scores
-        return BagKNN(*points, n_neighbors=k, known=known.get("near"), **how)
+        points = self._search(rows.Z, "local quantiles"), rows.magnitudes, rows.scores
+        how, near = STATISTICS[statistic], known.get("near")
+        return BagKNN(*points, n_neighbors=k, statistic=how, offset=offset, known=near)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Nearest:
         """Mean over the K nearest."""
@@ -207,12 +204,11 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
     def __init__(self, nearest: Nearest, offset: float, without_one: Known = None) -> None:
-        self.nearest, self.offset, magnitudes = nearest, offset, nearest.magnitudes
         if without_one is None:
             others, tied = nearest.search.nearest_others(nearest.k)
-            known = magnitudes[others], offset, nearest, np.flatnonzero(tied)
+            known = nearest.magnitudes[others], offset, nearest, np.flatnonzero(tied)
             without_one = MeanStatistic(*known).of_calibration(0.5)
-        self.without_one = same_length(without_one, magnitudes)
+        super().__init__(nearest, offset, same_length(without_one, nearest.magnitudes))
 
     def for_file(self) -> dict[str, Any]:
         """The scales, for which all neighbours had to be found."""
@@ -223,15 +219,13 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         self.ordered, self.position = in_order(super().prepare(scores))
         return self.rescaled
 
-    def without_each(self, Z: FloatArray) -> FloatArray:
-        return np.asarray(self.nearest.to(Z) + self.offset)
-
     def order_statistics(
         self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
         if shares is not None:
             return super().order_statistics(Z, asked, shares)
-        k, nearest, every = self.nearest.k, self.nearest, np.arange(len(self.rescaled))
+        nearest: Nearest = self.means
+        k, every = nearest.k, np.arange(len(self.rescaled))
 
         def merged(points: IntArray, without: FloatArray, mean: FloatArray) -> FloatArray:
             """From means without some points, (m, W) both, and without any other, (m,)."""
@@ -249,16 +243,16 @@ class LeaveTwoOutKNN(LeaveTwoOut):
             points = np.broadcast_to(every, distance.shape) if near is None else near
             return merged(points, *nearest.without(near, distance))
 
-        def of_tied(rows: FloatArray) -> FloatArray:
-            return np.asarray(nearest.search.over_candidates(rows, k + 1, tied))
+        def compared(rows: FloatArray) -> Any:
+            return nearest.search.over_candidates(rows, k + 1, tied)
 
-        return nearest.over(Z, k + 1, plain, of_tied)
+        return nearest.over(Z, k + 1, plain, compared)
 
 
-def same_length(values: Any, points: FloatArray) -> Any:
-    """Values of a file, if there is one for each point."""
+def same_length(values: Any, points: FloatArray, name: str = "values") -> Any:
+    """The values, if there is one for each point."""
     if len(values) != len(points):
-        raise CalliperError(f"there are {len(values)} values for {len(points)} points.")
+        raise CalliperError(f"there are {len(values)} {name} for {len(points)} points.")
     return values
 
 
@@ -302,10 +296,10 @@ class BagKNN(Bag):
         if known.others.shape != (n, min(n_neighbors, n - 1)):
             raise CalliperError(f"neighbours of {known.others.shape} do not fit {n} points.")
         self.known, self.crowded, member = known, known.crowded, magnitudes[known.others]
+        self.reach = search.distance_to(known.others[:, -1])
         if self.always_enters:
-            member = np.column_stack([member, np.full(n, np.inf)])
-        else:
-            self.reach = search.distance_to(known.others[:, -1])
+            self.reach = np.full(n, np.inf)
+            member = np.column_stack([member, self.reach])
         nearest = Nearest(search, magnitudes, n_neighbors)
         self.statistic = statistic(member, offset, nearest, self.crowded)
 
@@ -331,24 +325,19 @@ class BagKNN(Bag):
         changed = np.append(entered, np.arange(n, len(rows.Z)))
         if len(changed) > MOST_CHANGED * len(rows.Z):
             return None
-        others, crowded = np.empty((len(rows.Z), k), np.int32), np.zeros(len(rows.Z), dtype=bool)
+        others: Any = np.empty((len(rows.Z), k), np.int32)
+        crowded = np.zeros(len(rows.Z), dtype=bool)
         others[:n], crowded[self.crowded] = self.known.others, True
         others[changed], crowded[changed] = search.others_of(changed, k)
-        how: dict[str, Any] = {"n_neighbors": k, "offset": self.offset}
-        known, statistic = Neighborhood(others, np.flatnonzero(crowded)), type(self.statistic)
-        points = search, rows.magnitudes, rows.scores
-        return BagKNN(*points, statistic=statistic, known=known, **how)
+        known, how = Neighborhood(others, np.flatnonzero(crowded)), type(self.statistic)
+        points, offset = (search, rows.magnitudes, rows.scores), self.offset
+        return BagKNN(*points, n_neighbors=k, statistic=how, offset=offset, known=known)
 
     def calibration_scale(self, level: float) -> FloatArray:
         return self.statistic.of_calibration(level)
 
     def order_statistics(
-        self,
-        Z: FloatArray,
-        levels: list[float],
-        shares: Shares | None = None,
-        *,
-        slope: float = 0.0,
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
     ) -> FloatArray:
         if slope:
             return super().order_statistics(Z, levels, shares, slope=slope)
@@ -383,27 +372,25 @@ class BagKNN(Bag):
         return found
 
     def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
-        """What is asked of thresholds, with their signs if there are any, (m, L)."""
-        if not len(self.crowded) or shares is not None:
-            return self._by_chunks(Z, asked, shares)
-        # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-        different, _, inverse = unique_rows(Z)
-        return self._by_chunks(different, asked, None)[inverse]
+        """What is asked of thresholds, with their signs if there are any, (m, L).
 
-    def _by_chunks(self, Z: FloatArray, asked: Asked, shares: Shares | None) -> FloatArray:
-        """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
-        parts, start = [], 0
-        size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
+        Chunks are so large that their pairs fit in memory, judged by the pairs of the last.
+        """
+        most = MOST_PAIRS // (8 * self.n_neighbors)
         if len(self.crowded):  # any row may enter all of them
-            size = max(1, min(size, MOST_PAIRS // len(self.scores)))
+            most = min(most, MOST_PAIRS // len(self.scores))
+            if shares is None:  # a row has the threshold of its twins, and twins enter by thousands
+                Z, _, inverse = unique_rows(Z)
+        parts, start, size = [], 0, max(1, min(CHUNK_ROWS, most))
         while start < len(Z):
             rows = slice(start, start + size)
             radius, n_pairs = self._one_chunk(Z[rows], asked, shares and shares.of_rows(rows))
             parts.append(radius)
             start += len(radius)
-            size = min(CHUNK_ROWS, 2 * size, MOST_PAIRS * len(radius) // max(1, n_pairs))
-            size = max(1, size)
-        return np.concatenate(parts)
+            most = MOST_PAIRS * len(radius) // max(1, n_pairs)
+            size = max(1, min(CHUNK_ROWS, 2 * size, most))
+        found = np.concatenate(parts)
+        return found if shares is not None or not len(self.crowded) else found[inverse]
 
     def _one_chunk(
         self, Z: FloatArray, asked: Asked, shares: Shares | None
@@ -429,10 +416,7 @@ class BagKNN(Bag):
     def _scales_of_new(
         self, Z: FloatArray, levels: list[float], found: Any
     ) -> dict[int, tuple[float, FloatArray]]:
-        """For each different scale, one of the levels that have it, and the scale of each row.
-
-        ``found`` are the nearest of the rows, and where the last is tied.
-        """
+        """For each different scale, one of the levels that have it, and the scale of each row."""
         near, tied = found
         member = self.magnitudes[near]
         scales: dict[int, tuple[float, FloatArray]] = {}
@@ -447,30 +431,22 @@ class BagKNN(Bag):
     def _ordered(self, level: float, signs: FloatArray | None) -> tuple[FloatArray, IntArray]:
         """The ratios ±s_i / ŝ_i in ascending order, and the place of each point among them."""
         key = self.statistic.key(level)
-        if signs is not None or key not in self._orders:
+        if signs is not None:
             ratio = rescale(self.scores, self.calibration_scale(level))
-            if signs is not None:
-                return in_order(with_signs(ratio, signs))
-            self._orders[key] = in_order(ratio)
+            return in_order(with_signs(ratio, signs))
+        if key not in self._orders:
+            self._orders[key] = in_order(rescale(self.scores, self.calibration_scale(level)))
         return self._orders[key]
 
     def _around(self, Z: FloatArray) -> tuple[Any, tuple[IntArray, IntArray, Edge]]:
-        """The nearest of new rows, and pairs (new row, calibration point) where it is near.
+        """The nearest of new rows, and pairs (new row, point) where it is among K nearest.
 
-        That is, where the new row is among the point's K nearest; the third array says where it
-        is just as far as the K-th.
+        The third array says where it is just as far as the K-th.
         """
-        if self.always_enters:
-            n = len(self.scores)
-            row, point = np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
-            near = self.search.nearest(Z, self.n_neighbors)
-            return near, (row, point, np.zeros(len(row), dtype=bool))
         return self.search.around(Z, self.n_neighbors, self.reach)
 
 
 def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
     """(N,) values in ascending order, and the place of each among them."""
     order = np.argsort(values)
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    return values[order], position
+    return values[order], np.argsort(order)

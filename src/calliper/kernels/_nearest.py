@@ -54,7 +54,7 @@ class Shells:
     ----------
     reach : (m, 1) the distance of the K-th neighbour
     near, tied : (m, W) which columns are
-    seats, size : (m,) K less the number of points nearer, and the number of points tied
+    seats, size : (m,) K less the number of columns near, and the number of those tied
     """
 
     reach: FloatArray
@@ -101,11 +101,7 @@ class SharedSums:
 
 
 class Nearest:
-    """The K nearest of the points searched, and their magnitudes.
-
-    Most methods are for rows whose last place is shared: new rows, or points among the others. The
-    K-th neighbour of all of these is found by direct differences.
-    """
+    """The K nearest of the points searched, and their magnitudes."""
 
     def __init__(self, search: Search, magnitudes: FloatArray, k: int) -> None:
         self.search, self.magnitudes, self.k = search, magnitudes, k
@@ -146,9 +142,9 @@ class Nearest:
 
     def few_without(self, near: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Of K+1 nearest the first K, means without each, (m, K), and without any other, (m,)."""
-        inner, member = near[:, :-1], self.magnitudes[near]
-        others = sums_of_others(member[:, :-1], member[:, -1:])
-        return inner, others / self.k, member[:, :-1].mean(axis=1)
+        member, replacement = self.magnitudes[near[:, :-1]], self.magnitudes[near[:, -1:]]
+        mean = member.mean(axis=1)
+        return near[:, :-1], (sums_without(member) + replacement) / self.k, mean
 
     def over(
         self,
@@ -189,15 +185,15 @@ class Nearest:
     def clamps(self, points: IntArray, rank: int) -> FloatArray:
         """Around points, without themselves, between what a new score t is their scale, (m, 5).
 
-        The rank-th smallest of K, by weight, is min(max(t, a), b) for a and b of columns 0 and 1
-        if a new point of score t comes nearer than the K-th, of columns 2 and 3 if it comes just
-        as near, and of column 4 both if it does not.
+        That is min(max(t, a), b), with a and b of columns 0 and 1 if the new point comes nearer
+        than the K-th, of columns 2 and 3 if it comes just as near, and else both of column 4.
         """
         return self._reached(self.search.points[points], lambda s: s.clamps(rank), points)
 
     def without(self, near: IntArray | None, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Means without each of the candidates, (m, W), and without any other point, (m,)."""
-        return means_without(distance, self._of(near), self.k)
+        magnitudes = self.magnitudes[None] if near is None else self.magnitudes[near]
+        return means_without(distance, magnitudes, self.k)
 
     def _reached(
         self,
@@ -205,10 +201,11 @@ class Nearest:
         cases: Callable[[Shells], Iterator[Case]],
         points: IntArray | None = None,
     ) -> FloatArray:
-        def reach(near: IntArray | None, distance: FloatArray) -> FloatArray:
-            return reached(distance, self._of(near), self.k, cases)
+        def find(near: IntArray | None, distance: FloatArray) -> FloatArray:
+            magnitudes = self.magnitudes[None] if near is None else self.magnitudes[near]
+            return reached(distance, magnitudes, self.k, cases)
 
-        return np.asarray(self.search.over_candidates(rows, self.k, reach, points))
+        return np.asarray(self.search.over_candidates(rows, self.k, find, points))
 
     def _without(self, near: IntArray) -> FloatArray:
         """(m, N) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
@@ -237,9 +234,6 @@ class Nearest:
         near, tied = self._grid.rounded(digits[:, :n]), self._grid.rounded(digits[:, n : 2 * n])
         return SharedSums(near, tied, seats, size)
 
-    def _of(self, near: IntArray | None) -> FloatArray:
-        return self.magnitudes[None] if near is None else self.magnitudes[near]
-
     @cached_property
     def _grid(self) -> Grid:
         return Grid(self.magnitudes)
@@ -256,10 +250,7 @@ def reached(
     k: int,
     cases: Callable[[Shells], Iterator[Case]],
 ) -> FloatArray:
-    """Magnitudes at which weights in ascending order reach what each case needs, (m, L).
-
-    From distances (m, W) and magnitudes (m, W), or (1, W) for all rows.
-    """
+    """Magnitudes, (m, W) or (1, W), at which weights reach what each case needs, (m, L)."""
     order = np.argsort(magnitudes, axis=1)
     ascending = np.take_along_axis(magnitudes, order, axis=1)
     shells = Shells.of_points(np.take_along_axis(distance, order, axis=1), k)
@@ -296,24 +287,13 @@ def means_without(
 
 
 def sums_without(part: FloatArray) -> FloatArray:
-    """For (m, N) non-negative numbers, the sum of each row without each of them."""
+    """For (m, N) non-negative numbers, which are used up, the sum of each row without each."""
     row, largest = np.arange(len(part)), part.argmax(axis=1)
     rest: FloatArray = part.sum(axis=1, keepdims=True) - part
     # Only the largest can dominate the sum: without it, the others are summed anew.
     part[row, largest] = 0.0
     rest[row, largest] = part.sum(axis=1)
     return rest
-
-
-def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
-    """For (m, K) members, the sum of all but each one, with the replacement (m, 1) in its place.
-
-    Sums before and after each member: no cancellation, and exactly 0 if all others are 0.
-    """
-    others = replacement + np.zeros_like(member)
-    others[:, 1:] += np.cumsum(member[:, :-1], axis=1)
-    others[:, :-1] += np.cumsum(member[:, :0:-1], axis=1)[:, ::-1]
-    return others
 
 
 def sum_of_each(values: FloatArray) -> FloatArray:

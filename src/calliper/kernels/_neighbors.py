@@ -29,7 +29,6 @@ from calliper.kernels._search import (
     all_distances,
     joined,
     paired_distances,
-    tied_at,
     unique_rows,
 )
 from calliper.quantile import power_of_two
@@ -51,16 +50,9 @@ def search_of(rows: Any, metric: Metric, named: str | None = None) -> Search:
 
 
 class NeighborSearch(Search):
-    """The points of a calibration set, ready to be searched.
+    """The points of a calibration set, (N, d), ready to be searched.
 
-    Parameters
-    ----------
-    points : (N, d)
-    metric : see :data:`Metric`
-
-    Attributes
-    ----------
-    engine : what proposes neighbours, "tree" or "brute"; nothing for other metrics
+    ``engine`` is what proposes neighbours: "tree", "brute", or nothing for other metrics.
     """
 
     def __init__(self, points: FloatArray, metric: Metric) -> None:
@@ -84,7 +76,6 @@ class NeighborSearch(Search):
         return other if other.unit == self.unit else None
 
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
-        """The n nearest, and where the last place is tied."""
         queries = self.scaled(queries)
         found, distance = self._propose(queries, n + 1)
         tied = np.zeros(len(queries), dtype=bool)
@@ -98,7 +89,6 @@ class NeighborSearch(Search):
         return found, tied
 
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
-        """The same of some of the points, each one without itself."""
         rows, tied = self.points[points], np.zeros(len(points), dtype=bool)
         near, distance = self._propose(rows, n + 2)
         own = near == points[:, None]
@@ -117,10 +107,9 @@ class NeighborSearch(Search):
         return found, tied
 
     def balls_containing(self, queries: FloatArray, reach: FloatArray) -> Pairs:
-        """All pairs of a query and a point whose ball contains it."""
         queries = self.scaled(queries)
         if self.engine == "tree" and len(queries) >= MANY_QUERIES:
-            return self._inside(queries, *balls_by_tree(self.points, queries, reach), reach)
+            return self._inside(queries, *self._by_tree(queries, reach), reach)
         scratch = Scratch()
 
         def scan(rows: slice) -> Pairs:
@@ -143,6 +132,16 @@ class NeighborSearch(Search):
         distance, edge = np.concatenate([np.empty(0), *found]), reach[point]
         inside = distance <= edge
         return query[inside], point[inside], (distance == edge)[inside]
+
+    def _by_tree(self, queries: FloatArray, reach: FloatArray) -> tuple[IntArray, IntArray]:
+        """All pairs that can be inside: each ball is searched in a tree of the queries."""
+        members = cKDTree(queries).query_ball_point(
+            self.points, np.sqrt(reach) * (1 + 1e-12), workers=n_cores(), return_sorted=False
+        )
+        count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
+        query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))
+        order = np.argsort(query, kind="stable")
+        return query[order], np.repeat(np.arange(len(members)), count)[order]
 
     @cached_property
     def _centred(self) -> tuple[FloatArray, FloatArray]:
@@ -189,16 +188,13 @@ class NeighborSearch(Search):
         return near, distance, inside | (k == len(self.points))
 
     def distance_to(self, neighbor: IntArray, points: IntArray | None = None) -> FloatArray:
-        """Distances of points to one other each, by direct differences."""
         own, other = self.points if points is None else self.points[points], self.points[neighbor]
         if self.metric == EUCLIDEAN:
             return paired_distances(own, other)
-        blocks = map_row_blocks(
-            lambda rows: np.diagonal(all_distances(own[rows], other[rows], self.metric)),
-            len(other),
-            256,
+        each = map(
+            lambda a, b: all_distances(a, b, self.metric)[0, 0], own[:, None], other[:, None]
         )
-        return np.concatenate(blocks)
+        return np.fromiter(each, dtype=np.float64, count=len(other))
 
     def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """Up to k candidates a row, and squared distances that are right up to rounding."""
@@ -236,29 +232,14 @@ class NeighborSearch(Search):
         def first(near: IntArray | None, distance: FloatArray) -> IntArray:
             last = min(n, distance.shape[1] - 1)
             place = np.argpartition(distance, last, axis=1)[:, : last + 1]
-            ascending = np.take_along_axis(distance, place, axis=1)
-            order = np.argsort(ascending, axis=1)
-            place = np.take_along_axis(place, order, axis=1)
+            some = np.take_along_axis(distance, place, axis=1)
+            place = np.take_along_axis(place, np.argsort(some, axis=1), axis=1)[:, :n]
+            tied = np.sum(some == np.take_along_axis(distance, place[:, -1:], axis=1), axis=1) > 1
             found = place if near is None else np.take_along_axis(near, place, axis=1)
-            tied = tied_at(np.take_along_axis(ascending, order, axis=1), n)
-            return np.column_stack([found[:, :n], tied])
+            return np.column_stack([found, tied])
 
         found = self.over_candidates(locations, n, first, left_out)
         return found[:, :-1], found[:, -1] > 0
-
-
-def balls_by_tree(
-    points: FloatArray, queries: FloatArray, reach: FloatArray
-) -> tuple[IntArray, IntArray]:
-    """Pairs (query, point) that can be inside: each ball is searched in a tree of the queries."""
-    radius = np.sqrt(reach) * (1 + 1e-12)
-    members = cKDTree(queries).query_ball_point(
-        points, radius, workers=n_cores(), return_sorted=False
-    )
-    count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
-    query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))
-    order = np.argsort(query, kind="stable")
-    return query[order], np.repeat(np.arange(len(points)), count)[order]
 
 
 def min_points_for_tree(dimension: int) -> float:

@@ -1,8 +1,7 @@
 """Radial weights on a grid: places stand for their points, at any number of these.
 
-Points and new rows count as being in the middle of their cell of a grid (see ``_radial.py``). In
-few dimensions there are far fewer such places than points, and all points of a place p have the
-same weights. With S_p the sum of its magnitudes, n_p their number, κ the weight of a place at
+In few dimensions there are far fewer places than points, and all points of a place p have the same
+weights. With S_p the sum of its magnitudes, n_p their number, κ the weight of a place at
 itself and k the weight of the new row there, the sums of point i without itself are
 
     A_i = Σ_{q≠p} k_pq S_q + κ (S_p − s_i),    B_i = Σ_{q≠p} k_pq n_q + κ (n_p − 1),
@@ -28,7 +27,8 @@ import numpy as np
 from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._radial import Radial, to_grid
+from calliper.kernels._rbf import Radial, to_grid
+from calliper.kernels._search import unique_rows
 from calliper.kernels._weighted import BagWeighted, Balance, totals
 from calliper.quantile import Shares, conformal_rank, merged_order_statistic, pad_exceptions
 
@@ -46,10 +46,11 @@ class BagInPlaces(BagWeighted):
     ) -> None:
         n, exponents = len(scores), weights.exponents
         self.magnitudes, self.scores, self.offset = magnitudes, scores, offset
-        first, self.place = distinct(exponents.points)
+        _, first, self.place = unique_rows(exponents.points)
         self.side = exponents.side
         self.weights = Radial(exponents.some(first), weights.smoothing * len(first) / n)
         self.size = np.bincount(self.place)
+        self.numbers = self.size.astype(np.float64)
         self.sums, rest = self._sums()
         others = np.concatenate(map_row_blocks(self._others, len(first), len(first)), axis=1)
         own = 1.0 + self.weights.floor
@@ -75,7 +76,7 @@ class BagInPlaces(BagWeighted):
     def _others(self, rows: slice) -> FloatArray:
         """Weighted sums of other places' magnitudes, and of their numbers, for some places."""
         weight = self.weights.among(rows)
-        return np.stack([totals(weight, self.sums)[0], totals(weight, self.size)[0]])
+        return np.stack([totals(weight, self.sums)[0], totals(weight, self.numbers)[0]])
 
     def with_offset(self, offset: float) -> Self:
         other = super().with_offset(offset)
@@ -94,19 +95,14 @@ class BagInPlaces(BagWeighted):
     def _at(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Weights of new rows at all places, (m, places), and scales of the rows, (m,)."""
         weight = self.weights.to(Z)
-        scale = totals(weight, self.sums)[0] / totals(weight, self.size)[0]
+        scale = totals(weight, self.sums)[0] / totals(weight, self.numbers)[0]
         return weight, scale + self.offset
 
     def order_statistics(
-        self,
-        Z: FloatArray,
-        levels: list[float],
-        shares: Shares | None = None,
-        *,
-        slope: float = 0.0,
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
     ) -> FloatArray:
         places = to_grid(Z, self.side)
-        first, place = distinct(places)
+        _, first, place = unique_rows(places)
         if shares is not None:
             if len(Z) < 2 * len(first) or slope:
                 return super().order_statistics(Z, levels, shares, slope=slope)
@@ -127,7 +123,7 @@ class BagInPlaces(BagWeighted):
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
     ) -> FloatArray:
         places = to_grid(Z, self.side)
-        first, place = distinct(places)
+        _, first, place = unique_rows(places)
         return super().signed_order_statistics(places[first], signs, ranks, slope=slope)[place]
 
     def _weighed(
@@ -204,9 +200,3 @@ class Window:
         value = solved(weight[row, place], point, scale[row])
         listed = pad_exceptions(row, self.position[point], value, len(scale), len(self.ratio))
         return merged_order_statistic(window, low, *listed, rank)
-
-
-def distinct(places: FloatArray) -> tuple[IntArray, IntArray]:
-    """The first row in each place, and which of these places every row lies in."""
-    _, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
-    return first, place.reshape(-1)

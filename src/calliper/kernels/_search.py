@@ -1,8 +1,7 @@
 """What a search among calibration points provides, and distances by direct differences.
 
 NumPy with trees and matrix products (``_neighbors.py``) or an engine of ``calliper.scale`` computes
-it; results are exact either way. Conformal validity requires that "the K nearest" treats all points
-alike, which the order of an index does not. So points at the same distance *share* the last place
+it; results are exact either way. Points at the same distance *share* the last place
 (``_nearest.py``); a search says which rows need that. Ties are always decided by distances computed
 coordinate by coordinate, so that the same two rows give the same number everywhere.
 
@@ -59,9 +58,8 @@ class Search(ABC):
         """The n nearest points of each query, (m, n), and the rows where the last place is tied.
 
         The last column is exactly the n-th, and the others are exactly the n−1 before it, in the
-        order of the points, so that what is summed over them has the same bits whichever rows are
-        asked together. Tied are rows, (m,), whose n-th is just as far as the one before or the one
-        after; of points as far as that, any are named.
+        order of the points, so that sums over them have the same bits in any batch. Tied are rows
+        whose n-th is just as far as the one before or the one after; of these, any are named.
         """
 
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
@@ -87,11 +85,10 @@ class Search(ABC):
     def shell(
         self, rows: FloatArray, n: int, left_out: IntArray | None = None
     ) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Some candidates beyond the n nearest, by direct differences: (m, W), (m, W), (m,).
+        """Some candidates beyond the n nearest, and their distances in order, (m, W) both.
 
-        Points in order of their distances, these, and rows where no other point is as near as the
-        n-th. ``rows`` are in the unit of the search; ``left_out`` names a point that does not count
-        for each.
+        And where no other point is as near as the n-th, (m,). ``rows`` are in the unit of the
+        search; ``left_out`` names a point that does not count for each.
         """
 
     @abstractmethod
@@ -133,8 +130,8 @@ class Search(ABC):
     ) -> Any:
         """What ``work`` makes of candidates, with all that are as near as the n-th: (m, …).
 
-        It takes their indices and distances, (b, W) both; None for the indices of all points, which
-        are compared where those of :meth:`shell`, whose parameters are the same, do not suffice.
+        It takes their indices, None for all points, and distances (b, W): those of :meth:`shell`
+        where they suffice.
         """
         near, distance, few = self.shell(rows, n, left_out)
         found, rest = work(near[few], distance[few]), np.flatnonzero(~few)
@@ -167,10 +164,9 @@ def selected(
     asked: Sequence[Any],
     shares: Shares | None = None,
 ) -> FloatArray:
-    """Order statistics of ``factor`` (m,) times ascending values, exceptions merged in: (m, L).
+    """As :func:`calliper.quantile.merged_multiple`, of exceptions listed by ascending row: (m, L).
 
-    Exceptions are listed by ascending row, with their positions among the values and what they
-    are; asked for are ranks, or levels by weight. As :func:`calliper.quantile.merged_multiple`.
+    Asked for are ranks, or levels by weight.
     """
     n = len(factor)
     ends = np.searchsorted(row, np.arange(n + 1))
@@ -196,15 +192,6 @@ def joined(found: list[Pairs]) -> Pairs:
     """Pairs of consecutive blocks of queries, one after the other."""
     query, point, mark = (np.concatenate(part) for part in zip(*found, strict=True))
     return query, point, mark
-
-
-def tied_at(ascending: FloatArray, n: int) -> BoolArray:
-    """Rows of distances whose n-th equals the one before or the one after, if there is one."""
-    edge = ascending[:, n - 1]
-    tied: BoolArray = np.zeros(len(ascending), dtype=bool)
-    for other in {max(n - 2, 0), min(n, ascending.shape[1] - 1)} - {n - 1}:
-        tied |= ascending[:, other] == edge
-    return tied
 
 
 def check_metric(metric: Metric) -> None:

@@ -27,13 +27,7 @@ Edge = BoolArray | IntArray
 
 @dataclass(frozen=True)
 class Entering:
-    """Pairs of a new row and a point whose neighbourhood it enters, (P,) each.
-
-    Attributes
-    ----------
-    point, at_edge : the point, and where in its neighbourhood the row is
-    score, scale : s_i of the point, and ŝ_{N+1} of the row
-    """
+    """Pairs of a new row and a point whose neighbourhood it enters: s_i and ŝ_{N+1}, (P,) each."""
 
     point: IntArray
     at_edge: Edge
@@ -48,13 +42,9 @@ class Entering:
 
 
 class MeanStatistic:
-    """Mean of the K neighbours of N points.
+    """Mean of the K neighbours of N points, of magnitudes (N, K), the last of which is the K-th.
 
-    Parameters
-    ----------
-    member : (N, K) magnitudes of the neighbours, of which the last is the K-th
-    offset : constant added to every scale
-    nearest, crowded : sums where points are tied with the last, and the points with a tie
+    The offset is added to every scale; ``nearest`` has the sums of points with a tie, ``crowded``.
     """
 
     def __init__(
@@ -109,10 +99,7 @@ class MeanStatistic:
 
 
 class QuantileStatistic:
-    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level.
-
-    Parameters are those of :class:`MeanStatistic`.
-    """
+    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level."""
 
     def __init__(
         self, member: FloatArray, offset: float, nearest: Nearest, crowded: IntArray
@@ -122,31 +109,20 @@ class QuantileStatistic:
         self._clamps: dict[int, FloatArray] = {}
 
     def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
         scale: FloatArray = self._clamp(level)[4] + self.offset
         return scale
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
-        """Scale of new points with neighbours' scores ``member`` (m, K)."""
         return row_order_statistics(member, [self.key(level)])[:, 0] + self.offset
 
     def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
-        """Scale of new points whose last place is shared."""
         rows = self.nearest.search.scaled(Z)
         return self.nearest.quantiles_of_tied(rows, [self.key(level)])[:, 0] + self.offset
 
     def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
-        """t_i for points that new rows enter; slope·t is added to both scales."""
-        low, high = self._clamp_of(entering.point, entering.at_edge, level)
+        clamp, case = self._clamp(level), 2 * entering.at_edge
+        low, high = clamp[case, entering.point], clamp[case + 1, entering.point]
         return clamped_crossing(low, high, self.offset, entering.product, entering.score, slope)
-
-    def _clamp_of(
-        self, point: IntArray, at_edge: Edge, level: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """The a and b between which the scale of a point is the new score itself."""
-        clamp = self._clamp(level)
-        case = 2 * at_edge
-        return clamp[case, point], clamp[case + 1, point]
 
     def _clamp(self, level: float) -> FloatArray:
         """As :meth:`Nearest.clamps`, of all points: (5, N)."""

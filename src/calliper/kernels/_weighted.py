@@ -36,12 +36,7 @@ Balance = tuple[FloatArray, FloatArray, tuple[IntArray, IntArray, FloatArray, Fl
 
 
 class Weights(ABC):
-    """Weights of N fixed points: what a kernel writes whose weights do not depend on scores.
-
-    Attributes
-    ----------
-    points : (N, d)
-    """
+    """Weights of N fixed points, (N, d), which do not depend on scores."""
 
     points: FloatArray
 
@@ -58,7 +53,8 @@ class Weights(ABC):
 
     def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
-        return LeaveTwoOutMeans(self.mean(magnitudes), offset)
+        means = self.mean(magnitudes)
+        return LeaveTwoOut(means, offset, means.of_others() + offset)
 
     def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
         """Thresholds of full conformal."""
@@ -93,23 +89,6 @@ class WeightedKernel(Kernel, ABC):
         return self.weights(Z).mean(magnitudes)
 
 
-class LeaveTwoOutMeans(LeaveTwoOut):
-    """Weighted means with one or two points left out.
-
-    Parameters
-    ----------
-    means : :class:`WeightedMeans`
-    offset : constant added to every scale
-    """
-
-    def __init__(self, means: "WeightedMeans", offset: float) -> None:
-        self.means, self.offset = means, offset
-        self.without_one: FloatArray = means.of_others() + offset
-
-    def without_each(self, Z: FloatArray) -> FloatArray:
-        return np.asarray(self.means.to(Z) + self.offset)
-
-
 class WeightedMeans:
     """Weighted means, also without each point; of all others where nothing else has weight."""
 
@@ -139,9 +118,7 @@ class WeightedMeans:
 def means_without_each(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Weighted means of rows without each point, and the weight of all others, both (m, N).
 
-    (A − w s)/(B − w) loses no digits unless the point left out carries most of A or of B. These
-    are one point each: the others are summed without it. Where nothing else has weight, the mean
-    is that of all others.
+    Of the points that carry most of A or of B, one each, the others are summed without it.
     """
     rows, n = np.arange(len(weight)), len(magnitudes)
     weighted = weight * magnitudes
@@ -235,10 +212,7 @@ class BagWeighted(Bag):
         return threshold
 
     def _balance(self, Z: FloatArray) -> Balance:
-        """What thresholds are solved from.
-
-        Where point and new row have no weight, all members of the bag count equally.
-        """
+        """What thresholds are solved from; without any weight, all of the bag count equally."""
         entering = self.weights.to(Z)
         scale = mean_of(entering, self.magnitudes) + self.offset
         row, which = np.nonzero(entering[:, self.lonely] == 0)
@@ -247,10 +221,7 @@ class BagWeighted(Bag):
 
 
 def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weighted sums (m,) of the magnitudes, and sums (m,) of the weights.
-
-    Row by row, so that a row has the same bits in any batch; a product would not give them.
-    """
+    """Weighted sums of magnitudes and sums of weights, (m,), of the same bits in any batch."""
     return np.asarray((weight * magnitudes).sum(axis=1)), np.asarray(weight.sum(axis=1))
 
 

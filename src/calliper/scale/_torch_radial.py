@@ -149,7 +149,7 @@ class BagTorchRadial(Bag):
         return np.asarray(self.mean + self.offset)
 
     def order_statistics(
-        self, Z: Any, levels: list[float], shares: Shares | None = None, *, slope: float = 0.0
+        self, Z: Any, levels: list[float], shares: Shares | None = None, slope: float = 0.0
     ) -> FloatArray:
         if shares is not None or slope:
             return row_thresholds(self.thresholds(Z, slope=slope), levels, shares)
