@@ -19,6 +19,7 @@ from sklearn.neighbors import NearestNeighbors
 from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import engine_of
+from calliper.kernels._nearest import Shells
 from calliper.kernels._search import (
     EUCLIDEAN,
     ORDINARY,
@@ -178,6 +179,7 @@ class NeighborSearch(Search):
             none = np.zeros((len(rows), n), dtype=np.intp)
             return none, np.zeros(none.shape), np.zeros(len(rows), dtype=bool)
         near, proposed = self._propose(rows, k)
+        near = np.sort(near, axis=1)  # of those just as far, the first comes first
         distance = np.stack([paired_distances(rows, self.points[each]) for each in near.T], axis=1)
         if left_out is not None:
             distance[near == left_out[:, None]] = np.inf
@@ -230,13 +232,13 @@ class NeighborSearch(Search):
         """
 
         def first(near: IntArray | None, distance: FloatArray) -> IntArray:
-            last = min(n, distance.shape[1] - 1)
-            place = np.argpartition(distance, last, axis=1)[:, : last + 1]
+            shells = Shells.of_points(distance, n)
+            chosen = shells.tied & (np.cumsum(shells.tied, axis=1) <= shells.seats[:, None])
+            place = np.nonzero(shells.near | chosen)[1].reshape(-1, n)  # of tied ones the first
             some = np.take_along_axis(distance, place, axis=1)
-            place = np.take_along_axis(place, np.argsort(some, axis=1), axis=1)[:, :n]
-            tied = np.sum(some == np.take_along_axis(distance, place[:, -1:], axis=1), axis=1) > 1
+            place = np.take_along_axis(place, np.argsort(some, axis=1, kind="stable"), axis=1)
             found = place if near is None else np.take_along_axis(near, place, axis=1)
-            return np.column_stack([found, tied])
+            return np.column_stack([found, shells.size > 1])
 
         found = self.over_candidates(locations, n, first, left_out)
         return found[:, :-1], found[:, -1] > 0
