@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from calliper import RBF, FullRescaled
-from calliper.kernels import _places
-from calliper.kernels._places import BagInPlaces
-from calliper.kernels._rbf import Radial, RadialExponents
-from calliper.kernels._search import unique_rows
+from calliper.kernels import _rbf
+from calliper.kernels._rbf import BagInPlaces, Radial, RadialExponents, distinct
 from calliper.kernels._weighted import BagWeighted
 from calliper.quantile import Shares, conformal_rank
 
@@ -31,8 +29,8 @@ def scores_of(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize(("delta", "exceptions"), [(0.02, 0.05), (0.3, 0.3), (0.001, 0.9)])
 def test_the_same_as_from_all_pairs(kind, delta, exceptions, monkeypatch):
     """BagWeighted computes every threshold from every pair of points."""
-    monkeypatch.setattr(_places, "DELTA", delta)
-    monkeypatch.setattr(_places, "EXCEPTIONS", exceptions)
+    monkeypatch.setattr(_rbf, "DELTA", delta)
+    monkeypatch.setattr(_rbf, "EXCEPTIONS", exceptions)
     for seed in range(4):
         rng = np.random.default_rng(seed)
         n, d = int(rng.integers(2, 400)), int(rng.integers(1, 4))
@@ -44,7 +42,7 @@ def test_the_same_as_from_all_pairs(kind, delta, exceptions, monkeypatch):
         expected = slow.order_statistics(new, levels)
         close = {"rtol": 1e-11, "atol": 0}
         for many in (0, 10**9):  # searched for, and selected from all
-            monkeypatch.setattr(_places, "MANY", many)
+            monkeypatch.setattr(_rbf, "MANY", many)
             bag = BagInPlaces(radial, scores, scores, offset)
             found = bag.order_statistics(new, levels)
             assert ("_window" in vars(bag)) == (many == 0)
@@ -64,7 +62,7 @@ def test_the_same_as_from_all_pairs(kind, delta, exceptions, monkeypatch):
 
 def test_rows_between_crowds_of_very_different_errors(monkeypatch):
     """Two crowds whose errors differ by a factor of a million, and a row between them."""
-    monkeypatch.setattr(_places, "MANY", 0)
+    monkeypatch.setattr(_rbf, "MANY", 0)
     rng = np.random.default_rng(0)
     Z = np.repeat([[0.0], [5.0]], 300, axis=0)
     scores = rng.exponential(size=600) * np.repeat([1.0, 1e6], 300)
@@ -78,7 +76,7 @@ def test_rows_between_crowds_of_very_different_errors(monkeypatch):
 def test_places_are_told_apart_and_the_order_of_points_does_not_matter():
     rng = np.random.default_rng(1)
     places = np.round(rng.normal(size=(200, 3)))
-    _, first, place = unique_rows(places)
+    first, place = distinct(places)
     np.testing.assert_array_equal(places[first][place], places)
     assert len(np.unique(places + 0.0, axis=0)) == len(first)
     scores, new, order = rng.exponential(size=200), places[:9] + 0.1, rng.permutation(200)

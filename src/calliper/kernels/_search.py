@@ -110,9 +110,8 @@ class Search(ABC):
 
     def any_equal(self, neighbors: IntArray) -> BoolArray:
         """Whether some of the neighbours of each point, (N, n), are at the same distance, (N,)."""
-        columns = [self.distance_to(column) for column in neighbors.T]
-        ordered = np.sort(np.stack(columns, axis=1), axis=1)
-        return np.asarray((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+        ordered = np.sort([self.distance_to(column) for column in neighbors.T], axis=0)
+        return np.asarray((ordered[1:] == ordered[:-1]).any(axis=0))
 
     def scaled(self, rows: FloatArray) -> FloatArray:
         """Rows in the unit of the search; far beyond all points, only the direction counts."""

@@ -71,13 +71,11 @@ class MeanStatistic:
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self.full_sum / self.k + self.offset
-        return scale
+        return np.asarray(self.full_sum / self.k + self.offset)
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
         """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        scale: FloatArray = sum_of_each(member) / self.k + self.offset
-        return scale
+        return np.asarray(sum_of_each(member) / self.k + self.offset)
 
     def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
         """Scale of new points whose last place is shared."""
@@ -109,8 +107,7 @@ class QuantileStatistic:
         self._clamps: dict[int, FloatArray] = {}
 
     def of_calibration(self, level: float) -> FloatArray:
-        scale: FloatArray = self._clamp(level)[4] + self.offset
-        return scale
+        return np.asarray(self._clamp(level)[4] + self.offset)
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
         return row_order_statistics(member, [self.key(level)])[:, 0] + self.offset
@@ -140,8 +137,7 @@ class QuantileStatistic:
 
     def key(self, level: float) -> int:
         """r, the order statistic: levels with equal r have equal scales."""
-        rank: int = ceil(as_fraction(level) * self.k)
-        return rank
+        return int(ceil(as_fraction(level) * self.k))
 
 
 def clamped_crossing(

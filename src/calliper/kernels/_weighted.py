@@ -156,8 +156,12 @@ class BagWeighted(Bag):
     def __init__(
         self, weights: Weights, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
-        self.weights, self.magnitudes, self.scores = weights, magnitudes, scores
-        self.offset = offset
+        self.weights, self.magnitudes, self.scores, self.offset = (
+            weights,
+            magnitudes,
+            scores,
+            offset,
+        )
         self.total, self.weight = sums_of_others(weights, magnitudes)
         self.lonely = np.flatnonzero(self.weight == 0)
         self.sum_of_rest = sums_without(magnitudes, self.lonely)
