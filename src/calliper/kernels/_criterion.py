@@ -83,8 +83,7 @@ class RescaledInformation:
 
 def choose(criteria: FloatArray) -> IntArray:
     """For each column of (G, M) the row that is smallest; of equal ones the last, the smoothest."""
-    last = len(criteria) - 1
-    return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
+    return np.asarray(len(criteria) - 1 - np.argmin(criteria[::-1], axis=0))
 
 
 @dataclass(frozen=True)
@@ -173,8 +172,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
                 scales(candidate)
         if without_one is None:
             without_one = np.array([own[each][point] for point, each in enumerate(chosen)])
-        self.chosen: FloatArray = chosen
-        self.without_one = without_one
+        self.chosen, self.without_one = chosen, without_one
 
     def for_file(self) -> dict[str, Any]:
         """What was drawn and chosen, and the scales that it leads to."""

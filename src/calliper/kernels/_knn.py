@@ -181,8 +181,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def widened(self, multiple: float, most: int) -> Self:
         """The same with K multiplied, at least 1 and at most ``most``."""
-        k = max(1, min(round(self.n_neighbors * multiple), most))
-        return replace(self, n_neighbors=k)
+        return replace(self, n_neighbors=max(1, min(round(self.n_neighbors * multiple), most)))
 
     @classmethod
     def scales_of_others(

@@ -114,8 +114,7 @@ class SharedLeaves(Weights):
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) numbers of leaves that points share with the others."""
         shared = np.asarray((self.own[rows] @ self.by_leaf).toarray())
-        own = np.arange(rows.start, rows.stop)
-        shared[own - rows.start, own] = 0.0
+        np.fill_diagonal(shared[:, rows], 0.0)
         return shared
 
 

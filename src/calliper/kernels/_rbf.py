@@ -336,7 +336,7 @@ def sums_of_others(
 
     def add(rows: slice) -> FloatArray:
         exponent = exponents.to(exponents.points[rows])
-        exponent[np.arange(len(exponent)), np.arange(rows.start, rows.stop)] = -np.inf
+        np.fill_diagonal(exponent[:, rows], -np.inf)
         largest = exponent.max(axis=1)
         return np.stack([*totals(to_weights(exponent, largest), magnitudes), largest])
 

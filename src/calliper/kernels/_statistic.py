@@ -137,7 +137,7 @@ class QuantileStatistic:
 
     def key(self, level: float) -> int:
         """r, the order statistic: levels with equal r have equal scales."""
-        return int(ceil(as_fraction(level) * self.k))
+        return ceil(as_fraction(level) * self.k)
 
 
 def clamped_crossing(

@@ -47,8 +47,7 @@ class Weights(ABC):
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) weights of the points in the means of some of them, themselves left out."""
         weight = self.to(self.points[rows])
-        own = np.arange(rows.start, rows.stop)
-        weight[own - rows.start, own] = 0.0
+        np.fill_diagonal(weight[:, rows], 0.0)
         return weight
 
     def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
