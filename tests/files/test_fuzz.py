@@ -92,9 +92,9 @@ def test_no_file_says_in_which_cell_a_point_is(bases):
 @pytest.mark.parametrize("number", [-1, 40, 2**31 - 1])
 def test_neighbours_out_of_range(load, number):
     def change(header, nodes, arrays):
-        array_of(nodes, arrays, "state", "near_", "last")[0] = number
+        array_of(nodes, arrays, "state", "near_", "others")[0] = number
 
-    with pytest.raises(DamagedFileError, match="last of Neighborhood"):
+    with pytest.raises(DamagedFileError, match="others of Neighborhood"):
         load("nearest", change)
 
 

@@ -7,7 +7,6 @@ from calliper import KNN, RBF
 from calliper._validation import check_engine
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._search import all_distances
-from calliper.kernels._shared import Shells
 from calliper.rows import Rows
 from calliper.scale._cells import CellSearch
 
@@ -91,15 +90,6 @@ def test_in_a_cell_who_is_as_near_is_kept_though_squares_hardly_are_numbers():
     others = np.array(signs) * [2350, 3321, 3166, 2828, 2760, 3303]
     points = np.vstack([np.vstack([two, others]) * 2.0**-68, np.ones((1, 6))])
     assert nearest_in_one_cell(points, np.zeros(6))[1]
-
-
-@pytest.mark.parametrize("k", [1, 7, 100, 300])
-def test_the_last_place_that_counts_is_the_next_where_a_row_is_alone_at_its_own(k):
-    draw = np.random.default_rng(0)
-    distance, held = draw.uniform(size=(200, 2000)), np.ones((200, 2000), dtype=int)
-    distance[:, 0] = held[:, 0] = 0
-    reach = Shells.of_places(distance, held, k).reach[:, 0]
-    np.testing.assert_array_equal(reach, np.sort(distance, axis=1)[:, k])
 
 
 @pytest.mark.parametrize("n", [5, 40])

@@ -232,8 +232,9 @@ class Found:
             values = np.where(part, magnitudes[point], 0.0)
             return grid.rounded(grid.sums(values, lambda digit: 1.0 * np.bincount(of_row, digit)))
 
+        size = np.bincount(of_row, tied).astype(float)
         seats = self.near.shape[1] - np.bincount(of_row, ~tied)
-        return rows, kernels.SharedSums(total(~tied), total(tied), seats, np.bincount(of_row, tied))
+        return rows, kernels.SharedSums(total(~tied), total(tied), seats, size)
 
 
 class CellSearch:

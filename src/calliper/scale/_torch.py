@@ -50,6 +50,8 @@ BY_ROW = (slice(None), None)
 _PRECISION = Lock()
 
 
+#: Largest error of an exponent that the fast expansion of squared distances may cause.
+EXPONENT_ERROR = 1e-11
 #: Thresholds are enlarged by this part.
 ENLARGED = 1e-10
 #: Arrays of the size of a tile that are alive at a time, counting double precision twice.
@@ -385,7 +387,7 @@ class TorchRadial:
         centred = x - centre
         norm, rounding = centred.square().sum(dim=0), 4 * (len(x) + 4) * np.finfo(float).eps
         size = float(norm.max() + points_norm.max() + centre.square().sum())
-        if rounding * size <= kernels.EXPONENT_ERROR * self.two_l2:
+        if rounding * size <= EXPONENT_ERROR * self.two_l2:
             tile = torch.addmm(points_norm, centred.T, points, alpha=-2)
             tile += norm[:, None]
             tile.clamp_(min=0)
@@ -444,14 +446,12 @@ class BagTorchRadial(kernels.Bag):
         return np.asarray(self.mean + self.offset)
 
     def order_statistics(
-        self, Z: Any, levels: list[float], shares: Shares | None = None
+        self, Z: Any, levels: list[float], shares: Shares | None = None, slope: float = 0.0
     ) -> FloatArray:
-        if shares is not None:
-            return row_thresholds(self.thresholds(Z), levels, shares)
-        ranks, solve = (
-            [conformal_rank(level, len(self.scores)) for level in levels],
-            self._solver(0),
-        )
+        if shares is not None or slope:
+            return row_thresholds(self.thresholds(Z, slope=slope), levels, shares)
+        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
+        solve = self._solver(0.0)
         return self.radial.of_rows(Z, lambda exponent: ranked(solve(exponent), ranks))
 
     def thresholds(self, Z: Any, level: float = 0.5, slope: float = 0.0) -> FloatArray:
