@@ -23,7 +23,7 @@ class Known:
 
 
 def test_a_known_width_is_explained():
-    found = WidthImportanceDisplay.from_model(Known(), X, n_repeats=400, random_state=0)
+    found = WidthImportanceDisplay.from_model(Known(), X, row=7, n_repeats=400, random_state=0)
     a, wide = X["a"].to_numpy(), (X["b"] == "wide").to_numpy()
     expected = [
         np.abs(np.subtract.outer(2 * a, 2 * a)).mean(),
@@ -31,9 +31,15 @@ def test_a_known_width_is_explained():
         0.0,
     ]
     np.testing.assert_allclose(found.importance, expected, rtol=0.02)
-    assert found.mean_width == pytest.approx(1 + 2 * a.mean() + 3 * wide.mean())
-    names = [found.columns[j].replace("$", r"\$") for j in np.argsort(expected)]
-    assert [text.get_text() for text in found.plot().ax_.get_yticklabels()] == names
+    moves = [2 * (a[7] - a.mean()), 3 * (wide[7] - wide.mean()), 0.0]
+    np.testing.assert_allclose(found.moves, moves, atol=1e-12)
+    assert found.width == pytest.approx(1 + 2 * a[7] + 3 * wide[7])
+    table = found.to_frame()
+    assert [*table.columns] == ["importance", "deviation", "move"]
+    assert [*table.index] == [found.columns[j] for j in np.argsort(-np.abs(moves))]
+    assert [text.get_text() for text in found.plot().ax_.get_yticklabels()] == [
+        name.replace("$", r"\$") for name in table.index[::-1]
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.EmbeddingWarning")
@@ -44,10 +50,10 @@ def test_a_calibrated_model_and_a_calibrator():
     model.fit(Z, y)
     found = WidthImportanceDisplay.from_model(model, Z, max_rows=60, random_state=0)
     assert found.importance[0] > 2 * found.importance[1]
-    assert found.plot().ax_.patches
+    assert found.moves is None and found.plot().ax_.patches
     method = FullRescaled().fit(Z, np.abs(y))
-    radii = WidthImportanceDisplay.from_model(method, Z[:50], random_state=0)
-    assert radii.mean_width == pytest.approx(2 * method.predict_radius(Z[:50], 0.9).mean())
+    radii = WidthImportanceDisplay.from_model(method, Z[:50], row=0, random_state=0)
+    assert radii.width == pytest.approx(2 * method.predict_radius(Z[:1], 0.9)[0])
     assert radii.columns == ("column 1", "column 2")
 
 
@@ -56,6 +62,8 @@ def test_what_cannot_be_explained_is_refused():
     model = FullRescaled().fit(rng.uniform(size=(20, 2)), np.ones(20))
     with pytest.raises(CalliperError, match=r"of 5 intervals are infinite at coverage 0.99"):
         WidthImportanceDisplay.from_model(model, rng.uniform(size=(5, 2)), 0.99)
+    with pytest.raises(CalliperError, match=r"row must be a number from 0 to 4; got 5"):
+        WidthImportanceDisplay.from_model(model, rng.uniform(size=(5, 2)), row=5)
     with pytest.raises(CalliperError, match=r"must have predict_interval or predict_radius"):
         WidthImportanceDisplay.from_model(DummyRegressor(), rng.uniform(size=(5, 2)))
     with pytest.raises(CalliperError, match=r"at least two rows; got shape \(1, 2\)"):

@@ -208,26 +208,28 @@ class EmbeddingDisplay(style.Display):
 
 @dataclass(eq=False)
 class WidthImportanceDisplay(style.Display):
-    """Which columns make intervals wide.
+    """Which columns make intervals wide, over all rows and, if asked for, in one row.
 
     The importance of column j is what a permutation π of it changes, over m rows of widths w(x_i),
 
         I_j = mean_i |w(x_i with x_{π(i)j} in place of x_ij) − w(x_i)|,
 
-    scikit-learn's permutation importance of the width. Correlated columns share their effect.
+    scikit-learn's permutation importance of the width. Correlated columns share their effect. In
+    one row, column j moves the width by its own width less the mean with others' values of j.
 
     Attributes
     ----------
     columns : (d,) names
     importance, deviation : (d,) I_j, in the unit of y, and its standard deviation over permutations
     mean_width : of all rows
+    moves, width : (d,) what each column adds to the width of the row, and that width; or None
 
     Examples
     --------
     >>> from calliper import FullRescaled
     >>> Z = np.random.default_rng(0).uniform(size=(600, 2))
     >>> method = FullRescaled().fit(Z, Z[:, 0])
-    >>> found = WidthImportanceDisplay.from_model(method, Z[:100], random_state=0)
+    >>> found = WidthImportanceDisplay.from_model(method, Z[:100], row=0, random_state=0)
     >>> bool(found.importance[0] > 2 * found.importance[1])
     True
     """
@@ -236,6 +238,8 @@ class WidthImportanceDisplay(style.Display):
     importance: FloatArray
     deviation: FloatArray
     mean_width: float
+    moves: FloatArray | None = None
+    width: float | None = None
 
     @classmethod
     def from_model(
@@ -244,6 +248,7 @@ class WidthImportanceDisplay(style.Display):
         X: Any,
         coverage: float = 0.9,
         *,
+        row: int | None = None,
         n_repeats: int = 5,
         max_rows: int = 500,
         random_state: Any = None,
@@ -255,6 +260,7 @@ class WidthImportanceDisplay(style.Display):
         model : with ``predict_interval``, or a fitted calibrator, of whose features X consists
         X : array or frame, (m, d)
         coverage : the level of the intervals
+        row : the row of X to explain, if one is wanted
         n_repeats, max_rows, random_state : permutations of each column, most rows, and the seed
         """
         if not isinstance(model, IntervalModel | RadiusModel):
@@ -281,6 +287,8 @@ class WidthImportanceDisplay(style.Display):
             raise CalliperError(
                 f"X must have two dimensions and at least two rows; got shape {X.shape}."
             )
+        if row is not None and not 0 <= row < len(X):
+            raise CalliperError(f"row must be a number from 0 to {len(X) - 1}; got {row!r}.")
         rng, most = check_random_state(random_state), metrics.at_least(max_rows, 2, "max_rows")
         few = _safe_indexing(X, np.sort(rng.permutation(len(X))[:most]))
         found = permutation_importance(
@@ -293,21 +301,61 @@ class WidthImportanceDisplay(style.Display):
         )
         names = style.columns_of(X) or [f"column {j}" for j in range(1, X.shape[1] + 1)]
         known = found.importances_mean, found.importances_std, float(before.mean())
-        return cls(tuple(map(str, names)), *known)
+        made = cls(tuple(map(str, names)), *known)
+        if row is not None:
+            made.width = own = float(widths(_safe_indexing(X, [row, row]))[0])
+            others = (_with_values(X, row, few, j) for j in range(X.shape[1]))
+            made.moves = np.array([own - widths(rows).mean() for rows in others])
+        return made
+
+    def to_frame(self) -> Any:
+        """A pandas frame with a row for each column, the largest effect first."""
+        import pandas as pd
+
+        found = {"importance": self.importance, "deviation": self.deviation}
+        if self.moves is not None:
+            found["move"] = self.moves
+        frame = pd.DataFrame(found, index=pd.Index(self.columns, name="column"))
+        return frame.iloc[self._order()]
+
+    def _order(self) -> Any:
+        """Numbers of the columns by their effect, largest first."""
+        size = self.importance if self.moves is None else np.abs(self.moves)
+        return np.argsort(-size, kind="stable")
 
     @property
     def _size(self) -> tuple[float, float]:
         return 6.4, 1.2 + 0.28 * min(len(self.columns), MOST_BARS)
 
     def _draw(self, ax: Any) -> tuple[str, str]:
-        order = np.argsort(-self.importance, kind="stable")[:MOST_BARS][::-1]
+        order = self._order()[:MOST_BARS][::-1]
         names = [style.literal(self.columns[j]) for j in order]
-        ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
-        style.label(ax, "mean change of the width if permuted (unit of y)", "", legend=None)
         words = f"mean width {self.mean_width:.3g}"
+        if self.moves is None:
+            ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
+            style.label(ax, "mean change of the width if permuted (unit of y)", "", legend=None)
+        else:
+            wider = self.moves[order] > 0
+            colors = [*np.where(wider, style.VERMILION, style.BLUE)]
+            ax.barh(names, self.moves[order], color=colors)
+            ax.axvline(0, color="black", lw=0.8)
+            words = f"width {self.width:.3g} · {words}"
+            style.label(ax, "moves the width of this row by (unit of y)", "", legend=None)
         if len(order) < len(self.columns):
             words += f" · {len(order)} of {len(self.columns)} columns"
         return "Which columns make intervals wide", words
+
+
+def _with_values(X: Any, row: int, others: Any, column: int) -> Any:
+    """The row repeated, with the values of the other rows in one column."""
+    rows = _safe_indexing(X, np.full(len(others), row))
+    if hasattr(rows, "iloc"):
+        name, rows = rows.columns[column], rows.copy()
+        rows[name] = others.iloc[:, column].to_numpy()
+        return rows.astype({name: others.dtypes.iloc[column]})
+    rows = np.array(rows)
+    rows[:, column] = others[:, column]
+    return rows
 
 
 def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:
