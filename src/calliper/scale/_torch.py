@@ -149,6 +149,14 @@ class TorchSearch(kernels.Search):
         batches = (work(x[:, b], own_there[b]) for b in row_slices(x.shape[1], step))
         return [torch.cat(part).cpu().numpy() for part in zip(*batches, strict=True)]
 
+    def select(self, *merged: Any) -> FloatArray:
+        """On the device, unless there are weights: the host would take as long as the search."""
+        *given, ranks, shares = merged
+        if shares is not None:
+            return super().select(*merged)
+        there = Merged(*(torch.as_tensor(each, device=self.device) for each in given))
+        return np.stack([there.ranked(rank).cpu().numpy() for rank in ranks], axis=1)
+
     def _search(
         self, x: Tensor, n: int, own: IntArray | None = None, reach: FloatArray | None = None
     ) -> tuple[IntArray, BoolArray, kernels.Pairs]:
@@ -334,6 +342,56 @@ def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[T
     for other in {max(n - 2, 0), min(n, distance.shape[1] - 1)} - {n - 1}:
         tied |= distance[:, other] == edge
     return near[:, :n].contiguous(), tied, edge < outside
+
+
+class Merged:
+    """Multiples of ascending values, (m, N), which some exceptions replace; see ``select``.
+
+    How many are at most a column's multiple does not decrease from column to column, so halving
+    finds the first column at which there are enough, in twice as many as a row has exceptions.
+    """
+
+    def __init__(
+        self, ordered: Tensor, factor: Tensor, row: Tensor, position: Tensor, value: Tensor
+    ) -> None:
+        self.ordered, self.factor, self.row, self.position = ordered, factor, row, position
+        by_value = value.argsort()
+        self.value = value[by_value[row[by_value].argsort(stable=True)]]
+        self.count = torch.bincount(row, minlength=len(factor))
+        self.start = self.count.cumsum(0) - self.count
+
+    def ranked(self, rank: int) -> Tensor:
+        """The rank-th smallest of each row, (m,)."""
+        n = len(self.ordered)
+        low, high = (rank - 1 - self.count).clamp_(min=0), (rank - 1 + self.count).clamp_(max=n)
+        for _ in range(int((high - low).max()).bit_length()):
+            middle = (low + high) // 2
+            regular, others = self._up_to(middle)
+            enough, open_ = regular + others >= rank, low < high
+            high = torch.where(enough & open_, middle, high)
+            low = torch.where(~enough & open_, middle + 1, low)
+        regular, _ = self._up_to(low - 1)
+        # Of the exceptions beyond the column before, the one that would be the rank-th of all.
+        entry = rank - 1 - regular
+        inside = entry < self.count
+        padded = torch.cat([self.value, self.value.new_full((1,), torch.inf)])
+        exception = padded[torch.where(inside, self.start + entry, len(self.value))]
+        return torch.minimum(exception, self._multiple(low))
+
+    def _multiple(self, column: Tensor) -> Tensor:
+        """Those of one column for each row; infinite beyond the last, −∞ before the first."""
+        value = self.ordered[column.clamp(0, len(self.ordered) - 1)]
+        # An infinite rescaled score stays infinite even where the local scale is zero.
+        value = torch.where(torch.isinf(value), value, value * self.factor)
+        value = torch.where(column < 0, -torch.inf, value)
+        return torch.where(column < len(self.ordered), value, torch.inf)
+
+    def _up_to(self, column: Tensor) -> tuple[Tensor, Tensor]:
+        """How many regular multiples, and exceptions, are at most that of the column, (m,) each."""
+        multiple, none = self._multiple(column), torch.zeros_like(self.count)
+        others = none.index_add(0, self.row, (self.value <= multiple[self.row]).long())
+        taken = none.index_add(0, self.row, (self.position <= column[self.row]).long())
+        return column.clamp(max=len(self.ordered) - 1) + 1 - taken, others
 
 
 class TorchRadial:

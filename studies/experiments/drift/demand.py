@@ -255,15 +255,20 @@ def told(X: Any, y: Any, first: int) -> Any:
 
 
 def backtest() -> None:
-    """Interval scores of weeks 4 to 6 for some half-lives and shares, forecast each midnight."""
+    """Interval scores of weeks 4 to 6 for some half-lives and shares, forecast each midnight.
+
+    The last line is that of the settings above, with older hours that teach.
+    """
     global HALF_LIFE, SHARE
     table = load_demand()[: 6 * WEEK]
     X, y = columns(table), table["demand"]
-    for HALF_LIFE, SHARE in ((24, 0.0), *product((12, 24, 48), (0.25, 0.5, 0.75, 1.0))):
+    tried = [(24, 0.0), *product((12, 24, 48), (0.25, 0.5, 0.75, 1.0)), (HALF_LIFE, SHARE)]
+    for number, (HALF_LIFE, SHARE) in enumerate(tried, 1):
+        learns = number == len(tried)
         scores = []
         for week in (4, 5, 6):
             rows = slice(0, week * WEEK)
-            intervals = with_moves(X[rows], y[rows], (week - 1) * WEEK, DAY)
+            intervals = with_moves(X[rows], y[rows], (week - 1) * WEEK, DAY, learns=learns)
             scores.append(metrics.interval_score(y[(week - 1) * WEEK : rows.stop], intervals))
         print(HALF_LIFE, SHARE, np.round(scores, 3), f"{np.mean(scores):.3f}", flush=True)
 
