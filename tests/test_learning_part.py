@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
 from calliper import (
@@ -16,7 +18,7 @@ from calliper import (
     load,
     save,
 )
-from calliper.exceptions import SmallCalibrationWarning, UnusedWarning, ZeroScaleWarning
+from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
 from calliper.online import coverage_needed
@@ -129,9 +131,27 @@ def test_known_left_out_errors_of_training_rows_take_its_place():
     model = ConformalRegressor(MODEL, refits=3, error_model=FEW)
     model.calibrate(X_CAL, Y_CAL, X_train=X[:100], y_train=Y[:100])
     assert model.calibrator_.n_calibration_ == 500 and model.left_out_.source == "3 folds"
-    model.set_params(learning_part=0.5)
-    with pytest.warns(UnusedWarning, match="learning_part=0.5 is not used"):
-        model.calibrate(X_CAL, Y_CAL, X_train=X[:100], y_train=Y[:100])
+
+
+@pytest.mark.parametrize("as_rows", [np.asarray, pd.DataFrame, sparse.csr_array])
+def test_a_part_that_is_asked_for_teaches_beside_training_rows(as_rows, tmp_path):
+    """Errors of training rows come first, then the model's own on the first calibration rows."""
+    model = ConformalRegressor(MODEL, refits=3, error_model=FEW, learning_part=200, shuffle=False)
+    model.calibrate(as_rows(X_CAL), Y_CAL, X_train=as_rows(X[:100]), y_train=Y[:100])
+    known = model.left_out_
+    assert model.calibrator_.n_calibration_ == 300 and len(known.numbers) == 300
+    assert known.source == "3 folds, and calibration rows that were set aside"
+    np.testing.assert_array_equal(known.targets, np.r_[Y[:100], Y_CAL[:200]])
+    np.testing.assert_allclose(known.y_pred[100:], MODEL.predict(X_CAL[:200]))
+    changed = Y_CAL + np.where(np.arange(500) < 200, 0, 9.0)
+    again = ConformalRegressor(MODEL, refits=3, error_model=FEW, learning_part=200, shuffle=False)
+    again.calibrate(as_rows(X_CAL), changed, X_train=as_rows(X[:100]), y_train=Y[:100])
+    said, other = (each.calibration_.error_model for each in (model, again))
+    clues = RNG.uniform(size=(9, said.n_features_in_))
+    np.testing.assert_array_equal(said.predict(clues).size, other.predict(clues).size)
+    save(model, tmp_path / "both")
+    intervals = load(tmp_path / "both", MODEL).predict_interval(as_rows(NEW))
+    np.testing.assert_array_equal(intervals.upper, model.predict_interval(as_rows(NEW)).upper)
 
 
 def test_a_word_that_is_none_is_refused_whatever_the_calibrator():

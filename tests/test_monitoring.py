@@ -359,7 +359,7 @@ def test_json_and_files_go_on_where_they_left_off(monitor, tmp_path):
 def test_json_of_something_else_is_refused():
     text = CoverageMonitor(0.9, 500).update(True).to_json()
     other = json.loads(text)
-    other["seen"]["inside"] = [0.5]
+    other["came"]["seen"] = [0.5]
     for wrong in ("", "[]", "{}", text.replace("tolerated", "x"), json.dumps(other)):
         with pytest.raises(CalliperError, match=r"CoverageMonitor\.to_json writes"):
             CoverageMonitor.from_json(wrong)

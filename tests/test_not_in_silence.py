@@ -163,7 +163,7 @@ def test_bounds_that_calibration_targets_leave_are_refused_after_more_rows_too(m
 
 def test_training_rows_without_targets_are_said():
     made = ConformalRegressor(boosted())
-    with pytest.warns(UnusedWarning, match="X_train was given without y_train: .* Pass y_train"):
+    with pytest.warns(UnusedWarning, match="X_train alone is only checked.* pass y_train"):
         made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnusedWarning)
@@ -230,9 +230,9 @@ def test_a_confidence_wants_a_coverage_beside_it(kind):
 
 def test_one_row_of_a_frame_is_a_series():
     made = ConformalRegressor(MODEL, Split()).calibrate(*CAL)
-    with pytest.raises(CalliperError, match=r"df\.iloc\[\[0\]\] for one row"):
+    with pytest.raises(CalliperError, match=r"one row as df\.iloc\[\[0\]\]"):
         made.predict_interval(pd.DataFrame(X).iloc[0])
-    with pytest.raises(CalliperError, match=r"list of shape \(3,\).*\[X\] for one row"):
+    with pytest.raises(CalliperError, match=r"list of shape \(3,\).*\(1, -1\) for one row"):
         made.predict_interval(X[0].tolist())
 
 
@@ -262,11 +262,11 @@ def test_a_pair_of_numbers_is_no_choice_of_rows():
     assert "Intervals(1 row," in repr(found[[1]])
 
 
-def test_what_is_not_there_yet_is_called_by_its_name():
+def test_what_is_not_there_yet_says_what_to_do():
     bare = ConformalRegressor(MODEL)
     for name in ("estimator_", "calibrator_", "embedding_", "no_guarantee_"):
         assert not hasattr(bare, name)
-        with pytest.raises(NotFittedError, match=rf"There is no {name} yet.*calibrate\(X, y\)"):
+        with pytest.raises(NotFittedError, match=r"is not calibrated yet.*calibrate\(X, y\)"):
             getattr(bare, name)
 
 

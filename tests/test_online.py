@@ -209,13 +209,13 @@ def test_labels_of_steps_that_are_not_waiting_are_refused_and_change_nothing():
     control.update(intervals.contains(y[:3])[1], step=5)
     before = control.ask(8)
     for told, words in [
-        ({"step": 4}, "step 4, which was never requested; 4 were, from 3 to 8"),
-        ({"step": 5}, r"step 5 has its label already \(\d+% inside\): each counts once"),
+        ({"step": 4}, "step 4, which was never requested; 4 were"),
+        ({"step": 5}, "step 5 has its label already: each counts once"),
         ({"step": [3, 3], "inside": [True, True]}, "step 3 has its label already"),
         ({"step": [3, 6]}, "2 steps were named, and inside has 1"),
         ({"step": 3.0}, "step must be an integer"),
         ({"step": "noon"}, "step must be an integer"),
-        ({}, "before a level was requested.* 3 named steps wait for labels: name one"),
+        ({}, "before a level was requested.* 3 named steps wait for labels"),
     ]:
         with pytest.raises(CalliperError, match=words):
             control.update(**{"inside": True, **told})
@@ -541,9 +541,9 @@ def test_update_before_a_level_was_asked_for_is_refused():
             {"coverage": 90},
             "coverage must lie strictly between 0 and 1; got 90. If it is a percentage",
         ),
-        ({"rate": -1}, "^rate must be a positive number such as 0.01; got -1"),
+        ({"rate": -1}, "^rate must be a positive number such as 0.01, or several; got -1"),
         ({"rate": (0.1, -1.0)}, "^rate must be a positive number"),
-        ({"rate": ()}, "at least one rate"),
+        ({"rate": ()}, r"^rate must be a positive number .* got \(\)"),
         ({"rate": "fast"}, "^rate must be"),
         ({"decay": 1}, "decay must be at least 0 and below 1; got 1"),
         ({"start": 1.0}, "start must lie strictly between"),
@@ -558,8 +558,7 @@ def test_bad_parameters_are_refused(parameters, words):
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({}, "needs inside"),
-        ({"needed": 0.5}, "pass needed in addition, not instead"),
+        ({"inside": None, "needed": 0.5}, "inside must be True or False for each row"),
         ({"inside": True, "needed": [0.5, 0.5]}, "needed"),
         ({"inside": 0.7}, "True or False for each row"),
         ({"inside": []}, "True or False for each row"),

@@ -3,8 +3,7 @@
 A step is whatever changes a disk: a file made, bytes written (once before and once in the middle
 of them), a file flushed to the disk, renamed, removed, given a mode, cut, a folder made. A request
 is a line of JSON on standard input, the answer another on standard output. Processes are forked,
-since the import of the library takes longer than most runs; workers too, which then close all that
-they would not have open, had they been started as they are elsewhere.
+since the import of the library takes longer than most runs; workers too.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 STEPS = ("fsync", "replace", "unlink", "remove", "chmod", "truncate", "mkdir")
@@ -127,26 +126,26 @@ def install(request) -> None:
     if fault.kind == "clock":  # a decade forth, and a decade back
         jumps = iter([(-1) ** n * 3e8 for n in range(10**6)])
         time.time = lambda: CLOCK() + next(jumps)
-    fork_workers(request["told"], request["counted"])
+    fork_workers(request["counted"])
 
 
-def fork_workers(told, counted) -> None:
-    from calliper.cli import _workers
+def fork_workers(counted) -> None:
+    from calliper.cli import _answering
 
-    serve = _workers.serve
+    prepare = _answering.prepare
 
-    def alone(pipe, answering):
-        """As a process that was not forked: with its own pipe open, and no other's."""
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) not in (0, 1, 2, pipe.fileno(), told):
-                with suppress(OSError):
-                    os.close(int(name))
+    def prepared(n_threads):
+        """As a process that was not forked: its faults are its own, and it counts its steps."""
         fault.active, fault.count = fault.who == "worker", 0
-        serve(pipe, answering)
+        Finalize(None, count, exitpriority=0)
+        prepare(n_threads)
+
+    def count():
         with OPEN(counted, "a") as file:
             file.write(f"{fault.count}\n")
 
-    _workers.serve, _workers.get_context = alone, lambda how: multiprocessing.get_context("fork")
+    _answering.prepare = prepared
+    _answering.get_context = lambda how: multiprocessing.get_context("fork")
 
 
 def save(seed: int) -> None:
@@ -227,7 +226,7 @@ def serve() -> None:
     import matplotlib.figure  # noqa: F401
 
     import calliper.cli._app
-    import calliper.cli._parquet
+    import calliper.cli._formats
     import calliper.lab.evaluation  # noqa: F401
     import studies.experiments.data.fetching  # noqa: F401
 

@@ -60,10 +60,9 @@ STRANGE = [
     "", "x" * 300, "__class__", "../../etc/passwd", "inf", "core", "median", "auto", "torch:cuda:9", "cosine",
     [], {}, [[]], [1, 2, 3], {"dict": []}, {"tuple": []}, {"tuple": 3}, {"float": "nan"}, {"float": "inf"},
     {"float": "-inf"}, {"float": 3}, {"array": 0}, {"array": 1}, {"array": -1}, {"array": 10**9}, {"array": True},
-    {"model": 0}, {"model": 7}, {"opened": ["core", 0]}, {"opened": ["whole", 3]}, {"opened": ["x", 0]},
+    {"brought": 0}, {"brought": 7}, {"brought": True}, {"opened": ["core", 0]}, {"opened": ["whole", 3]}, {"opened": ["x", 0]},
     {"brought": "embed"}, {"brought": ["embed"]}, {"ellipsis": True}, {"date": "0000-00-00"}, {"time": "25:00"},
-    {"texts": [["a", "b"], [2]]}, {"texts": [["a" * 500, ""], [2]]}, {"texts": [[1], [1]]}, {"texts": "ab"},
-    {"times": [{"array": 0}, "<M8[ns]"]}, {"times": [{"array": 0}, "<M8[99999999Y]"]}, {"cells": [[1, 2], [10**12]]},
+    {"cells": [["a", "b"], [2]]}, {"cells": [["a" * 500, ""], [2]]}, {"cells": "ab"}, {"cells": [[1, 2], [10**12]]},
     {"cells": [[], [0, 10**12]]}, {"cells": [[None], [1]]}, {"timedelta": [10**12, 0, 0]},
     {"datetime": "9999-12-31T23:59:59"}, {"dict": [[[1], 2]]}, {"dict": [[{"tuple": [1]}, 2]]}, {"nothing": 1},
     {"RandomState": [{"array": 0}, 0, 0, 0.0]}, {"RandomState": [{"array": 0}, 10**6, 0, 0.0]}, {"RandomState": 7}, {"dict": [[k * (2**61 - 1), 0] for k in range(4)]},
@@ -93,6 +92,8 @@ TYPES = [
     "float32",
     "float64",
     "complex128",
+    "M8[ns]",
+    "U4",
 ]
 
 
@@ -178,9 +179,25 @@ def members_changed(base, rng):
         members[name] = bytes(rng.choice([1 << 10, 1 << 20, 1 << 24]))
     else:  # an array that says it is another
         whole = json.loads(members["object"])
-        entry = rng.choice(whole["arrays"] or [["float64", [1], "C"]])
+        entry = rng.choice(whole["arrays"] or [["f8", [1], "C"]])
         place = rng.randrange(3)
-        entry[place] = rng.choice(["object", "float32", "<f8", None, [9], [-1], [2**40], "F", 7])
+        entry[place] = rng.choice(
+            [
+                "O",
+                "f4",
+                "<f8",
+                "U9",
+                "M8[ns]",
+                "M8[9Y]",
+                "U99999999",
+                None,
+                [9],
+                [-1],
+                [2**40],
+                "F",
+                7,
+            ]
+        )
         members["object"] = json.dumps(whole).encode()
         return rehashed(members)
     return joined(members)

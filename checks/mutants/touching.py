@@ -23,7 +23,7 @@ from checks.mutants.mutators import ROOT, SOURCE, core_files
 #: The core's own tests.
 _TESTS = """
 tests/kernels tests/calibrators tests/lab/bounds tests/properties tests/quantile_regression
-tests/distribution tests/scale/test_shards.py tests/test_guarantees.py tests/test_quantile.py
+tests/distribution tests/test_guarantees.py tests/test_quantile.py
 tests/test_weighted_quantile.py tests/test_scores_and_intervals.py tests/test_extend.py
 tests/test_composition.py tests/test_shared_rows.py tests/test_shift.py tests/test_notebook.py
 tests/lab/test_tuning_curve.py tests/checks/test_found.py

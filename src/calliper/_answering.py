@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from calliper import _validation as valid
 from calliper._handlers import handler_of_collection
-from calliper._kept import Field, Inline, Number, Part, Plain, Text
+from calliper._kept import Inline, Keeps, Number, Part, Plain, Text
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
@@ -25,13 +25,13 @@ from calliper.rows import PerRow, RowTrend, gathered, same_rows
 from calliper.scores import AbsoluteError, Score, SignedError
 from calliper.space import Embedding, ErrorModel, LeftOut
 
-#: What is known of the assumption that the model has not seen the calibration rows.
+#: What is known of the assumptions: that the model has not seen the calibration rows, that it
+#: predicts calibration and new rows alike, that their order does not matter; and who calibrates.
 CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
 UNCHECKED = (
     "Not checked: whether the model was trained on these rows, since no training rows were given "
     "(calibrate with X_train and y_train)."
 )
-#: What is known of the assumption that calibration and new rows are predicted alike.
 NOT_ALONE = (
     "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
     "not predict one row."
@@ -41,121 +41,56 @@ OTHERWISE = (
     "{:.1g}, twice the largest difference seen, is added to each radius; the guarantee assumes "
     "that no difference is larger."
 )
-#: What is said where some calibration rows were used to learn.
-TAUGHT = (
-    "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
-    "and the guarantee rests on the {:,} calibration rows."
-)
-#: What is said of a level that needs more rows than the others.
-FROM_ALL = (
-    "This level needs more than the {:,} calibration rows, so intervals are as wide as those of "
-    "plain split on all {:,} rows."
-)
-#: What is known of the assumption that the order of rows does not matter.
 IN_ORDER = (
     "Checked when calibrating: errors depend on the row number. If rows are in order of time, "
     "they are not exchangeable with later rows, and the guarantee does not cover those."
 )
+TAUGHT = (
+    "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
+    "and the guarantee rests on the {:,} calibration rows."
+)
+FROM_ALL = (
+    "This level needs more than the {:,} calibration rows, so intervals are as wide as those of "
+    "plain split on all {:,} rows."
+)
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedHere:
-    """A model, a sketch of its training rows, and the estimator that ``fit`` trained, or None."""
-
-    estimator: Any
-    model: Any
-    rows: RowSketch
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Calibration(Keeps):
     """What calibration made: everything that answers for new rows.
 
-    Attributes
-    ----------
-    score : how an error is measured
-    calibrators : one for most scores, two where each side of the prediction has its own
-    no_guarantee : why nothing is proved with these calibration rows, in words, or None
-    model : whose predictions are the centre of the intervals
-    space : the fitted map to where nearness is judged
-    left_out : training rows with out-of-fold or out-of-bag predictions, or None
-    per_row : what gives the group and the weight of a new row
-    row_trend : how errors depend on the order of the rows, or None
-    probe : a few calibration rows as plain values, by which a file knows the model again, or None
-    chosen : parameters of the regressor that the calibration followed, by name
-    has_training : whether training rows were given
-    trained : the model that ``fit`` trained, or whose training rows were given, or None
-    n_taught : calibration rows that were used to learn how the model errs, and do not calibrate
-    on_all : plain split on all rows, for levels that need more of them; None if not needed
-    slack : added to every radius, since rounding changes predictions between batches; None if the
-        model cannot predict one row
-    targets : of all calibration rows, to check bounds by; None after loading a file
+    A file keeps what is annotated so; the model stays outside.
     """
 
-    score: Score
-    calibrators: tuple[Calibrator, ...]
-    no_guarantee: str | None = None
+    score: Annotated[Score, Plain("score_function")]
+    #: One for most scores, two where each side of the prediction has its own.
+    calibrators: Annotated[tuple[Calibrator, ...], Part("calibrators", several=True)]
+    #: Why nothing is proved with these calibration rows, in words.
+    no_guarantee: Annotated[str | None, Text(optional=True)] = None
+    #: The fitted map to where nearness is judged.
+    space: Annotated[Any, Inline(Embedding)] = None
+    left_out: Annotated[LeftOut | None, Inline(LeftOut, optional=True)] = None
+    #: What gives the group and the weight of a new row.
+    per_row: Annotated[PerRow, Inline(PerRow)] = PerRow()  # noqa: RUF009
+    row_trend: Annotated[RowTrend | None, Inline(RowTrend, optional=True)] = None
+    #: Whether training rows were given; a sketch of those that the model was trained on.
+    has_training: Annotated[bool, Number(bool)] = False
+    sketch: Annotated[RowSketch | None, Inline(RowSketch, optional=True)] = None
+    #: Calibration rows that were used to learn how the model errs, and do not calibrate.
+    n_taught: Annotated[int, Number(int, 0)] = 0
+    #: Plain split on all rows, for levels that need more of them.
+    on_all: Annotated[Any, Part("calibrators", optional=True)] = None
+    #: Added to every radius, since rounding changes predictions between batches; None if unknown.
+    slack: Annotated[float | None, Number(least=0, optional=True)] = 0.0
+    #: Whose predictions are the centre of the intervals; the estimator that ``fit`` trained.
     model: Any = None
-    space: Any = None
-    left_out: LeftOut | None = None
-    per_row: PerRow = PerRow()  # noqa: RUF009
-    row_trend: Any = None
+    trained_from: Any = None
+    #: A few calibration rows as plain values, by which a file knows the model again.
     probe: Any = None
+    #: Parameters of the regressor that the calibration followed, by name.
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    has_training: bool = False
-    trained: TrainedHere | None = None
-    n_taught: int = 0
-    on_all: "Calibration | None" = None
-    slack: float | None = 0.0
+    #: Of all calibration rows, to check bounds by; unknown after loading a file.
     targets: FloatArray | None = None
-
-    #: What a file keeps; the model stays outside.
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "calibrators": Part("calibrators", several=True),
-        "space": Inline(Embedding),
-        "score": Plain("score_function"),
-        "no_guarantee": Text(optional=True),
-        "groups": Plain("groups"),
-        "weights": Plain("weights"),
-        "has_training": Number(bool),
-        "slack": Number(least=0, optional=True),
-        "sketch": Inline(RowSketch, optional=True),
-        "left_out": Inline(LeftOut, optional=True),
-        "n_taught": Number(int, 0),
-        "on_all": Part("calibrators", optional=True),
-        "trend": Inline(RowTrend, optional=True),
-    }
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds, by the names of ``keeps``."""
-        trained = self.trained
-        here = trained is not None and trained.model is self.model
-        same = ("calibrators", "space", "score", "no_guarantee", "has_training", "slack")
-        return {
-            **{name: getattr(self, name) for name in (*same, "left_out", "n_taught")},
-            **vars(self.per_row),
-            "sketch": trained.rows if here and trained is not None else None,
-            "on_all": None if self.on_all is None else self.on_all.calibrators[0],
-            "trend": self.row_trend,
-        }
-
-    @classmethod
-    def again(cls, state: Mapping[str, Any], model: Any, asked: Any, chosen: Any) -> Self:
-        """What a file held, around the model that is given and what is ``asked`` to predict."""
-        state = {name: state[name] for name in cls.keeps}
-        groups, weights, sketch, on_all, trend = (
-            state.pop(name) for name in ("groups", "weights", "sketch", "on_all", "trend")
-        )
-        state["space"].model = asked
-        return cls(
-            **state,
-            model=model,
-            on_all=None if on_all is None else cls(AbsoluteError(), (on_all,)),
-            per_row=PerRow(groups=groups, weights=weights),
-            row_trend=trend,
-            chosen=chosen,
-            trained=None if sketch is None else TrainedHere(model, model, sketch),
-        )
 
     @property
     def n_calibration(self) -> int:
@@ -175,18 +110,15 @@ class Calibration:
     @property
     def unchecked(self) -> bool:
         """Whether the rows that the model was trained on are unknown."""
-        trained = self.trained
-        if trained is not None and trained.model is self.model and trained.estimator is not None:
+        if self.trained_from is not None:
             return is_frozen(self.model)  # it was trained elsewhere, on whatever rows
         return not self.has_training
 
     def checks(self, level: float) -> list[str]:
         """Which assumptions were checked, and with what result: a line each."""
-        answering = self._answering(level)
-        if answering is not self:
-            lines = [FROM_ALL.format(self.n_calibration, answering.n_calibration)]
-        else:
-            lines = [TAUGHT.format(self.n_taught, self.n_calibration)] if self.n_taught else []
+        lines = [TAUGHT.format(self.n_taught, self.n_calibration)] if self.n_taught else []
+        if self._served(level) != level:
+            lines = [FROM_ALL.format(self.n_calibration, self.on_all.n_calibration_)]
         lines.append(UNCHECKED if self.unchecked else CHECKED)
         if self.row_trend is not None:
             lines.append(IN_ORDER)
@@ -226,23 +158,16 @@ class Calibration:
         X: Any = None,
         **per_row: Any,
     ) -> Intervals:
-        """Intervals around predictions of rows at ``Z``, at one level or several.
+        """Intervals around predictions (m,), or (m, p), of rows at ``Z``, at one level or several.
 
-        Parameters
-        ----------
-        y_pred : (m,), or (m, p) for a score of p predictions a row
-        Z : (m, d) features of the same rows
-        bounds : (y_min, y_max), the range that y can have; ends are moved into it
-        index : row labels of the frame that the rows came in
-        confidence : share of calibration sets for which the coverage holds
-        X : the rows themselves, for levels that plain split on all rows must answer
-        per_row : groups and weights of the rows, if calibration was given them
+        ``index`` labels the rows, ``X`` are the rows themselves, for levels that plain split on all
+        rows must answer, and ``per_row`` their groups and weights.
         """
         levels = served = valid.check_levels(coverage)
         ends = None if bounds is None else valid.check_bounds(bounds, self.targets)
         if confidence is not None:
             valid.refuse_lone_confidence(coverage, confidence)
-        elif self.on_all is not None:
+        else:
             served = tuple(map(self._served, levels))
         # Predictions are the same at every level.
         lower, upper = self.score.invert(
@@ -273,16 +198,10 @@ class Calibration:
 
     def _served(self, level: float) -> float:
         """The level, or the highest the rows support if plain split on all rows can do better."""
-        n = self.n_calibration
-        if self.on_all is None or conformal_rank(level, n) <= n:
+        n, n_all = self.n_calibration, 0 if self.on_all is None else self.on_all.n_calibration_
+        if conformal_rank(level, n) <= n or conformal_rank(level, n_all) > n_all:
             return level
-        n_all = self.on_all.n_calibration
-        return n / (n + 1) if conformal_rank(level, n_all) <= n_all else level
-
-    def _answering(self, level: float) -> "Calibration":
-        """Which calibration gives the guarantee at this level: plain split on all, or this one."""
-        here = self.on_all is None or self._served(level) == level
-        return self if here else self.on_all  # type: ignore[return-value]
+        return n / (n + 1)
 
     def _from_all(
         self,
@@ -299,11 +218,10 @@ class Calibration:
         level that the other rows serve stay inside, so that intervals are nested in the level. The
         slack is in the units of the score, and is added here, too.
         """
-        assert self.on_all is not None
         higher = [number for number, level in enumerate(levels) if level != served[number]]
         asked = [levels[number] for number in higher]
-        nowhere = np.zeros((len(lower), 1))
-        low, high = self.on_all.intervals(self.space.middle(X), nowhere, asked)
+        radius = self.on_all.predict_radius(np.zeros((len(lower), 1)), asked)
+        low, high = AbsoluteError().invert(self.space.middle(X)[:, None], radius)
         if self.slack:
             slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
             ends = self.score.invert(y_pred[:, None], slack)
@@ -314,7 +232,7 @@ class Calibration:
         warn(
             f"Coverage {', '.join(map(str, asked))} needs more than the {self.n_calibration:,} "
             "calibration rows: intervals at this level are as wide as those of plain split on "
-            f"all {self.on_all.n_calibration:,} rows, and ignore what was learnt from "
+            f"all {self.on_all.n_calibration_:,} rows, and ignore what was learnt from "
             f"{self.n_taught:,} of them. learning_part=None calibrates on all rows.",
             SmallCalibrationWarning,
         )
@@ -362,8 +280,8 @@ class Calibration:
     def _proved(self, level: float) -> float:
         if self.no_guarantee is not None:
             return 0.0
-        calibrators = self._answering(level).calibrators
-        per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in calibrators)
+        tails = self.calibrators if self._served(level) == level else (self.on_all,)
+        per_tail = (each.guaranteed_coverage(self._of_tail(level)) for each in tails)
         return float(1 - sum(1 - proved for proved in per_tail))
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
@@ -371,9 +289,9 @@ class Calibration:
         coverage, of_tail = valid.check_level(coverage), None
         if confidence is not None:
             of_tail = self._of_tail(valid.check_level(confidence, "confidence"))
-        answering = self if confidence is not None else self._answering(coverage)
-        if answering is not self and self.no_guarantee is None:  # no law: they may be wider
-            return replace(answering.guarantee(coverage), has_law=False)
+        elif self.no_guarantee is None and self._served(coverage) != coverage:
+            promised: Guarantee = self.on_all.guarantee(coverage)
+            return replace(promised, has_law=False)  # they may be wider
         promise: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), of_tail)
         tails = len(self.calibrators)
         if tails == 1 and self.no_guarantee is None:
@@ -395,13 +313,13 @@ class Calibration:
         return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
 
 
-def check_calibrated(front: Any, first: str = "") -> None:
-    """Refuse to answer before there is a calibration; ``first`` is said before the rest."""
+def check_calibrated(front: Any) -> None:
+    """Refuse to answer before there is a calibration."""
     if "calibration_" not in vars(front):
         raise NotFittedError(
-            f"{first}This {type(front).__name__} is not calibrated yet: call calibrate(X, y) "
-            f"with rows that the fitted model has not seen, or fit(X, y) to train a new model "
-            f"on some rows and calibrate on the rest."
+            f"This {type(front).__name__} is not calibrated yet: call calibrate(X, y) with rows "
+            f"that the fitted model has not seen, or fit(X, y) to train a new model on some rows "
+            f"and calibrate on the rest."
         )
 
 
@@ -413,7 +331,7 @@ def handled(method: valid.Method) -> valid.Method:
 
     @wraps(method)
     def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
-        valid.check_call(self, method, (X, *given), known)
+        valid.refuse_level_words(method, known)
         if isinstance(X, np.ndarray):
             return method(self, X, *given, **known)
         handler = handler_of_collection(X)
@@ -423,6 +341,20 @@ def handled(method: valid.Method) -> valid.Method:
         return handler.answer(method.__name__, self, X, *given, **known)
 
     return ask  # type: ignore[return-value]
+
+
+def predicted(
+    front: Any, X: Any, groups: Any, weights: Any
+) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
+    """Predictions and features; and labels, groups and weights of the rows, by name."""
+    check_calibrated(front)
+    valid.check_new_rows(front, X)
+    made, per_row = front.calibration_, {}
+    if groups is not None or weights is not None or made.per_row != PerRow():
+        groups, weights = same_rows(X, "X", groups=groups, weights=weights)
+        per_row = made.per_row.new(X, groups=groups, weights=weights)
+    y_pred, Z = made.space.predict_and_transform(X)
+    return y_pred, Z, {"index": valid.labels_of(X), **per_row}
 
 
 class Answers:
@@ -462,17 +394,15 @@ class Answers:
             With a list of L levels the ends have shape (m, L).
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
-            coverage. ``None`` or an infinity leaves a side open. Refused if calibration targets
-            lie outside, as far as they are known: a file does not hold them.
+            coverage. ``None`` leaves a side open. Refused if calibration targets, which a file
+            does not hold, lie outside.
         confidence : float, optional
             The share of calibration sets for which the coverage holds; for calibrators with a law
             of coverage, such as ``Split``. Give ``coverage`` as well.
-        groups : (m,), column name or function of the rows, optional
-            The group of each row, if :meth:`calibrate` was given groups.
-        weights : (m,), column name or function of the rows, optional
-            The weight of each row, if :meth:`calibrate` was given weights.
+        groups, weights : (m,), column name or function of the rows, optional
+            Of each row, if :meth:`calibrate` was given them.
         """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
         return self.calibration_.intervals(
             y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
         )
@@ -485,7 +415,7 @@ class Answers:
         The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
         between rows.
         """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
         made = self.calibration_
         alike = groups is None and weights is None
         return (
@@ -502,18 +432,5 @@ class Answers:
         See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
         and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
         """
-        y_pred, Z, per_row = self._predicted(X, groups, weights)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
         return self.calibration_.distribution(y_pred, Z, bounds=bounds, **per_row)
-
-    def _predicted(
-        self, X: Any, groups: Any, weights: Any
-    ) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
-        """Predictions and features; and labels, groups and weights of the rows, by name."""
-        check_calibrated(self)
-        valid.check_new_rows(self, X)
-        made, per_row = self.calibration_, {}
-        if groups is not None or weights is not None or made.per_row != PerRow():
-            groups, weights = same_rows(X, "X", groups=groups, weights=weights)
-            per_row = made.per_row.new(X, groups=groups, weights=weights)
-        y_pred, Z = made.space.predict_and_transform(X)
-        return y_pred, Z, {"index": valid.labels_of(X), **per_row}

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
@@ -26,38 +27,25 @@ BLOCK_FLOATS = 1 << 18
 CHUNK_ROWS = 1 << 16
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@cache
-def _n_cores() -> int:
-    return int(cpu_count())
-
-
-class _Few(threading.local):
-    """Whether this thread may use one core only."""
-
-    one = False
-
-
-_few = _Few()
+#: Both take a while to find out.
+_controller, _n_cores = cache(ThreadpoolController), cache(cpu_count)
+#: Whether this thread may use one core only.
+_ONE: ContextVar[bool] = ContextVar("one core", default=False)
 
 
 def n_cores() -> int:
     """How many cores this thread may use."""
-    return 1 if _few.one else _n_cores()
+    return 1 if _ONE.get() else int(_n_cores())
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
     """Keep work in this thread; for callers that already run a thread on each core."""
-    before, _few.one = _few.one, True
+    token = _ONE.set(True)
     try:
         yield
     finally:
-        _few.one = before
+        _ONE.reset(token)
 
 
 class Scratch(threading.local):

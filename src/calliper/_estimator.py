@@ -1,43 +1,85 @@
-"""What scikit-learn, files and notebooks ask of a regressor that holds a calibration."""
+"""How regressors of one target and of several come to a calibration, and what follows from it.
+
+``fit`` splits the data, trains, and calibrates on the part that the model has not seen;
+``calibrate`` takes a model that is already fitted. Both end in the same state. A class of several
+targets says how it checks them (``_check_known``, ``_check_targets``) and what calibration makes of
+them (``_calibrated``, ``_extended``). The rest is what scikit-learn, files and notebooks ask for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper import _validation as valid
-from calliper._answering import Calibration, check_calibrated
+from calliper._answering import Calibration, check_calibrated, predicted
+from calliper._handlers import handler_of_collection
 from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
-from calliper._notebook import card
-from calliper._types import Coverage, FloatArray
-from calliper.calibration import chosen_of
+from calliper._notebook import card, reporter
+from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows
+from calliper._types import AgeingWeights, Coverage, FloatArray
+from calliper.calibration import calibrate_model, chosen_of, extended, warn_of_groups
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
+from calliper.exceptions import CalliperError, EmbeddingWarning, UnusedWarning, warn
 from calliper.guarantees import Guarantee
-from calliper.models import asked_as, fit_router, fresh
-from calliper.rows import same_rows
-from calliper.scores import ScaledError
+from calliper.models import (
+    asked_as,
+    family_of,
+    fit_router,
+    fresh,
+    open_model,
+    predictions,
+    takes_sparse,
+)
+from calliper.rows import (
+    PerRow,
+    check_known_rows,
+    first_rows,
+    gathered,
+    remembered,
+    row_values,
+    same_rows,
+    warn_of_times,
+)
+from calliper.scores import DistributionError, ScaledError
 from calliper.shift import ShiftReport
+from calliper.space import (
+    Training,
+    knows_left_out,
+    learnt_from_training,
+    train_apart,
+    why_no_refit,
+)
+
+#: What to do with rows in order of time: where some are held out, and where some are learnt from.
+IN_TIME = (
+    "shuffle=False holds out the last rows instead. shuffle=True says that the order of rows does "
+    "not matter."
+)
+DEALT_IN_TIME = (
+    "with shuffle=False the model's errors are learnt from the older rows and the later ones "
+    "calibrate. shuffle=True says that the order does not matter."
+)
 
 
-class Made:
+def made(name: str, doc: str) -> Any:
     """What calibration made, by its name there; before that, an error that says what to do."""
 
-    def __init__(self, name: str, doc: str) -> None:
-        self.name, self.__doc__ = name, doc
+    def read(front: Any) -> Any:
+        check_calibrated(front)
+        return getattr(front.calibration_, name)
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.own_name = name
-
-    def __get__(self, front: Any, owner: type) -> Any:
-        if front is None:
-            return self
-        check_calibrated(front, f"There is no {self.own_name} yet. ")
-        return getattr(front.calibration_, self.name)
+    return property(read, doc=doc)
 
 
 class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,14 +87,19 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
 
     estimator: Any
     calibrator: Any
+    shuffle: bool | None
+    gap: int
+    refits: int | None
+    random_state: Any
+    progress: Any
     calibration_: Calibration
-    estimator_ = Made("model", "The model that predicts.")
-    calibrators_ = Made("calibrators", "One for each tail.")
-    embedding_ = Made("space", "Where nearness is judged.")
-    score_ = Made("score", "How an error is measured.")
-    left_out_ = Made("left_out", "Left-out rows, or None.")
-    error_model_ = Made("error_model", "Of errors, or None.")
-    no_guarantee_ = Made("no_guarantee", "Why there is no guarantee, or None.")
+    estimator_ = made("model", "The model that predicts.")
+    calibrators_ = made("calibrators", "One for each tail.")
+    embedding_ = made("space", "Where nearness is judged.")
+    score_ = made("score", "How an error is measured.")
+    left_out_ = made("left_out", "Left-out rows, or None.")
+    error_model_ = made("error_model", "Of errors, or None.")
+    no_guarantee_ = made("no_guarantee", "Why there is no guarantee, or None.")
 
     keeps: ClassVar[Mapping[str, Field]] = {**Calibration.keeps, **COLUMN_FIELDS}
 
@@ -64,17 +111,185 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
 
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
-        followed, score = chosen_of(self), state["score"]
+        followed, score, model = chosen_of(self), state["score"], self.estimator
+        n, tails = len(state["calibrators"]), score.n_tails
+        if n != tails and not state.get("parts"):
+            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
         # What was learnt is in units of errors around what the model of the user's score predicts.
         given = followed.get("score_function") if isinstance(score, ScaledError) else score
-        asked, _ = asked_as(self.estimator, given)
-        self.calibration_ = Calibration.again(state, self.estimator, asked, followed)
+        state["space"].model, _ = asked_as(model, given)
+        self.calibration_ = Calibration(
+            **{name: state[name] for name in Calibration.keeps},
+            model=model,
+            trained_from=None if state["sketch"] is None else model,
+            chosen=followed,
+        )
         restore_columns(self, state)
 
     def __new__(cls, *given: Any, **known: Any) -> Self:
         valid.refuse_level_words(cls, known)
         made: Self = super().__new__(cls)
         return made
+
+    @valid.unchanged_if_refused
+    def fit(
+        self, X: Any, y: Any, *, groups: Any = None, split_groups: Any = None, **fit_params: Any
+    ) -> Self:
+        """Train a copy of the estimator on part of the rows and calibrate on the others.
+
+        Parameters
+        ----------
+        X, y : rows and targets
+        groups : (n,), column name or function of the rows, optional
+            The guarantee then holds in each group, as in :meth:`calibrate`.
+        split_groups : (n,), column name or function of the rows, optional
+            Rows of one group are held out together, in refits too. Nothing is proved for new
+            groups, as ``SplitGroupsWarning`` says: rows of one are not exchangeable with others.
+        **fit_params
+            For ``fit`` of the estimator whenever it is trained (``sample_weight``, ``eval_set``,
+            …); by requests, where metadata routing is enabled. Values for each row are split with
+            the rows. None of it reaches the calibrator: calibration rows all weigh the same.
+        """
+        apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
+        _, groups, split_groups, _ = same_rows(X, "X", y=y, groups=groups, **apart)
+        known = self._check_known(X, y)
+        warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
+        together = None if split_groups is None else row_values(split_groups, X, "split_groups")
+        of_rows = remembered(groups) is not groups  # values, one for each row
+        if of_rows:
+            groups = row_values(groups, X, "groups")
+        model, held_out, training = train_apart(self, X, known, together, fit_params)
+        per_row = PerRow(groups[held_out] if of_rows else groups)
+        rows = _safe_indexing(indexable(X)[0], held_out)
+        made = self._calibrated(
+            model, rows, known[held_out], training, order=held_out, per_row=per_row
+        )
+        training.report(1.0)
+        why = None if together is None else warn_of_groups(together[held_out])
+        _warn_of_unused(self, made, training, given=False)
+        sketch = sketch_rows(training.X, training.y)
+        origin = self.estimator
+        self.calibration_ = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
+        return self
+
+    @valid.unchanged_if_refused
+    def calibrate(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        X_train: Any = None,
+        y_train: Any = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """Calibrate a model that is already fitted, on rows that it has not seen.
+
+        After :meth:`fit` that is the model trained there: newer rows replace those held out.
+
+        Parameters
+        ----------
+        X : rows
+            An array, a frame, a sparse matrix, a tensor, or a list of what the model takes; for a
+            network also a dict of arrays or tensors, or a ``DataLoader`` that does not shuffle,
+            whose batches are (inputs, targets), without ``y``.
+        y : (n,) targets
+        X_train, y_train : rows that the model *was* trained on, or others not in X, optional
+            They standardise the inputs, and are for calibrators that learn from training errors or
+            targets, such as ``MADSplit``; ``UnusedWarning`` says if they change nothing. If all
+            calibration rows are among them, that is refused; if some are, ``SharedRowsWarning``
+            says that there is no guarantee.
+        groups : (n,), column name or function of the rows, optional
+            The guarantee then holds in each group, by a calibrator for each. A column name or a
+            function is remembered; labels must be given to :meth:`predict_interval`, too.
+        weights : (n,), column name or function of the rows, optional
+            How much more often a row's inputs occur among new rows, up to a constant, such as
+            :class:`calliper.shift.LikelihoodRatio`; or ``calliper.shift.Recency(half_life)``.
+        """
+        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
+        per_row, lazy = PerRow(groups, weights), None
+        if not isinstance(X, np.ndarray):
+            handler = handler_of_collection(X)
+            if handler is None:
+                X, y = gathered(X, y, self.estimator)
+            else:  # what predicts all rows; at hand are the first of them
+                lazy = handler.LazyRows(X, y, per_row)
+                X, y, per_row = lazy.X, lazy.y, lazy.per_row
+        before: Calibration | None = vars(self).get("calibration_")
+        times, model, origin, sketch, why = (X, y), self.estimator, None, None, None
+        if before is not None and before.trained_from is model:  # what fit trained of it
+            model, origin, sketch = before.model, before.trained_from, before.sketch
+        y = self._check_known(X, y, again=origin is not None)
+        training = self._given_training(X_train, y_train)
+        if sketch is not None:
+            why = refuse_seen(sketch, X, y)
+        if training.X is not None:
+            given = sketch_rows(training.X, training.y)
+            sketch, seen = given if sketch is None else sketch, refuse_seen(given, X, y)
+            why = why or seen
+        _refuse_unfitted(model, X)
+        _refuse_trained_on(model, y)
+        if isinstance(weights, AgeingWeights):
+            why = why or weights.explain()
+        made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
+        if made.n_taught:
+            warn_of_times(*times, self.shuffle, "calibrate splits", DEALT_IN_TIME)
+        _warn_if_other(before, made)
+        _warn_of_unused(self, made, training, given=True)
+        self.calibration_ = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
+        return self
+
+    @valid.unchanged_if_refused
+    def extend(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        window: int | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """Add labelled rows to the calibration rows; the model and the space stay as they are.
+
+        The result is as if calibrated on all rows at once, but nothing is learnt again: rows from
+        which the model's errors were learnt do not calibrate. With nearest neighbours, adding a row
+        is cheap however many rows there are.
+
+        Parameters
+        ----------
+        X, y : rows that the model has not seen, and their targets
+        window : int, optional
+            Keep this many of the latest rows and drop older ones: for data that drift.
+        groups, weights : of these rows, if calibration was given them
+        """
+        check_calibrated(self)
+        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
+        X, y = gathered(X, y, self.estimator)
+        y = self._check_targets(y)
+        self.calibration_ = self._extended(X, y, window, groups, weights)
+        return self
+
+    def _given_training(self, X_train: Any, y_train: Any) -> Training:
+        """Training rows that ``calibrate`` was given, and how the model may be trained again."""
+        if X_train is not None:
+            X_train, y_train = gathered(X_train, y_train, self.estimator)
+            valid.refuse_collection(X_train, "X_train")
+        elif y_train is not None:
+            raise CalliperError("y_train was given without X_train: pass both.")
+        if y_train is not None:
+            same_rows(X_train, "X_train", y_train=y_train)
+            check_consistent_length(X_train, y_train)
+            y_train = self._check_targets(y_train, "y_train")
+        folds, gap = valid.check_parts(self)
+        return Training(
+            X=X_train,
+            y=y_train,
+            n_refits=folds or 0,
+            random_state=self.random_state,
+            shuffle=self.shuffle is not False,
+            gap=gap,
+            progress=reporter(self.progress, "training") if folds else None,
+        )
 
     @valid.says_coverage
     def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
@@ -110,6 +325,30 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         """Which calibration gives the guarantee."""
         return self.calibration_
 
+    def _extended(
+        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
+    ) -> Calibration:
+        """What it becomes with further rows."""
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
+        if len(y) != len(y_pred):
+            raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
+        del per_row["index"]
+        return extended(self.calibration_, X, y, y_pred, Z, window=window, **per_row)
+
+    def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
+        """Checked targets; ``again`` if the model is that of ``fit``. Remembers columns of X."""
+        return check_known_rows(self, X, y)
+
+    def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
+        """Checked targets, called by their name."""
+        return valid.check_vector(y, name)
+
+    def _calibrated(
+        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
+    ) -> Calibration:
+        """What calibration makes; ``how`` is what ``calibrate_model`` takes."""
+        return calibrate_model(self, model, X, y, training, **how)
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__…`` are those of the default calibrator, too."""
         params: dict[str, Any] = super().get_params(deep)
@@ -126,6 +365,11 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         super().set_params(**params)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
+
     def __sklearn_is_fitted__(self) -> bool:
         return "calibration_" in vars(self)
 
@@ -140,12 +384,11 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     @property
     def calibrator_(self) -> Calibrator:
         """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
-        check_calibrated(self, "There is no calibrator_ yet. ")
-        if len(self.calibrators_) != 1:
-            n = len(self.calibrators_)
+        fitted: tuple[Calibrator, ...] = self.calibrators_
+        if len(fitted) != 1:
+            n = len(fitted)
             raise AttributeError(f"there is no calibrator_: {n} are fitted (see calibrators_).")
-        fitted: Calibrator = self.calibrators_[0]
-        return fitted
+        return fitted[0]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         words: str = super().__repr__(N_CHAR_MAX)
@@ -166,3 +409,105 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
         return fit_router(self)
+
+
+def _refuse_trained_on(model: Any, y: FloatArray) -> None:
+    """Refuse a model whose trees hold the means of these targets."""
+    opened = open_model(model)
+    if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
+        raise CalliperError(
+            f"The model was trained on these calibration rows: its trees hold the means of their "
+            f"targets. {SEEN_IN_TRAINING}"
+        )
+
+
+def _refuse_unfitted(model: Any, X: Any) -> None:
+    """Say that a model is not fitted, or a class, before anything is said of its space."""
+    if isinstance(model, type):
+        raise TypeError(
+            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
+        )
+    with suppress(NotFittedError):
+        if isinstance(model, BaseEstimator):
+            check_is_fitted(model)
+            return
+    try:
+        predictions(model, first_rows(X))
+    except NotFittedError as error:
+        raise NotFittedError(
+            f"{error} calibrate needs a model that is already fitted; fit(X, y) trains a copy of "
+            f"it on some of the rows and calibrates on the rest."
+        ) from error
+    except Exception:  # reported better where the space is made
+        return
+
+
+def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
+    """Say that without training rows nearness is judged in another space than before."""
+    if before is None or not before.has_training or now.has_training:
+        return
+    same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
+    if same and before.space.space.name != now.space.space.name:
+        warn(
+            f"Without X_train nearness is now judged in another space: {now.space} instead of "
+            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, "
+            "to keep it.",
+            EmbeddingWarning,
+        )
+
+
+def _warn_of_unused(front: Any, made: Calibration, training: Training, *, given: bool) -> None:
+    """Point out what changes nothing: training rows that were ``given``, refits, a gap."""
+    for unused in _unused(front, made, training, given=given):
+        warn(unused, UnusedWarning)
+
+
+def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -> Iterator[str]:
+    """What is to be said of a gap, and of refits or else of training rows."""
+    folds, refitted = front.refits, made.left_out
+    if refitted is not None and refitted.source == "out of bag":
+        refitted = None
+    if given and front.gap and not made.n_taught and refitted is None:
+        yield (
+            f"gap={front.gap} is not used: all rows calibrate and nothing is refitted, so there "
+            f"are no parts to leave it between."
+        )
+    if training.y is None and folds:
+        yield (
+            f"refits={folds} needs training rows, and calibrate got none: the model is not "
+            "refitted. Pass X_train and y_train, or leave refits out."
+        )
+    left_out = made.left_out is not None and not made.n_taught
+    if training.X is None or (training.y is not None and left_out):
+        return
+    uses, why = made.calibrators[0].uses, why_no_refit(made.model)
+    learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
+    embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
+    mapped = not isinstance(embed, str) or embed == "inputs"
+    sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
+    if folds and training.y is not None:
+        if why is not None:
+            yield (
+                f"refits={folds} cannot train the model again, since it {why}. Pass an estimator "
+                f"with fit, or leave refits out."
+            )
+        elif "left_out" not in uses and made.score.units is None:
+            yield (
+                f"refits={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
+                f"left-out errors. Leave it out, or use FullRescaled()."
+            )
+    elif given and learns and not (mapped or sloped or learnt_from_training(made.space.space)):
+        more = why and f"the model {why}"
+        more = more or "refits=5 trains the model five more times to find them"
+        if training.y is None:
+            more = "pass y_train, too"
+        elif knows_left_out(made.space.space):
+            more = (
+                "a bootstrapped model has them if X_train and y_train are the rows that it was "
+                f"trained on, in that order; otherwise {more}"
+            )
+        rows = "X_train alone is" if training.y is None else "X_train and y_train are"
+        yield (
+            f"{rows} only checked for calibration rows, and change nothing else. Widths are learnt "
+            f"from errors on rows that were left out of training: {more}."
+        )

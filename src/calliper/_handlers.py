@@ -7,6 +7,7 @@ the rows, and imports it only then.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -15,22 +16,17 @@ from calliper._types import FloatArray
 #: Modules that handle collections that are computed later, by the package of their type, or by
 #: package and name.
 COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
-
 #: The same for arrays of other libraries, which become rows or arrays of NumPy.
 TENSORS = {"torch.Tensor": "calliper.scale._device"}
-
 #: The same for inputs of networks, which become rows.
 INPUTS = dict.fromkeys(
     ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
 )
-
 #: The same for models that take a dict for each row.
 NETWORKS = {"torch.Module": "calliper.models._networks"}
-
 #: Modules of engines, by the first part of an engine's name.
 ENGINES = {"torch": "calliper.scale._device"}
 ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
-
 #: The module behind ``KNN(cells=...)``.
 CELLS = "calliper.scale._cells"
 
@@ -42,11 +38,17 @@ class EngineRows(ABC):
     ----------
     shape : (n, d)
     engine : computes with them, by its ``search`` and ``radial``
+    ends : gives the least and the largest number
+    vstack : gives these and then others, which may be in main memory
+    check_beside : refuses new rows held elsewhere, unless the kernel names an engine for them
     """
 
     shape: tuple[int, int]
     engine: Any
     ndim = 2
+    ends: Callable[[], tuple[float, float]]
+    vstack: Callable[[Any], EngineRows]
+    check_beside: Callable[[Any, Any], None]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -58,18 +60,6 @@ class EngineRows(ABC):
     @abstractmethod
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         """All of them in main memory."""
-
-    @abstractmethod
-    def ends(self) -> tuple[float, float]:
-        """The least and the largest number."""
-
-    @abstractmethod
-    def vstack(self, more: Any) -> EngineRows:
-        """These and then others, which may be in main memory."""
-
-    @abstractmethod
-    def check_beside(self, rows: Any, kernel: Any) -> None:
-        """Refuse new rows that are held elsewhere, unless the kernel names an engine for them."""
 
 
 def handler_of(what: Any, handlers: dict[str, str]) -> Any:

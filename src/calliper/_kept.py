@@ -17,16 +17,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Array:
-    """Numbers of one type.
+    """Numbers of one type in a file, which ``becomes`` another in memory.
 
-    Attributes
-    ----------
-    dtype : type in the file
-    shape : sizes, each a number or the name of one
-    least, most : range of the numbers; ``most`` may name a size, which they must be below
-    finite : whether infinities and NaN are refused
-    optional : whether it may be None
-    becomes : type in memory, if it differs
+    Sizes are numbers or names; ``most`` may name a size, which the numbers must be below.
     """
 
     dtype: str

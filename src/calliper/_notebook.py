@@ -1,15 +1,13 @@
 """What a notebook shows: cards of text with a small picture, as HTML and SVG, and progress.
 
-Everything is drawn in ``currentColor``, so that it is readable on light and dark pages. There are
-no scripts and no style sheets. Text is escaped here, and only here. Pictures show a sample of the
-rows, so that a million of them take no longer than a few. Progress (``progress=True``) is a bar in
-a notebook, and elsewhere a line on standard error.
+Everything is drawn in ``currentColor``, for light and dark pages, without scripts or style sheets.
+Text is escaped here, and only here. Pictures show a sample of the rows. Progress
+(``progress=True``) is a bar in a notebook, and elsewhere a line on standard error.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from math import floor
 from time import perf_counter
 from typing import Any
 
@@ -52,12 +50,10 @@ def aligned(rows: Sequence[Sequence[str]], first: Any = str.rjust) -> list[str]:
     return ["  ".join(each).rstrip() for each in cells]
 
 
-def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
-    """Rows of text, the first of them column names; the others may end in a picture."""
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the first of them column names."""
     head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    head = head.replace("td>", "th>") + ("<th></th>" if pictures else "")
-    if pictures:
-        body = [f"{row}<td>{drawn}</td>" for row, drawn in zip(body, pictures, strict=True)]
+    head = head.replace("td>", "th>")
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
 
 
@@ -69,35 +65,37 @@ def sampled(m: int, n: int) -> Any:
 def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | None) -> str:
     """A sample of the intervals as bars, from the lowest to the highest, fainter at higher levels.
 
-    ``lower`` and ``upper`` are (m,) or (m, L), ``centre`` is (m,) or None. An interval without a
-    bound is dotted up to the edge. Without rows there is no picture.
+    The ends are (m,) or (m, L). An interval without a bound is dotted up to the edge.
     """
     if not lower.size:
         return ""
-    lower, upper = (ends.reshape(len(ends), -1) for ends in (lower, upper))
+    ends = np.stack([each.reshape(len(each), -1) for each in (lower, upper)])
     some = sampled(len(lower), LOOKED_AT)
-    some = some[np.argsort(_middle(lower[some, 0], upper[some, 0]), kind="stable")]
+    # Ends without a bound do not count for the middle.
+    low, high = ends[:, some, 0]
+    low = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
+    middle = low / 2 + np.where(np.isfinite(high), high, low) / 2
+    some = some[np.argsort(middle, kind="stable")]
     some = some[sampled(len(some), DRAWN)]
-    columns = sampled(lower.shape[1], 3)
-    low, high = lower[np.ix_(some, columns)], upper[np.ix_(some, columns)]
+    ends = ends[:, some][:, :, sampled(ends.shape[2], 3)]
     dots = np.full(len(some), np.nan) if centre is None else np.asarray(centre, float)[some]
-    place, edges = _scale(np.concatenate([low.ravel(), high.ravel(), dots]), HEIGHT_PX - 12)
-    step = min(16.0, (WIDTH_PX - 8) / len(some))
+    share, edges = _shares(np.append(ends, dots))
+    y = HEIGHT_PX - 6 - (HEIGHT_PX - 12) * share
+    bars, step = y[: ends.size].reshape(ends.shape), min(16.0, (WIDTH_PX - 8) / len(some))
     marks = []
-    for row in range(len(some)):
+    for row, dot in enumerate(y[ends.size :]):
         x = 4 + step * (row + 0.5)
-        for column in reversed(range(len(columns))):
-            ends = low[row, column], high[row, column]
-            bottom, top = (HEIGHT_PX - 6 - place(end) for end in ends)
-            dashes: Any = {"stroke_dasharray": "2 3"} if np.isinf(ends).any() else {}
-            faint: Any = {"stroke_opacity": f"{0.6 / (1 + column):.2f}", "stroke_width": step * 0.6}
-            marks.append(_mark("line", x1=x, x2=x, y1=bottom, y2=top, **faint, **dashes))
-        if np.isfinite(dots[row]):
-            y = HEIGHT_PX - 6 - place(dots[row])
-            marks.append(_mark("circle", cx=x, cy=y, r=1.8, stroke="none"))
+        for column in reversed(range(ends.shape[2])):
+            bottom, top = bars[:, row, column]
+            look: Any = {"stroke_opacity": f"{0.6 / (1 + column):.2f}", "stroke_width": step * 0.6}
+            if np.isinf(ends[:, row, column]).any():
+                look["stroke_dasharray"] = "2 3"
+            marks.append(_mark("line", x1=x, x2=x, y1=bottom, y2=top, **look))
+        if np.isfinite(dot):
+            marks.append(_mark("circle", cx=x, cy=dot, r=1.8, stroke="none"))
     shown = "all" if len(some) == len(lower) else f"{len(some)} of {len(lower):,}"
     between = "" if edges is None else f", between {edges[0]:.4g} and {edges[1]:.4g}"
-    return _svg(marks, f"{shown} intervals in the order of their centres{between}")
+    return _figure(marks, f"{shown} intervals in the order of their centres{between}")
 
 
 def histogram(values: FloatArray, name: str) -> str:
@@ -106,58 +104,26 @@ def histogram(values: FloatArray, name: str) -> str:
     known = known[np.isfinite(known)]
     if not len(known):
         return ""
-    place, _ = _scale(known, 1.0)
     bins = min(30, 1 + int(np.sqrt(len(known))))
-    counts = np.bincount((place(known) * bins).astype(int).clip(0, bins - 1), minlength=bins)
-    step = (WIDTH_PX - 8) / bins
+    place = (_shares(known)[0] * bins).astype(int).clip(0, bins - 1)
+    counts, step = np.bincount(place, minlength=bins), (WIDTH_PX - 8) / bins
     bar: Any = {"width": step * 0.9, "stroke": "none", "fill_opacity": "0.6"}
     marks = [
         _mark("rect", x=4 + step * at, y=HEIGHT_PX - 6 - tall, height=tall, **bar)
         for at, tall in enumerate(counts / counts.max() * (HEIGHT_PX - 12))
     ]
     lowest, middle, highest = np.quantile(known, [0, 0.5, 1])
-    return _svg(marks, f"{name}: {lowest:.4g} to {highest:.4g}, half below {middle:.4g}")
+    return _figure(marks, f"{name}: {lowest:.4g} to {highest:.4g}, half below {middle:.4g}")
 
 
-def coverage_line(asked: float, proved: float, spread: tuple[float, float] | None = None) -> str:
-    """Coverage on a line up to 1: the proved one as a bar, the requested one as a stroke.
-
-    ``spread`` is where coverage lies in nine of ten draws of the calibration points.
-    """
-    first = max(0.0, floor(20 * min(asked, proved, *(spread or (1.0,))) - 0.5) / 20)
-
-    def at(share: float) -> float:
-        return 8 + (WIDTH_PX - 16) * (share - first) / (1 - first)
-
-    bar: Any = {"y": 34, "height": 12, "fill_opacity": "0.3", "stroke": "none"}
-    marks = [
-        _mark("line", x1=at(first), x2=at(1), y1=40, y2=40, stroke_opacity="0.4"),
-        _mark("rect", x=at(proved), width=at(1) - at(proved), **bar),
-        _mark("line", x1=at(asked), x2=at(asked), y1=26, y2=54, stroke_width=2),
-        # The label of the stroke stays inside the picture.
-        _words(
-            at(asked), 20, f"asked for {asked:g}", "end" if at(asked) > WIDTH_PX / 2 else "start"
-        ),
-        _words(at(first), 66, f"{first:.3g}", "start"),
-        _words(at(1), 66, "1", "end"),
-    ]
-    said = f"proved: at least {floored(proved)}"
-    if spread is not None:
-        low, high = spread
-        marks.append(_mark("line", x1=at(low), x2=at(high), y1=40, y2=40, stroke_width=4))
-        said += f"; with these calibration points {low:.3f} to {high:.3f} in nine cases of ten"
-    return _svg(marks, said, height=74)
-
-
-def share_bar(share: float, least: float) -> str:
-    """A share as a line and its proved bound as a bar, on a scale from 0 to 1."""
-    reached = 0.0 if np.isnan(share) else share
-    bar = _mark("rect", x=4, y=2, width=100 * least, height=8, fill_opacity="0.4", stroke="none")
-    return (
-        '<svg width="110" height="12" style="display:inline-block" role="img" '
-        f'aria-label="{share:.3f}, at least {least:.3f}" fill="currentColor" stroke="currentColor">'
-        f"{bar}{_mark('line', x1=4, x2=4 + 100 * reached, y1=6, y2=6)}</svg>"
-    )
+def _shares(values: FloatArray) -> tuple[FloatArray, tuple[float, float] | None]:
+    """Where numbers lie in their finite range, from 0 to 1; and that range, if there is one."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    half = high / 2 - low / 2  # the whole range may overflow
+    share = (values / 2 - low / 2) / half if half > 0 else np.where(np.isnan(values), values, 0.5)
+    placed = np.where(np.isinf(values), values > 0, np.clip(share, 0.0, 1.0))
+    return placed, (low, high) if len(finite) else None
 
 
 def floored(share: float) -> str:
@@ -165,51 +131,20 @@ def floored(share: float) -> str:
     return f"{np.floor(share * 1e4) / 1e4:g}"
 
 
-def _middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """A number to sort intervals by, even if an end has no bound."""
-    finite = np.isfinite(lower), np.isfinite(upper)
-    low = np.where(finite[0], lower, np.where(finite[1], upper, 0.0))
-    high = np.where(finite[1], upper, low)
-    return np.asarray(low / 2 + high / 2)
-
-
-def _scale(values: FloatArray, size: float) -> tuple[Any, tuple[float, float] | None]:
-    """A map from numbers to 0 … size, infinities to its ends; and the finite range, if any is."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return lambda value: size * (value > 0), None
-    low, high = float(finite.min()), float(finite.max())
-    half = high / 2 - low / 2  # the whole range may overflow
-    if not half > 0:
-        return lambda value: np.where(np.isinf(value), size * (value > 0), size / 2), (low, high)
-
-    def place(value: Any) -> Any:
-        share = (value / 2 - low / 2) / half
-        return size * np.clip(share, 0.0, 1.0)
-
-    return place, (low, high)
-
-
-def _mark(tag: str, *, inside: str = "", **given: Any) -> str:
+def _mark(tag: str, **given: Any) -> str:
     """A mark of a picture; numbers have one digit after the point."""
     texts = {name: v if isinstance(v, str) else f"{v:.1f}" for name, v in given.items()}
     told = " ".join(f'{name.replace("_", "-")}="{text}"' for name, text in texts.items())
-    return f"<{tag} {told}>{inside}</{tag}>" if inside else f"<{tag} {told}/>"
+    return f"<{tag} {told}/>"
 
 
-def _words(x: float, y: float, text: str, side: str) -> str:
-    font: Any = {"font_size": "11", "font_family": "inherit", "stroke": "none"}
-    return _mark("text", x=x, y=y, text_anchor=side, **font, inside=escape(text))
-
-
-def _svg(marks: list[str], said: str, *, height: int = HEIGHT_PX) -> str:
+def _figure(marks: list[str], said: str) -> str:
     """A picture with its description below."""
-    drawn = "".join(marks)
+    size = f'width="{WIDTH_PX}" height="{HEIGHT_PX}" viewBox="0 0 {WIDTH_PX} {HEIGHT_PX}"'
     return (
         '<figure style="margin:.4em 0;display:inline-block;vertical-align:top">'
-        f'<svg width="{WIDTH_PX}" height="{height}" viewBox="0 0 {WIDTH_PX} {height}" role="img" '
-        f'aria-label="{escape(said)}" style="max-width:100%" fill="currentColor" '
-        f'stroke="currentColor">{drawn}</svg>'
+        f'<svg {size} role="img" aria-label="{escape(said)}" style="max-width:100%" '
+        f'fill="currentColor" stroke="currentColor">{"".join(marks)}</svg>'
         f'<figcaption style="font-size:85%;max-width:{WIDTH_PX}px;color:inherit;text-align:left">'
         f"{escape(said)}</figcaption></figure>"
     )
@@ -226,21 +161,19 @@ class _Shown:
     """A bar, or a line, that is shown from the first report until the work is done."""
 
     def __init__(self, work: str) -> None:
-        self.work, self.fraction, self.left = work, 0.0, ""
-        self.start: float | None = None
-        self.shown = float("-inf")
+        self.work, self.fraction, self.left, self.shown = work, 0.0, "", float("-inf")
         self.handle: Any = None
+        self.first: Any = None  # when, and how much was done
 
     def __call__(self, fraction: float) -> None:
         now, finished = perf_counter(), self.fraction >= 1
-        if self.start is None:
-            self.start, self.first = now, fraction
+        self.first = self.first or (now, fraction)
         if finished or (now - self.shown < PAUSE and fraction < 1):
             return
         self.shown, self.fraction, self.left = now, fraction, ""
-        if self.first < fraction < 1:
-            rest = (now - self.start) * (1 - fraction) / (fraction - self.first)
-            self.left = f", about {rest:.0f} s left"
+        start, first = self.first
+        if first < fraction < 1:
+            self.left = f", about {(now - start) * (1 - fraction) / (fraction - first):.0f} s left"
         if self.handle is not None:
             self.handle.update(self)
         elif _in_notebook():

@@ -15,7 +15,7 @@ import numpy as np
 from calliper._kept import Field, Inline, Keeps, Part, Plain
 from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
-from calliper.calibration import Calibration, calibrate, measured
+from calliper.calibration import Calibration, calibrate
 from calliper.calibrators import as_calibrator
 from calliper.exceptions import CalliperError, UnusedWarning, unheard
 from calliper.guarantees import Guarantee
@@ -115,9 +115,14 @@ def calibrate_stored(
     more: dict[str, Any] = {}
     if training is not None:
         more = {"X_train": StoredRows(training[:, 2:], training[:, 1]), "y_train": training[:, 0]}
-    teach = isinstance(as_score(score), AbsoluteError) and _teach(
-        calibrator, len(y), learning_part, groups, random_state
-    )
+    teach = isinstance(as_score(score), AbsoluteError)
+    if learning_part == "auto" and "left_out" not in as_calibrator(calibrator).uses:
+        teach = False
+    if teach:  # told by counts alone, as calibrate does
+        if groups is not None:
+            rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
+        taught, _ = deal(len(y), learning_part, labels=groups, random_state=random_state)
+        teach = len(taught) > 0
     regressor = ConformalRegressor(
         stored_predictions,
         calibrator,
@@ -129,22 +134,6 @@ def calibrate_stored(
     with unheard(*((UnusedWarning,) if teach else ())):  # training rows may also fill gaps
         regressor.calibrate(X, y, groups=groups, weights=weights, **more)
     return CalibratedOnStored(regressor)
-
-
-def _teach(calibrator: Any, n: int, asked: Any, groups: Any, seed: Any) -> bool:
-    """Whether some rows will teach, told by counts alone as ``calibrate`` does."""
-    if asked == "auto" and "left_out" not in as_calibrator(calibrator).uses:
-        return False
-    if groups is not None:
-        rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
-    return len(deal(n, asked, labels=groups, random_state=seed)[0]) > 0
-
-
-def rows_with_errors(
-    X: FloatArray, y: FloatArray, y_pred: FloatArray, score: Score | None = None
-) -> list[Rows]:
-    """Rows whose predictions were stored, as each tail of the score sees their errors."""
-    return measured(as_score(score), X, y, y_pred)
 
 
 def calibrate_rows(

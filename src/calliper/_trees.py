@@ -95,17 +95,15 @@ class PlainTrees(Keeps):
     def again(cls, state: dict[str, Any]) -> Self:
         """The trees, if they are such."""
         made = cls(**state)
-        own = np.arange(len(made.left))
+        own, inner = np.arange(len(made.left)), made.left != LEAF
         if not 0 < made.sizes.sum() == len(own):
             raise CalliperError("trees do not have the number of nodes that they declare.")
-        tree = np.repeat(np.arange(len(made.sizes)), made.sizes)
-        inner = made.left != LEAF
         if (inner != (made.right != LEAF)).any():
             raise CalliperError("a tree node is not a leaf and lacks a child.")
-        for side in (made.left[inner], made.right[inner]):
-            if (side <= own[inner]).any() or (tree[side] != tree[inner]).any():
-                raise CalliperError("a tree node points outside its tree.")
-        below = np.concatenate([made.left[inner], made.right[inner]])
+        tree = np.repeat(np.arange(len(made.sizes)), made.sizes)
+        above, below = np.tile(own[inner], 2), np.append(made.left[inner], made.right[inner])
+        if (below <= above).any() or (tree[below] != tree[above]).any():
+            raise CalliperError("a tree node points outside its tree.")
         if len(np.unique(below)) < len(below):  # a walk would double at each of them
             raise CalliperError("a tree node has two parents.")
         if (made.feature >= max(made.n_features, 1)).any():
@@ -130,10 +128,7 @@ class PlainTrees(Keeps):
             raise CalliperError(
                 f"trees need {self.n_features} columns; the rows have {rows.shape[1]}."
             )
-        at_once = max(1, AT_ONCE // len(self.sizes))
-        if len(rows) <= at_once:
-            return self._leaves(rows)
-        parts = row_slices(len(rows), at_once)
+        parts = row_slices(len(rows), max(1, AT_ONCE // len(self.sizes))) or [slice(0)]
         return np.concatenate([self._leaves(rows[part]) for part in parts], axis=1)
 
     def _leaves(self, rows: NDArray[Any]) -> IntArray:
@@ -156,13 +151,9 @@ class PlainTrees(Keeps):
 
 @dataclass(frozen=True, eq=False)
 class BoostedSum(Keeps):
-    """Histogram boosting of one output as bare trees; rows are numbers.
+    """Histogram boosting of one output as bare trees, one for each stage.
 
-    Attributes
-    ----------
-    trees : one for each stage
-    baseline : where the sum starts
-    slope, intercept : of a sigmoid that makes a probability of the sum; 0 where there is none
+    Slope and intercept are those of a sigmoid that makes a probability of the sum.
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]

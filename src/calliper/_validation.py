@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set, Sized
-from functools import cache, wraps
+from functools import partial, wraps
 from importlib import import_module
 from inspect import signature
 from numbers import Integral, Real
@@ -67,38 +67,23 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
         return  # it passes on what it does not know
     here = "coverage" in found
     for name in (known.keys() - found.keys()) & (LEVEL_WORDS if here else OUR_WORDS):
-        level = float(known[name]) if isinstance(known[name], Real) else USUAL_COVERAGE
-        hint = ""
-        if name in MISSES:
-            level = level if level is USUAL_COVERAGE else 1 - level
-            hint = f": coverage is 1 - {name}"
-        call = f"{called.__name__}(" if here else "predict_interval("
-        rows = "X, " if call == "predict_interval(" else ""
-        when = "" if here else "when you ask, "
+        level = known[name] if isinstance(known[name], Real) else None
+        if name in MISSES and level is not None:
+            level = 1 - float(level)
+        call = called.__name__ if here else "predict_interval"
         raise TypeError(
-            f"{called.__name__} takes no {name}=. Give the level {when}as {call}{rows}"
-            f"coverage={level:g}){hint}."
+            f"{called.__name__} takes no {name}=. Give the level as {call}("
+            f"{'X, ' if call == 'predict_interval' else ''}coverage={level or USUAL_COVERAGE:g})"
+            f"{f': coverage is 1 - {name}' if name in MISSES else ''}."
         )
 
 
-def check_call(owner: Any, method: Any, given: tuple[Any, ...], known: Mapping[str, Any]) -> None:
-    """Refuse arguments that a public method does not take, by the name of the owner's class."""
-    try:
-        signature_of(method).bind(owner, *given, **known)
-    except TypeError as error:
-        refuse_level_words(method, known)
-        raise TypeError(f"{type(owner).__name__}.{method.__name__}() {error}.") from None
-
-
-signature_of = cache(signature)
-
-
 def says_coverage(method: Method) -> Method:
-    """Decorate a method with ``coverage=``: other names for a level are pointed out."""
+    """Decorate a method: a level under another name is refused, with the right one."""
 
     @wraps(method)
     def ask(self: Any, *given: Any, **known: Any) -> Any:
-        check_call(self, method, given, known)
+        refuse_level_words(method, known)
         return method(self, *given, **known)
 
     return ask  # type: ignore[return-value]
@@ -109,7 +94,7 @@ def unchanged_if_refused(method: Method) -> Method:
 
     @wraps(method)
     def call(self: Any, *given: Any, **known: Any) -> Any:
-        check_call(self, method, given, known)
+        refuse_level_words(method, known)
         before = dict(vars(self))
         try:
             return method(self, *given, **known)
@@ -158,18 +143,16 @@ def refuse_sparse(X: Any, name: str) -> None:
 
 def refuse_no_rows(X: Any, name: str) -> None:
     """Refuse what has no rows to count: None, a dict, a set, a text, a loader, a Polars query."""
-    kind = type(X).__name__
-    no_rows = isinstance(X, Mapping | Set | str | bytes) or kind in ("DataLoader", "LazyFrame")
-    if X is None or np.ma.is_masked(X):
-        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
-        raise CalliperError(f"{name} must have rows; got {what}.")
-    if no_rows and not shape_of(X):
-        how = "Call collect()" if kind == "LazyFrame" else "Make an array or a frame of it first"
-        if isinstance(X, Mapping):
-            how += "; inputs by name are for calibrate and predict, around a fitted network"
+    kind, how = type(X).__name__, "Make an array or a frame of it first"
+    no_rows = X is None or (isinstance(X, Mapping | Set | str | bytes) and not shape_of(X))
+    if np.ma.is_masked(X):
+        no_rows, how = True, "Fill masked values, or drop their rows"
+    elif isinstance(X, Mapping):
+        how += "; inputs by name are for calibrate and predict, around a fitted network"
+    if no_rows or kind in ("DataLoader", "LazyFrame"):
         raise CalliperError(
             f"{name} must be an array, a frame or a list with one entry for each row; got a "
-            f"{kind} ({X!r:.40}). {how}."
+            f"{kind} ({X!r:.40}). {'Call collect()' if kind == 'LazyFrame' else how}."
         )
 
 
@@ -177,19 +160,16 @@ def refuse_no_table(Z: Any, name: str) -> None:
     """Refuse features that are no table of numbers: what has no rows, sparse rows, dictionaries."""
     refuse_no_rows(Z, name)
     refuse_sparse(Z, name)
-    _refuse_dicts(Z, name)
-
-
-def has_dicts(X: Any) -> bool:
-    return isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
-
-
-def _refuse_dicts(Z: Any, name: str) -> None:
     if has_dicts(Z):
         raise CalliperError(
             f"{name} must have columns; got a list of {type(Z[0]).__name__}s, one for each row. "
             f"Make a frame of it first, pandas.DataFrame({name}), or an array."
         )
+
+
+def has_dicts(X: Any) -> bool:
+    """Whether it is a list of a dict for each row."""
+    return isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
 
 
 def n_rows(X: Any) -> int:
@@ -234,15 +214,20 @@ def numbers_or_zeros(Z: Any) -> Any:
     return Z if values.dtype.kind in "biufc" else np.zeros((n_rows(Z), 1))
 
 
+def counted(wrong: Any, values: Any, what: str) -> str:
+    """How many of the values are wrong, and the first of them; ``wrong`` are their positions."""
+    number = f"{len(wrong)} of {len(values)} {'is' if len(wrong) == 1 else 'are'}"
+    return f"{number} {what}, the first ({values[wrong[0]]}) at position {wrong[0]}"
+
+
 def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     """One finite number a row, as float64 of shape (n,); a column (n, 1) is flattened."""
     refuse_sparse(values, name)
     try:
         vector = np.asarray(values)
-        if np.iscomplexobj(vector):
-            raise TypeError("Complex data not supported")
         if vector.dtype.kind not in "biufO":
-            raise TypeError(f"got values of type {vector.dtype}")
+            what = "Complex data not supported" if vector.dtype.kind == "c" else "got values"
+            raise TypeError(f"{what} of type {vector.dtype}")
         if np.ma.is_masked(values):
             raise TypeError("some values are masked; remove those rows")
         vector = np.array(vector, dtype=np.float64)
@@ -259,23 +244,32 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
         raise CalliperError(
-            f"{name} must be finite: {len(wrong)} of {len(vector)} values "
-            f"{'is' if len(wrong) == 1 else 'are'} NaN or infinite, the first "
-            f"({vector[wrong[0]]}) at position {wrong[0]}. Remove or repair those rows."
+            f"{name} must be finite: {counted(wrong, vector, 'NaN or infinite')}. Remove or repair "
+            f"those rows."
         )
     return vector
 
 
-def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> FloatArray:
-    """Finite and non-negative: what a local mean may be divided by."""
-    vector = check_vector(scores, name, n=n)
+def check_sizes(
+    values: Any, name: str, *, n: int | None = None, beside: Any = None, any_sign: bool = False
+) -> FloatArray:
+    """One number for each row, not too large to be added up; not negative unless ``any_sign``.
+
+    A tensor must be on the device of the rows that it is ``beside``.
+    """
+    vector = check_vector(as_array(values, name, beside), name, n=n)
     negative = np.flatnonzero(vector < 0)
-    if len(negative):
+    if len(negative) and not any_sign:
         raise CalliperError(
-            f"Negative values in {name}: rescaling needs non-negative scores, and {len(negative)} "
-            f"of {len(vector)} {'is' if len(negative) == 1 else 'are'} below 0, the first "
-            f"({vector[negative[0]]}) at position {negative[0]}. Pass absolute errors, "
-            f"or use Split, which takes any score."
+            f"Negative values in {name}: rescaling needs non-negative scores, and "
+            f"{counted(negative, vector, 'below 0')}. Pass absolute errors, or use Split, which "
+            f"takes any score."
+        )
+    largest = np.abs(vector).max(initial=0.0)
+    if largest > LARGEST_SCORE:
+        raise CalliperError(
+            f"{name} must be at most {LARGEST_SCORE:g} in size, so that their sums are finite; "
+            f"got {largest:.3g}. Divide targets and predictions by a constant first."
         )
     return vector
 
@@ -317,14 +311,12 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
 
 def _refuse_huge(features: Any, name: str) -> Any:
     """Refuse features whose squared distances would overflow."""
-    if isinstance(features, EngineRows):
-        largest = max(abs(end) for end in features.ends())
-    else:
-        largest = max(features.max(initial=0.0), -features.min(initial=0.0))
-    if largest > LARGEST_FEATURE:
+    held = isinstance(features, EngineRows)
+    low, high = features.ends() if held else (features.min(initial=0.0), features.max(initial=0.0))
+    if max(-low, high) > LARGEST_FEATURE:
         raise CalliperError(
-            f"{name} holds values as large as {largest:.3g}; distances are finite only up to "
-            f"{LARGEST_FEATURE:g}. Rescale that feature or leave it out."
+            f"{name} holds values as large as {max(-low, high):.3g}; distances are finite only up "
+            f"to {LARGEST_FEATURE:g}. Rescale that feature or leave it out."
         )
     return features
 
@@ -355,29 +347,6 @@ def check_calibration(
     return _refuse_huge(features, "Z"), vector
 
 
-def check_sizes(
-    values: Any, name: str, *, n: int | None = None, beside: Any = None, any_sign: bool = False
-) -> FloatArray:
-    """One number for each row, not too large to be added up; not negative unless ``any_sign``.
-
-    A tensor must be on the device of the rows that it is ``beside``.
-    """
-    check = check_vector if any_sign else check_scores
-    vector = check(as_array(values, name, beside), name, n=n)
-    refuse_huge_scores(vector, name)
-    return vector
-
-
-def refuse_huge_scores(scores: FloatArray, name: str) -> None:
-    """Refuse scores whose sums would overflow."""
-    largest = max(scores.max(initial=0.0), -scores.min(initial=0.0))
-    if largest > LARGEST_SCORE:
-        raise CalliperError(
-            f"{name} must be at most {LARGEST_SCORE:g} in size, so that their sums are finite; "
-            f"got {largest:.3g}. Divide targets and predictions by a constant first."
-        )
-
-
 def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArray | None:
     """Training features, if given: the same columns as the calibration features."""
     if rows is None:
@@ -406,7 +375,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     if has_known_columns(estimator, X):
         return
     own = vars(estimator)
-    if isinstance(X, Mapping) and not sparse.issparse(X) and shape_of(X):
+    if is_named(X):
         known = own.get("feature_names_in_", ())
         if {*X} != {*known}:
             before = ", ".join(known) if len(known) else "which had no names"
@@ -417,42 +386,42 @@ def check_new_rows(estimator: Any, X: Any) -> None:
         return
     refuse_no_rows(X, "X")
     if own.get("n_features_in_") is not None:
-        _refuse_dicts(X, "X")
+        if has_dicts(X):
+            refuse_no_table(X, "X")
         flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
         if flat or len(shape_of(X)) == 1:
-            how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"
-            if flat:
-                how = "[[x] for x in X] for one input, [X] for one row"
-            elif hasattr(X, "iloc"):
-                how = "df.iloc[[0]] for one row of a frame, X.to_frame() for one input"
             raise CalliperError(
                 f"X must have rows and columns; got a {type(X).__name__} of shape {np.shape(X)}. "
-                f"Reshape your data: {how}."
+                f"Reshape your data: numpy.reshape(X, (-1, 1)) for one input, (1, -1) for one row; "
+                f"of a frame take one row as df.iloc[[0]], one input as df[[name]]."
             )
     validate_data(estimator, X, skip_check_array=True, reset=False)
+
+
+def is_named(X: Any) -> bool:
+    """Whether rows are inputs by name, as a network takes them."""
+    return isinstance(X, Mapping) and not sparse.issparse(X) and len(shape_of(X)) > 0
 
 
 def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     """Finite predictions of the rows of X: (n,), or (n, n_outputs) for more than one."""
     n, shape = n_rows(X), shape_of(y_pred)
-    if n_outputs == 1:
-        if len(shape) == 2 and shape[1] > 1:
-            raise CalliperError(
-                f"predictions must have one value for each row, shape (n,); got shape {shape}. For "
-                f"a model of quantiles pass score_function=DistributionError(probabilities), or "
-                f"for two of them QuantileError() with Split(); for several targets use "
-                f"MultiTargetRegressor."
-            )
+    if n_outputs == 1 and not (len(shape) == 2 and shape[1] > 1):
         return check_vector(y_pred, "predictions", n=n)
     y_pred = np.asarray(y_pred)
+    if n_outputs == 1:
+        raise CalliperError(
+            f"predictions must have one value for each row, shape (n,); got shape {shape}. For a "
+            f"model of quantiles pass score_function=DistributionError(probabilities), or for two "
+            f"of them QuantileError() with Split(); for several targets use MultiTargetRegressor."
+        )
     if y_pred.ndim != 2 or y_pred.shape[1] != n_outputs:
         raise CalliperError(
             f"the score function takes {n_outputs} predictions for each row, one for each target "
             f"or quantile, shape (n, {n_outputs}); the model gave shape {y_pred.shape}."
         )
     names = (f"column {column} of predictions" for column in range(n_outputs))
-    columns = zip(y_pred.T, names, strict=True)
-    return np.stack([check_vector(each, name, n=n) for each, name in columns], axis=1)
+    return np.stack([*map(partial(check_vector, n=n), y_pred.T, names)], axis=1)
 
 
 def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...]:
@@ -464,11 +433,8 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
     if levels.ndim != 1 or not len(levels):
         raise CalliperError(f"{name} must be one level or a list of levels; got {coverage!r}.")
     if not np.all((levels > 0) & (levels < 1)):
-        hint = (
-            " If it is a percentage, divide by 100."
-            if np.all((levels >= 2) & (levels < 100))
-            else ""
-        )
+        percentage = np.all((levels >= 2) & (levels < 100))
+        hint = " If it is a percentage, divide by 100." if percentage else ""
         came = f"{coverage!r}"
         if len(levels) > N_LISTED:
             came = f"{len(levels):,} values from {levels.min():g} to {levels.max():g}"
@@ -490,10 +456,7 @@ def check_inside(inside: Any) -> BoolArray:
     """Whether each target lay in its interval, (m,), from one truth value or several."""
     values = np.atleast_1d(np.asarray(inside))
     if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
-        raise CalliperError(
-            f"inside must be True or False for each row, as Intervals.contains returns; got "
-            f"{inside!r}."
-        )
+        raise CalliperError(f"inside must be True or False for each row; got {inside!r}.")
     return values.astype(bool)
 
 
@@ -501,10 +464,7 @@ def check_steps(step: Any) -> list[int]:
     """The steps that labels belong to."""
     values = np.atleast_1d(np.asarray(step))
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
-        raise CalliperError(
-            f"step must be an integer, or one for each row, such as a row number or the value of a "
-            f"Timestamp; got {step!r:.80}."
-        )
+        raise CalliperError(f"step must be an integer, or one for each row; got {step!r:.80}.")
     return [int(value) for value in values]
 
 
@@ -513,14 +473,17 @@ def check_bounds(
 ) -> tuple[float, float]:
     """The range of y as two numbers, None for an open side; refused if known targets leave it."""
     try:
-        low, high = bounds
-        low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+        low, high = (
+            side if end is None else float(end)
+            for end, side in zip(bounds, (-np.inf, np.inf), strict=True)
+        )
     except (OverflowError, TypeError, ValueError):
-        raise CalliperError(
-            f"bounds must be a pair (y_min, y_max) of numbers or None; got {bounds!r:.80}."
-        ) from None
+        low = high = 0.0
     if not low < high:
-        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
+        raise CalliperError(
+            f"bounds must be a pair (y_min, y_max) of numbers or None with y_min < y_max; got "
+            f"{bounds!r:.80}."
+        )
     known = np.empty(0) if targets is None else targets
     beyond = np.maximum(low - known, known - high)
     if (beyond > 0).any():

@@ -19,13 +19,7 @@ from calliper import _validation as valid
 from calliper._answering import Calibration as Calibration
 from calliper._row_checks import refuse_seen
 from calliper._types import AgeingWeights, FloatArray, IntArray
-from calliper.calibrators import (
-    Calibrator,
-    FullRescaled,
-    Split,
-    as_calibrator,
-    takers_of_weights,
-)
+from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator, takers_of_weights
 from calliper.exceptions import (
     CalliperError,
     QuantileCrossingWarning,
@@ -37,13 +31,7 @@ from calliper.exceptions import (
 )
 from calliper.models import asked_as
 from calliper.quantile import effective_size
-from calliper.rows import (
-    PerRow,
-    Rows,
-    rows_of_groups,
-    state_of,
-    warn_of_errors,
-)
+from calliper.rows import PerRow, Rows, rows_of_groups, state_of, warn_of_errors
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 from calliper.space import (
@@ -75,30 +63,27 @@ def calibrate_model(
     X: Any,
     y: FloatArray,
     training: Training,
-    order: Any = None,
     *,
-    per_row: PerRow = PerRow(),  # noqa: B008
+    per_row: PerRow,
+    order: Any = None,
     lazy: Any = None,
 ) -> Calibration:
     """Calibrate a fitted model on rows that it has not seen, as the parameters of ``front`` say.
 
-    Parameters
-    ----------
-    order : numbers of the rows in the order in which they came, where they were drawn from more
-    lazy : what predicts rows that are not all in memory; X and y are the first of them
+    ``order`` are the numbers of the rows where they were drawn from more; ``lazy`` predicts rows
+    that are not all in memory, of which X and y are the first.
     """
     asked, score = asked_as(model, front.score_function)
     if isinstance(score, DistributionError):
         from calliper.models import with_usual_slope
 
         score = with_usual_slope(score, asked, training.X)
-    method: Calibrator = FullRescaled(random_state=front.random_state)
+    method: Any = FullRescaled(random_state=front.random_state)
     if front.calibrator is not None:
-        given_method = with_random_state(as_calibrator(front.calibrator), front.random_state)
-        method = given_method
-        if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
-            per_row = replace(per_row, groups=given_method.asked(per_row.groups))
-            method = as_calibrator(given_method.calibrator)
+        method = with_random_state(as_calibrator(front.calibrator), front.random_state)
+    if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
+        per_row = replace(per_row, groups=method.asked(per_row.groups))
+        method = as_calibrator(method.calibrator)
     given = per_row.known(X)
     if "groups" in given:  # refused here, where rows still have their own numbers
         rows_of_groups(given["groups"])
@@ -143,7 +128,7 @@ def calibrate_model(
     )
     centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
     errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
-    plain = None if on_all is None else on_all.calibrators[0].signed_thresholds(np.zeros((1, 1)))[0]
+    plain = None if on_all is None else on_all.signed_thresholds(np.zeros((1, 1)))[0]
     return replace(
         made,
         model=model,
@@ -180,11 +165,9 @@ def slack_of(
         return None
     if all(np.array_equal(each, y_pred[few]) for each in answers):
         return 0.0
-    row, target = (each.ravel() for each in np.indices((len(few), len(few))))
+    row, target = np.indices((len(few), len(few))).reshape(2, -1)
     with unheard(QuantileCrossingWarning, ZeroScaleWarning):
-        first, *later = (
-            score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
-        )
+        first, *later = [score.measure(y[few[target]], p[row]) for p in (y_pred[few], *answers)]
     return 2 * float(max(np.abs(each - first).max() for each in later))
 
 
@@ -220,51 +203,42 @@ def _learn(
     bare = not located or (auto and isinstance(score, DistributionError))
 
     def space_of(rows: Training) -> Embedding:
-        return fit_embedding(
-            "prediction" if bare else front.embed,
-            rows.X,
-            X,
-            model=model,
-            n_outputs=score.n_outputs,
-            units=score.units,
-            y_train=rows.y,
-            raw=_inputs_of(method),
-            nearness=method.judges_nearness,
-        )
+        embed, units = "prediction" if bare else front.embed, score.units
+        how = {"raw": _inputs_of(method), "nearness": method.judges_nearness, "units": units}
+        known = {"model": model, "n_outputs": score.n_outputs, "y_train": rows.y}
+        return fit_embedding(embed, rows.X, X, **known, **how)
 
     def learnt(rows: Training, space: Embedding, unseen: LeftOut) -> Any:
         wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
         return learn_errors(rows, unseen, space, score, wanted, chosen=auto and asks)
+
+    def dealt() -> tuple[IntArray, IntArray]:
+        how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
+        return deal(len(y), part, labels=given.get("groups"), gap=training.gap, **how)
 
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
     space = space_of(training) if known else None
     if space is not None and (asks or adjusts):
         unseen = training.left_out(space)
         if unseen is not None:
-            if chosen:
-                _warn_of_part(part, "training rows are used to learn instead, and all")
-            return *learnt(training, space, unseen), none
+            taught, kept = dealt() if chosen else none
+            if len(taught):
+                own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+                training, unseen = training.beside(unseen, own, own.left_out(space))
+            return *learnt(training, space, unseen), (taught, kept)
     if chosen and errors is None:
-        why = f"errors of {score!r} are not learnt, or error_model is None. All"
-        _warn_of_part(part, why)
-    if part is not None and errors is not None:
-        taught, kept = deal(
-            len(y),
-            part,
-            labels=given.get("groups"),
-            shuffle=front.shuffle is not False,
-            gap=training.gap,
-            random_state=front.random_state,
+        warn(
+            f"learning_part={part!r} is not used: errors of {score!r} are not learnt, or "
+            "error_model is None. All rows calibrate.",
+            UnusedWarning,
         )
+    if part is not None and errors is not None:
+        taught, kept = dealt()
         if len(taught):
             own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
             space = space_of(own) if space is None else space
             return *learnt(own, space, own.left_out(space)), (taught, kept)
     return (space_of(training) if space is None else space), score, None, none
-
-
-def _warn_of_part(part: Any, why: str) -> None:
-    warn(f"learning_part={part!r} is not used: {why} rows calibrate.", UnusedWarning)
 
 
 def _inputs_of(method: Calibrator) -> Any:
@@ -314,7 +288,7 @@ def calibrate(
         clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
         for rows in tails
     )
-    return Calibration(score, tuple(fitted))
+    return Calibration(score=score, calibrators=tuple(fitted))
 
 
 def measured(
@@ -345,10 +319,10 @@ def extended(
     weights: Any = None,
 ) -> Calibration:
     """The same with further rows, as if calibrated on all of them."""
-    trained, seen = made.trained, None
-    enough = len(y) >= ENOUGH_TO_COMPARE
-    if enough and trained is not None and trained.model is made.model:
-        seen = refuse_seen(trained.rows, X, y)
+    enough, why = len(y) >= ENOUGH_TO_COMPARE, made.no_guarantee
+    if enough and made.sketch is not None:
+        seen = refuse_seen(made.sketch, X, y)
+        why = why or seen
     n = made.n_calibration + len(y)
     n = n if window is None else min(n, valid.at_least(window, 1, "window"))
     ageing, before = made.per_row.weights, made.calibrators
@@ -367,19 +341,13 @@ def extended(
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
     known = None if made.targets is None else np.concatenate([made.targets, y])[-(window or 0) :]
-    why = made.no_guarantee or seen
     return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
 
 
-def _plain(
-    space: Embedding, X: Any, y: FloatArray, before: Calibration | None = None
-) -> Calibration:
+def _plain(space: Embedding, X: Any, y: FloatArray, before: Any = None) -> Any:
     """Plain split on these rows, and on those that it was on before."""
-    rows = measured(AbsoluteError(), np.zeros((len(y), 1)), y, space.middle(X))
-    if before is None:
-        return calibrate(Split(), AbsoluteError(), rows)
-    grown = copy(before.calibrators[0]).extend_by(rows[0], window=None, length_scale=None)
-    return replace(before, calibrators=(grown,))
+    (rows,) = measured(AbsoluteError(), np.zeros((len(y), 1)), y, space.middle(X))
+    return Split().fit_to(rows) if before is None else copy(before).extend_by(rows)
 
 
 def with_random_state(calibrator: Any, random_state: Any) -> Any:
@@ -389,13 +357,13 @@ def with_random_state(calibrator: Any, random_state: Any) -> Any:
     """
     copied = clone(calibrator)
     given, own = calibrator.get_params(), copied.get_params()
-    missing = []
-    for name, value in own.items():
+
+    def is_missing(name: str) -> bool:
         owner, _, last = name.rpartition("__")
         shared = owner in own and own[owner] is given[owner]
-        if last == "random_state" and value is None and not shared:
-            missing.append(name)
-    return copied.set_params(**dict.fromkeys(missing, random_state))
+        return last == "random_state" and own[name] is None and not shared
+
+    return copied.set_params(**dict.fromkeys(filter(is_missing, own), random_state))
 
 
 def warn_of_groups(held_out: Any) -> str:

@@ -12,11 +12,8 @@ statistics of y_i* are bounds, with −∞ at rank 0 and +∞ at rank N+1:
 
 Between two points Π is known up to 1/(N+1) only. The curve with 1/N at each of them, which ``cdf``,
 ``sf``, ``ppf``, ``mean``, ``std``, ``crps`` and ``sample`` use, lies in that band; ``exceedance``
-is the middle of the band. Quantiles cost what intervals cost; everything else needs the N numbers
-of a row, which exist for a block of rows at a time.
-
-Under covariate shift the points count by their weights w_i, and the new row by its own, w, in place
-of 1: Π(y, τ) = (Σ w_i over y_i* < y + τ·(w + Σ w_i over y_i* = y)) / (Σ w_i + w).
+is the middle of the band. Under covariate shift the points count by their weights w_i, and the new
+row by its own, w, in place of 1.
 
 Reference: Vovk, Shen, Manokhin, Xie (2019), "Nonparametric predictive distributions based on
 conformal prediction", doi:10.1007/s10994-018-5755-8. The closed form with local scales is, to our
@@ -63,9 +60,7 @@ SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Predictive distributions of a batch of rows, computed on demand.
-
-    Made by ``predict_distribution`` of ``ConformalRegressor`` and, on arrays, of calibrators.
+    """Predictive distributions of a batch of rows, computed on demand by ``predict_distribution``.
 
     Attributes
     ----------
@@ -84,10 +79,8 @@ class Distribution:
     >>> distribution.quantile([0.1, 0.5, 0.9]).round(6)
     array([[ 7., 12., 16.],
            [17., 22., 26.]])
-    >>> distribution.cdf([10.5, 30.0]).round(3), distribution.interval(0.8).width.round(6)
-    (array([0.333, 1.   ]), array([9., 9.]))
-    >>> distribution.exceedance(14.0), distribution.mean().round(3), distribution.std().round(3)
-    (array([0.3 , 0.95]), array([11.667, 21.667]), array([2.981, 2.981]))
+    >>> distribution.cdf([10.5, 30.0]).round(3), distribution.exceedance(14.0)
+    (array([0.333, 1.   ]), array([0.3 , 0.95]))
     """
 
     # Features of the rows; of rows of them all ±t_i, (m, N), or those of given ranks, (m, L); and
@@ -108,10 +101,9 @@ class Distribution:
         return f"Distribution({len(self):,} rows, {self.n_calibration:,} calibration points)"
 
     def quantile(self, p: Coverage, *, side: str = "upper") -> FloatArray:
-        """A bound for each row: (m,), or (m, L) for L increasing levels.
+        """A bound for each row, (m,) or (m, L): at least p of the targets are at or below "upper".
 
-        "upper": y*_(⌈p(N+1)⌉), at or below which a target lies with probability at least p.
-        "lower": y*_(⌊p(N+1)⌋), at or above which it lies with at least 1 − p.
+        "upper" is y*_(⌈p(N+1)⌉), "lower" y*_(⌊p(N+1)⌋), with at least 1 − p at or above it.
         """
         valid.check_option(side, ("upper", "lower"), "side")
         levels = valid.check_levels(p, "p")
@@ -121,10 +113,9 @@ class Distribution:
 
     @valid.says_coverage
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
-        """Equal-tailed intervals: (1 − coverage)/2 may lie below, and as much above.
+        """Equal-tailed intervals, which follow the skewness of errors and cover at least so much.
 
-        It follows the skewness of errors, as that of ``predict_interval`` does not, and holds a new
-        target with probability at least ``coverage``.
+        (1 − coverage)/2 may lie below, and as much above.
         """
         levels = valid.check_levels(coverage)
         tails = tuple(float((1 + as_fraction(level)) / 2) for level in levels)
@@ -133,29 +124,23 @@ class Distribution:
         return Intervals(lower, upper, levels[0] if np.ndim(coverage) == 0 else levels, self.index)
 
     def cdf(self, y: Any) -> FloatArray:
-        """The share of the N points at or below y: (m,), or (m, L) if ``y`` has two axes.
-
-        ``y`` is one number for all rows, one a row, (m,), or L of them, (m, L) or (1, L).
-        """
-        _, not_above = self._counts(y, bounded=True)
+        """The share of the N points at or below y: a number, one a row, or (m, L) or (1, L)."""
+        _, not_above, total, _ = self._counts(y).swapaxes(0, 1)
         # Weights may add up to more than their total, by rounding.
-        return np.minimum(not_above / _beside(self._total, not_above), 1.0)
+        share: FloatArray = np.minimum(not_above / total, 1.0)
+        return share
 
     def sf(self, y: Any) -> FloatArray:
         """1 − :meth:`cdf`, the share of the N points above y, without points at y itself.
 
-        So it is one step, 1/N, below the share at or above y where y is one of the points, as
-        quantiles are, and too low by about as much: :meth:`exceedance` is not.
+        Where y is a point, as quantiles are, it is too low by 1/N: :meth:`exceedance` is not.
         """
         return 1 - self.cdf(y)
 
     def exceedance(self, y: Any) -> FloatArray:
         """The probability that a target is above y: 1 − Π(y, ½), the middle of what is proved.
 
-        A point at y counts half, and so does the new row, which may lie on either side:
-        (#{i : y_i* > y} + (1 + #{i : y_i* = y})/2) / (N+1). No other τ is farther from it than
-        (1 + #{i : y_i* = y})/(2(N+1)), and above ``quantile(p)`` it is 1 − p, but for rounding of
-        the rank. ``y`` as in :meth:`cdf`.
+        A point at y counts half, and so does the new row. ``y`` as in :meth:`cdf`.
         """
         low, high = self.cdf_band(y)
         return 1 - (low + high) / 2
@@ -163,8 +148,8 @@ class Distribution:
     def ppf(self, q: Any) -> FloatArray:
         """The inverse of :meth:`cdf`: the smallest point with a share of at least q at or below it.
 
-        (m,), or (m, L) for L levels from 0 to 1, in any order. It has no guarantee, and is finite
-        where points are; :meth:`quantile` is the bound with a guarantee.
+        (m,), or (m, L) for L levels from 0 to 1, in any order; without the guarantee of
+        :meth:`quantile`.
         """
         levels = np.atleast_1d(_targets(q))
         if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
@@ -185,24 +170,19 @@ class Distribution:
     def mean(self) -> FloatArray:
         """The mean of the curve of :meth:`cdf`, (m,).
 
-        Infinite where a point stands at infinity, and NaN where points stand at both: there is no
-        mean. With ``bounds`` none does.
+        Infinite where a point stands at infinity, and NaN where points stand at both ends.
         """
         return self._of_curve(_mean)
 
     def std(self) -> FloatArray:
-        """The standard deviation of the curve of :meth:`cdf`, (m,).
-
-        Infinite where a point stands at infinity, on whichever side.
-        """
+        """The standard deviation of the curve of :meth:`cdf`, (m,); infinite where a point is."""
         return self._of_curve(_deviation)
 
     def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """The range of Π(y, τ) over all τ; ``y`` as in :meth:`cdf`."""
-        below, not_above = self._counts(y, bounded=True)
-        own = _beside(self._own, below)
-        most = _beside(self._total, below) + own
-        return np.minimum(below / most, 1.0), np.minimum((not_above + own) / most, 1.0)
+        below, not_above, total, own = self._counts(y).swapaxes(0, 1)
+        low, high = below / (total + own), (not_above + own) / (total + own)
+        return np.minimum(low, 1.0), np.minimum(high, 1.0)
 
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
         """Π(y, τ) at the target of each row, (m,): uniform if the assumptions hold.
@@ -210,17 +190,16 @@ class Distribution:
         τ is drawn for each row. ``bounds`` do not enter: ends moved into them would tie.
         """
         (y,) = same_rows(self, "distribution", y=y)
-        below, not_above = self._counts(valid.check_vector(y, "y", n=len(self)), bounded=False)
+        target = valid.check_vector(y, "y", n=len(self))
+        below, not_above, total, own = self._counts(target, bounded=False).swapaxes(0, 1)
         tau = check_random_state(random_state).uniform(size=len(self))
-        own = self._own
-        place = (below + tau * (own + not_above - below)) / (self._total + own)
+        place = (below + tau * (own + not_above - below)) / (total + own)
         return np.asarray(np.minimum(place, 1.0))
 
     def crps(self, y: Any) -> FloatArray:
-        """Continuous ranked probability score at the target of each row, (m,), in the unit of y.
+        """∫ (F(x) − 1{y ≤ x})² dx at the target of each row for the curve F of :meth:`cdf`, (m,).
 
-        ∫ (F(x) − 1{y ≤ x})² dx for the curve F of :meth:`cdf`; infinite where a point stands at
-        infinity, unless ``bounds`` are known.
+        In the unit of y; infinite where a point stands at infinity, unless ``bounds`` are known.
         """
         (y,) = same_rows(self, "distribution", y=y)
         return self._of_curve(_crps, valid.check_vector(y, "y", n=len(self)))
@@ -256,22 +235,11 @@ class Distribution:
         return self.n_calibration if shares is None else effective_size(shares.calibration)
 
     @property
-    def _total(self) -> FloatArray:
-        """What the points of each row count for together, (m,): N, or the sum of their weights."""
-        total = self.n_calibration if self._shares is None else self._shares.reached[-1]
-        return np.full(len(self), float(total))
-
-    @property
     def _mass(self) -> FloatArray:
         """The share of each point, (N,)."""
         if self._shares is None:
             return np.full(self.n_calibration, 1 / self.n_calibration)
         return self._shares.calibration / float(self._shares.reached[-1])
-
-    @property
-    def _own(self) -> FloatArray:
-        """What each row counts for by itself, (m,)."""
-        return np.ones(len(self)) if self._shares is None else self._shares.new
 
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Bounds of a target with given probabilities, from above or below, (m, L)."""
@@ -311,10 +279,7 @@ class Distribution:
         return np.asarray(np.clip(points, *self.bounds))
 
     def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
-        """``ask`` of the ascending points of rows, (m, N), with their shares and ``beside``.
-
-        Shares are (N,), or (m, N) by weight.
-        """
+        """``ask`` of ascending points, (m, N), shares, (N,) or (m, N) by weight, and ``beside``."""
 
         def answer(rows: slice) -> FloatArray:
             points, share = self._points(rows), self._mass
@@ -331,21 +296,27 @@ class Distribution:
         """Where targets with these errors may lie, rounding considered: from where, up to where.
 
         A target that ties with its bound must keep to it. Errors are enlarged before they are added
-        to the prediction, not the sum after: the sum of what is at least the target's own error is
-        rounded to the target or beyond, and what rises with the error is never rounded to fall.
+        to the prediction, not the sum after: then the sum is rounded to the target or beyond, and
+        never falls.
         """
         with np.errstate(over="ignore"):  # beyond the largest number there is no bound
             low, high = (self.score.place(y_pred, side * _up(side * signed)) for side in (-1, 1))
         return low, high
 
-    def _counts(self, y: Any, *, bounded: bool) -> tuple[FloatArray, FloatArray]:
-        """How many of the N points, or what weight, lies below each y, and how much not above."""
+    def _counts(self, y: Any, *, bounded: bool = True) -> FloatArray:
+        """How many points, or what weight, are below each y, not above it, in all, and the row's.
+
+        (m, 4), or (m, 4, L) if ``y`` has two axes.
+        """
         (y,) = same_rows(self, "distribution", y=y)
         given = _targets(y)
         columns = np.atleast_2d(given[:, None] if given.ndim == 1 else given)
         if len(columns) not in (1, len(self)):
             raise CalliperError(f"y has {len(columns)} rows, the distribution has {len(self)}.")
         target = np.broadcast_to(columns, (len(self), columns.shape[1]))
+        total, own = float(self.n_calibration), np.ones(len(self))
+        if self._shares is not None:
+            total, own = float(self._shares.reached[-1]), self._shares.new
 
         def count(rows: slice) -> FloatArray:
             y_pred, signed = self.y_pred[rows][:, None], self._signed(self._Z[rows])
@@ -354,13 +325,17 @@ class Distribution:
                 low, high = (np.clip(end, *self.bounds) for end in self._around(y_pred, signed))
             else:  # a score may put many errors at one target, which must not tie
                 low, high, value = -_up(-signed), _up(signed), self.score.signed(value, y_pred)
-            each = value.T[:, :, None]
-            found = [(self._sum(high < column), self._sum(low <= column)) for column in each]
-            return np.array(found).transpose(2, 1, 0)
+            found = np.empty((len(value), 4, columns.shape[1]))
+            found[:, 2], found[:, 3] = total, own[rows][:, None]
+            for at, column in enumerate(value.T[:, :, None]):
+                found[:, 0, at], found[:, 1, at] = (
+                    self._sum(high < column),
+                    self._sum(low <= column),
+                )
+            return found
 
         counts = self._by_blocks(count)
-        below, not_above = counts[:, 0], counts[:, 1]
-        return (below, not_above) if given.ndim == 2 else (below[:, 0], not_above[:, 0])
+        return counts if given.ndim == 2 else counts[..., 0]
 
     def _sum(self, mask: BoolArray) -> FloatArray | IntArray:
         """The number, or the weight, of the points of each row for which ``mask`` holds."""
@@ -372,11 +347,6 @@ class Distribution:
         """``work(rows)`` of blocks of rows whose points fit in memory, joined."""
         step = max(1, MOST_FLOATS // self.n_calibration)
         return np.concatenate(map_slices(work, row_slices(len(self), step)))
-
-
-def _beside(of_rows: FloatArray, values: FloatArray) -> FloatArray:
-    """A value for each row, (m,), in the shape to compute with values of (m,) or (m, L)."""
-    return of_rows.reshape(-1, *[1] * (values.ndim - 1))
 
 
 def _crps(points: FloatArray, share: FloatArray, target: FloatArray) -> FloatArray:
@@ -413,8 +383,6 @@ def _up(signed: FloatArray) -> FloatArray:
 class GroupedDistribution(Distribution):
     """Predictive distributions of rows in several groups: each row has that of its group.
 
-    It answers as :class:`Distribution` does.
-
     Attributes
     ----------
     parts : the distribution of each group's rows, behind their places in the batch
@@ -422,7 +390,6 @@ class GroupedDistribution(Distribution):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import ConformalRegressor, Split
     >>> X, y = np.tile([[0.0], [1.0]], (20, 1)), np.tile([1.0, 9.0, -1.0, -9.0], 10)
     >>> model = ConformalRegressor(lambda rows: np.zeros(len(rows)), Split(), embed="inputs")
@@ -448,43 +415,20 @@ class GroupedDistribution(Distribution):
         rng = check_random_state(random_state)
         return self._of_each(lambda part, rows: part.sample(n, random_state=rng))
 
-    def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
-        """As that of each group's distribution."""
-        (y,) = same_rows(self, "distribution", y=y)
-        target, rng = valid.check_vector(y, "y", n=len(self)), check_random_state(random_state)
-        return self._of_each(lambda part, rows: part.pit(target[rows], random_state=rng))
-
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
-        """Bounds of each row by its group, (m, L)."""
         return self._of_each(lambda part, rows: part._ends(levels, upward))
 
-    @property
-    def _total(self) -> FloatArray:
-        return self._of_each(lambda part, rows: part._total)
-
-    @property
-    def _own(self) -> FloatArray:
-        return self._of_each(lambda part, rows: part._own)
-
-    def _counts(self, y: Any, *, bounded: bool) -> tuple[FloatArray, FloatArray]:
+    def _counts(self, y: Any, *, bounded: bool = True) -> FloatArray:
         (y,) = same_rows(self, "distribution", y=y)
-        both = self._of_each(
-            lambda part, rows: np.stack(
-                part._counts(self._of_rows(y, rows), bounded=bounded), axis=-1
-            )
-        )
-        return both[..., 0], both[..., 1]
+        given = _targets(y)
+        if not given.ndim or len(given) != len(self):  # not one for each row
+            return self._of_each(lambda part, rows: part._counts(given, bounded=bounded))
+        return self._of_each(lambda part, rows: part._counts(given[rows], bounded=bounded))
 
     def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
-        """What each group's distribution answers."""
         return self._of_each(
             lambda part, rows: part._of_curve(ask, *(each[rows] for each in beside))
         )
-
-    def _of_rows(self, y: Any, rows: IntArray) -> Any:
-        """Those of some rows if there is a value for each row; else the values as they are."""
-        values = _targets(y)
-        return values[rows] if values.ndim and len(values) == len(self) else values
 
     def _of_each(self, answer: Callable[..., FloatArray]) -> FloatArray:
         """What each group's distribution answers, in the order of the rows."""

@@ -1,7 +1,6 @@
 """Errors and warnings that a caller may want to catch by name, and how to warn.
 
-Every error is a :class:`CalliperError`, every warning a ``UserWarning``. Both are caught, silenced
-or made errors by name, as anywhere in Python:
+Every error is a :class:`CalliperError`, every warning a ``UserWarning``:
 
 >>> from calliper import Split
 >>> split = Split().fit([[0.0]] * 5, range(5))
@@ -10,11 +9,6 @@ or made errors by name, as anywhere in Python:
 ...     radius = split.predict_radius([[0.0]], 0.9)
 >>> [each.category.__name__ for each in caught], radius
 (['SmallCalibrationWarning'], array([inf]))
->>> try:
-...     split.predict_radius([[0.0]], 1.5)
-... except CalliperError as error:
-...     print(error)
-coverage must lie strictly between 0 and 1; got 1.5.
 """
 
 import re
@@ -51,11 +45,7 @@ class OtherModelError(CalliperError):
 
 
 class SmallCalibrationWarning(UserWarning):
-    """Too few calibration points.
-
-    Raised when the level needs more points than there are (intervals are then infinite) or when a
-    kernel needs more neighbours than there are (all are used).
-    """
+    """Too few calibration points for the level (intervals are infinite), or for the kernel."""
 
 
 class ZeroScaleWarning(UserWarning):
@@ -124,27 +114,26 @@ __all__ = sorted(each.__name__ for each in _CLASSES if issubclass(each, Exceptio
 
 #: Modules that may lie between the user's line and a warning.
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
-#: Warnings that a caller in this thread handles itself, so they are not shown.
-_UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
-#: Warnings that were shown in this thread and are not repeated, and the function that shows others.
-_SHOWN: ContextVar[tuple[set[type[Warning]] | None, Callable[..., None]]] = ContextVar(
-    "said", default=(None, warnings.warn)
+#: Of this thread: warnings that are not shown, warnings that were shown and are not repeated, and
+#: what shows others.
+_SILENT: ContextVar[tuple[tuple[type[Warning], ...], set[type[Warning]] | None, Any]] = ContextVar(
+    "silent", default=((), None, warnings.warn)
 )
 
 
 @contextmanager
-def _set_for_a_while(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    """Set a variable of this thread for a while."""
-    token = variable.set(value)
+def _for_a_while(*state: Any) -> Iterator[None]:
+    token = _SILENT.set(state)
     try:
         yield
     finally:
-        variable.reset(token)
+        _SILENT.reset(token)
 
 
 def unheard(*categories: type[Warning]) -> AbstractContextManager[None]:
     """Silence warnings of calliper in this thread; Python's own filters are for all threads."""
-    return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), *categories))
+    before, *shown = _SILENT.get()
+    return _for_a_while((*before, *categories), *shown)
 
 
 def once(
@@ -154,13 +143,13 @@ def once(
 
     ``tell`` shows it in place of :func:`warnings.warn`.
     """
-    return _set_for_a_while(_SHOWN, (said, tell))
+    return _for_a_while(_SILENT.get()[0], said, tell)
 
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called calliper, however deep this is."""
-    said, tell = _SHOWN.get()
-    if issubclass(category, _UNHEARD.get()) or (said is not None and category in said):
+    unheard, said, tell = _SILENT.get()
+    if issubclass(category, unheard) or (said is not None and category in said):
         return
     if said is not None:
         said.add(category)

@@ -23,7 +23,7 @@ from typing import Any
 
 from scipy import stats
 
-from calliper._notebook import card, coverage_line, floored, folded
+from calliper._notebook import card, floored, folded
 from calliper._validation import check_level
 from calliper.exceptions import CalliperError
 from calliper.quantile import ROUNDING, as_fraction, conformal_rank
@@ -250,8 +250,9 @@ class Guarantee:
         title, words = f"Guarantee of {self.method}", self.describe()
         if self.proved <= 0 or self.note is not None:
             return card(title, [*facts, *words.splitlines()])
-        drawn = coverage_line(self.coverage, self.proved, self._spread())
-        return card(title, facts, drawn, folded("In words", words))
+        if (spread := self._spread()) is not None:
+            facts.append("coverage in nine of ten such cases: {:.3f} to {:.3f}".format(*spread))
+        return card(title, facts, folded("In words", words))
 
     def _spread(self) -> tuple[float, float] | None:
         """Where coverage lies in nine of ten draws of the calibration points, if that is known."""

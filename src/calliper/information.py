@@ -1,14 +1,9 @@
 """Mutual information of features and scores, with its null distribution and standard error.
 
-If scores did not depend on the input, one radius would cover equally everywhere; mutual
-information measures the dependence in nats (paper, Theorem S.2). Near zero an estimate means
-nothing without its null law, which is known on ranks: under independence every order of the scores
-is equally likely. So the mean of that law is subtracted from each estimate, and an exact
-permutation p-value and a standard error are given.
-
-For several features it is the *sum of the marginal* informations, as in the paper. That is not a
-bound: it is zero for two features whose parity decides, though the joint information is not; for
-independent features that do not interact it is at most the joint information.
+Near zero an estimate means nothing without its null law, which is known on ranks: under
+independence every order of the scores is equally likely. So the mean of that law is subtracted from
+each estimate, and an exact permutation p-value and a standard error are given. For several features
+it is the *sum of the marginal* informations, as in the paper, which is not a bound.
 
 Mutual information does not change under monotone maps, so both variables may be replaced by their
 ranks 0 … n−1. On ranks the estimator of Kraskov, Stögbauer and Grassberger (its first form),
@@ -61,11 +56,9 @@ class MutualInformation:
 
     Examples
     --------
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> found = mutual_information(rng.normal(size=(200, 1)), rng.normal(size=200), random_state=0)
-    >>> found.n, found.p_value > 0.05
-    (200, True)
+    >>> mutual_information(rng.normal(size=(200, 1)), rng.normal(size=200), random_state=0).n
+    200
     """
 
     estimate: float
@@ -80,9 +73,8 @@ class MutualInformation:
 
     def describe(self) -> str:
         """The estimate in words."""
-        n_summed, summed = len(self.per_component), ""
-        if n_summed > 1:
-            summed = f" (the sum over {n_summed} features, which is not a bound)"
+        n = len(self.per_component)
+        summed = f" (the sum over {n} features, which is not a bound)" if n > 1 else ""
         return (
             f"mutual information {self.estimate:.4f} ± {self.standard_error:.4f} nats{summed}, "
             f"p = {self.p_value:.3g} against independence, from {self.n} points"
@@ -105,21 +97,15 @@ def mutual_information(
     ----------
     Z : (n, d) features; for d > 1 the marginal informations are summed
     scores : (n,) numbers; ties are broken at random, infinities count as largest
-    n_neighbors : int, default 10
-        k of the estimator. The usual 3 has less bias for strong dependence, but twice the scatter
-        near independence, which matters here.
-    n_components : int, optional
-        Sum over this many principal components instead of all features; fitted to ``Z_train`` if
-        given, otherwise to ``Z``.
-    n_permutations : int, default 199
-        Permutations for the null law; the smallest p-value is 1 / (n_permutations + 1).
-    random_state : int, RandomState or None
-        Breaks ties, permutes and subsamples.
+    n_neighbors : int, default 10; k of the estimator: the usual 3 scatters twice as much near 0
+    n_components : int, optional; sum over this many principal components instead of all features
+    Z_train : (n, d), optional; rows to which these are fitted, by default ``Z``
+    n_permutations : int, default 199; for the null law; the smallest p-value is 1 / (this + 1)
+    random_state : int, RandomState or None; breaks ties, permutes and subsamples
 
     Returns
     -------
-    MutualInformation
-        The estimate, its null law and its standard error.
+    MutualInformation; the estimate, its null law and its standard error
 
     Examples
     --------
@@ -217,19 +203,11 @@ def random_ranks(
     """Ranks 0 … n−1 along the last axis, with ties in random order; ``anew`` permutes the draws."""
     drawn = rng.uniform(size=values.shape)
     order = np.lexsort((drawn if anew is None else drawn[..., anew], values), axis=-1)
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(values.shape[-1]), axis=-1)
-    return ranks
+    return np.argsort(order, axis=-1)
 
 
 def rank_ksg(y_ranks: IntArray, n_neighbors: int) -> FloatArray:
-    """Mutual information, in nats, of the ranks in each row with their positions.
-
-    Parameters
-    ----------
-    y_ranks : (R, n) each row a permutation of 0 … n−1, in the order of the other variable
-    n_neighbors : k, at most n − 1
-    """
+    """Mutual information, in nats, of each row of (R, n) ranks with their positions."""
     n = y_ranks.shape[1]
     psi = np.concatenate([[np.nan], digamma(np.arange(1, n + 1))])
 

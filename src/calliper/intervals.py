@@ -24,8 +24,25 @@ if TYPE_CHECKING:
 N_SHOWN, N_TARGETS_SHOWN = 5, 6
 
 
+class Ends:
+    """A lower and an upper end, arrays of the same shape."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        yield self.lower
+        yield self.upper
+
+    @property
+    def width(self) -> FloatArray:
+        """Upper minus lower end; infinite where an end is."""
+        with np.errstate(over="ignore"):
+            return self.upper - self.lower
+
+
 @dataclass(frozen=True, eq=False)
-class Intervals:
+class Intervals(Ends):
     """Closed prediction intervals; unpacks as ``lower, upper``.
 
     ``intervals[rows]``, with a slice, a mask or row numbers, gives the intervals of these rows,
@@ -33,31 +50,21 @@ class Intervals:
 
     Parameters
     ----------
-    lower, upper : array of shape (m,), or (m, L) for L levels
-        Ends of the intervals; ``-inf`` and ``inf`` mean "no bound".
-    coverage : float or tuple of floats, optional
-        The requested level or levels.
-    index : optional
-        Row labels of the frame that the intervals belong to; those of ``lower``, if it has any.
-    centre : array of shape (m,), optional
-        The centre of the intervals: the prediction, or the prediction corrected by its expected
-        error.
+    lower, upper : (m,), or (m, L) for L levels; ``-inf`` and ``inf`` mean "no bound"
+    coverage : float or tuple of floats, optional; the requested level or levels
+    index : optional; row labels of the frame that they belong to, by default those of ``lower``
+    centre : (m,), optional; the prediction, corrected by its expected error if known
 
     Examples
     --------
     >>> intervals = Intervals(np.array([1.0, 2.0]), np.array([3.0, 2.5]))
     >>> lower, upper = intervals
-    >>> intervals.width
-    array([2. , 0.5])
-    >>> intervals.contains([3.0, 2.6])
-    array([ True, False])
-    >>> np.asarray(intervals[intervals.width < 1])
-    array([[2. , 2.5]])
-    >>> intervals
-    Intervals(2 rows)
+    >>> intervals.width, intervals.contains([3.0, 2.6])
+    (array([2. , 0.5]), array([ True, False]))
+    >>> intervals[intervals.width < 1]
+    Intervals(1 row)
        lower  upper
-    0      1      3
-    1      2    2.5
+    0      2    2.5
     """
 
     lower: FloatArray
@@ -92,10 +99,6 @@ class Intervals:
             object.__setattr__(self, "lower", lower)
             object.__setattr__(self, "upper", upper)
 
-    def __iter__(self) -> Iterator[FloatArray]:
-        yield self.lower
-        yield self.upper
-
     def __len__(self) -> int:
         raise TypeError(
             f"Intervals have no length, since they unpack as lower, upper = intervals: there are "
@@ -119,14 +122,11 @@ class Intervals:
 
     def _row_numbers(self, rows: Any) -> IntArray:
         """Rows that a mask or numbers pick, (n,)."""
-        found, m = np.asarray(rows), len(self.lower)
+        found, every = np.asarray(rows), np.arange(len(self.lower))
         if found.dtype == object and all(isinstance(each, bool | np.bool_) for each in found.flat):
             found = found.astype(bool)  # as pandas has a mask that could have gaps
-        if (
-            isinstance(rows, tuple)
-            or found.ndim != 1
-            or (found.size and found.dtype.kind not in "biu")
-        ):
+        known = found.dtype.kind in "biu" or not found.size
+        if isinstance(rows, tuple) or found.ndim != 1 or not known:
             raise CalliperError(
                 f"intervals[...] takes rows: a slice, a mask or numbers, such as intervals[[0]]; "
                 f"got {rows!r:.60}. intervals.lower and intervals.upper are the ends, "
@@ -134,14 +134,12 @@ class Intervals:
             )
         if found.dtype == bool:
             same_rows(self, "intervals", mask=rows)
-        else:
-            found = found.astype(np.intp)
         try:
-            return np.asarray(np.arange(m)[found])
+            return np.asarray(every[found if found.dtype == bool else found.astype(np.intp)])
         except IndexError as error:
             raise IndexError(
-                f"there are {m} intervals: a mask must have one value for each, and numbers must "
-                f"be below {m}; got {rows!r:.60}."
+                f"there are {len(every)} intervals: a mask must have one value for each, and "
+                f"numbers must be below {len(every)}; got {rows!r:.60}."
             ) from error
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
@@ -150,22 +148,14 @@ class Intervals:
             raise ValueError("an array of both ends is a copy of them: leave copy=False out.")
         return np.stack([self.lower, self.upper], axis=1).astype(dtype or float, copy=False)
 
-    @property
-    def width(self) -> FloatArray:
-        """Upper minus lower end; infinite where an end is."""
-        with np.errstate(over="ignore"):
-            return self.upper - self.lower
-
     def contains(self, y: Any) -> BoolArray:
-        """Whether each target lies in its interval, ends included.
+        """Whether each target lies in its interval, ends included; (m, L) for L levels.
 
-        ``y`` has one value for each row; with several levels the answer has a column for each. If
-        the rows and ``y`` have labels, as in pandas, they must be in the same order.
+        If the rows and ``y`` have labels, as in pandas, they must be in the same order.
         """
         (y,) = same_rows(self, "intervals", y=y)
         target = check_vector(y, "y", n=len(self.lower))
-        if self.lower.ndim == 2:
-            target = target[:, None]
+        target = target.reshape(-1, *[1] * (self.lower.ndim - 1))
         inside: BoolArray = (self.lower <= target) & (target <= self.upper)
         return inside
 
@@ -191,21 +181,18 @@ class Intervals:
         return "\n".join([self._summary(), *aligned(self._shown())])
 
     def _repr_html_(self) -> str:
-        return card(self._summary(), self._widths(), self._picture(), table(self._shown()))
+        return self._drawn(self._summary(), table(self._shown()))
 
-    def _picture(self) -> str:
-        """A few of the intervals as bars, for notebooks."""
+    def _drawn(self, title: str, *more: str) -> str:
+        """Widths at up to three levels in words, and a few intervals as bars, for notebooks."""
         known = self.centre is not None and np.shape(self.centre) == self.lower.shape[:1]
-        return interval_bars(self.lower, self.upper, self.centre if known else None)
-
-    def _widths(self) -> list[str]:
-        """Widths at up to three levels, in words; empty without rows."""
-        if not self.lower.size:
-            return []
-        if self.lower.ndim == 1:
-            return [f"Width: {_range(self.width)}"]
-        shown = sampled(self.lower.shape[1], 3)
-        return [f"Width at {self._levels()[at]}: {_range(self.width[:, at])}" for at in shown]
+        picture = interval_bars(self.lower, self.upper, self.centre if known else None)
+        words, width = [], self.width if self.lower.ndim == 2 else self.width[:, None]
+        for at in sampled(width.shape[1], 3) if width.size else ():
+            each, level = width[:, at], "" if self.lower.ndim == 1 else f" at {self._levels()[at]}"
+            half = f"half of them below {np.median(each):.4g}"
+            words.append(f"Width{level}: {each.min():.4g} to {each.max():.4g}, {half}")
+        return card(title, words, picture, *more)
 
     def _levels(self) -> FloatArray:
         """Levels of the columns of ends, or column numbers if no levels are known."""
@@ -231,13 +218,9 @@ class Intervals:
         return [["", *self.column_names()], *rows]
 
     def to_frame(self, library: str | None = None) -> pd.DataFrame | pl.DataFrame:
-        """A frame with the ends as columns.
+        """A frame with the ends as columns, of "pandas" (with the index of the rows) or "polars".
 
-        Parameters
-        ----------
-        library : "pandas" or "polars", optional
-            By default the setting of scikit-learn (``sklearn.set_config(transform_output=…)``),
-            else pandas. A pandas frame has the index of the rows; a Polars frame has none.
+        By default of that which scikit-learn is set to (``transform_output``), else pandas.
         """
         return as_frame(self.ends(), self.column_names(), self.index, library)
 
@@ -249,8 +232,8 @@ class Intervals:
     def to_dict(self) -> dict[str, Any]:
         """Values for strict JSON, by attribute name.
 
-        An end without a bound is the text ``"-inf"`` or ``"inf"``. Row labels that are neither
-        numbers nor text, such as dates, become text.
+        An end without a bound is the text ``"-inf"`` or ``"inf"``; labels such as dates become
+        text.
         """
         from calliper._writing import plain
 
@@ -269,15 +252,15 @@ class Intervals:
         """Intervals from the text of :meth:`to_json`, or from the values of :meth:`to_dict`."""
         try:
             read = source if isinstance(source, Mapping) else json.loads(source)
-            level, labels = read.get("coverage"), read.get("index")
-            level = tuple(level) if isinstance(level, list) else level
-            return cls(
-                _numbers(read["lower"], level),
-                _numbers(read["upper"], level),
-                level,
-                labels and [tuple(each) if isinstance(each, list) else each for each in labels],
-                None if read.get("centre") is None else _numbers(read["centre"]),
-            )
+            level, labels, centre = (read.get(name) for name in ("coverage", "index", "centre"))
+            lower, upper = (np.array(read[end], dtype=np.float64) for end in ("lower", "upper"))
+            if isinstance(level, list):
+                level = tuple(level)
+                if not lower.size:
+                    lower = upper = np.empty((0, len(level)))
+            labels = labels and [tuple(each) if isinstance(each, list) else each for each in labels]
+            centre = None if centre is None else np.array(centre, dtype=np.float64)
+            return cls(lower, upper, level, labels, centre)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CalliperError(
                 f"expected the output of Intervals.to_json; it cannot be read ({error!r})."
@@ -299,11 +282,6 @@ def as_frame(
     return pd.DataFrame(ends, columns=names, index=index)
 
 
-def _range(width: FloatArray) -> str:
-    """The range and the median of some widths, in words."""
-    return f"{width.min():.4g} to {width.max():.4g}, half of them below {np.median(width):.4g}"
-
-
 def _label(value: Any) -> Any:
     """A row label for JSON; multi-level labels become lists."""
     if isinstance(value, tuple):
@@ -314,18 +292,8 @@ def _label(value: Any) -> Any:
     return known if isinstance(known, str | int | float | None) else str(value)
 
 
-def _numbers(values: Any, level: Any = None) -> FloatArray:
-    """An array of JSON values, (m,), or (m, L) for a tuple of L levels."""
-    from calliper._writing import number
-
-    rows = [[*map(number, each)] if isinstance(each, list) else number(each) for each in values]
-    if not rows and isinstance(level, tuple):
-        return np.empty((0, len(level)))
-    return np.array(rows, dtype=np.float64)
-
-
 @dataclass(frozen=True, eq=False)
-class Boxes:
+class Boxes(Ends):
     """A closed interval for each target of each row; unpacks as ``lower, upper``.
 
     Parameters
@@ -338,19 +306,13 @@ class Boxes:
     --------
     >>> sides = Intervals([0.0, 1.0], [2.0, 3.0]), Intervals([0.0, 0.0], [10.0, 5.0])
     >>> boxes = Boxes(sides, ("height", "weight"))
-    >>> boxes
-    Boxes(2 rows, 2 targets: height, weight; joint)
-    >>> boxes.contains([[1.0, 5.0], [2.0, 9.0]]), boxes.volume, boxes["height"].width
-    (array([ True, False]), array([20., 10.]), array([2., 2.]))
+    >>> boxes, boxes.contains([[1.0, 5.0], [2.0, 9.0]])
+    (Boxes(2 rows, 2 targets: height, weight; joint), array([ True, False]))
     """
 
     intervals: tuple[Intervals, ...]
     names: tuple[Any, ...]
     joint: bool = True
-
-    def __iter__(self) -> Iterator[FloatArray]:
-        yield self.lower
-        yield self.upper
 
     def __getitem__(self, name: Any) -> Intervals:
         if name not in self.names:
@@ -358,19 +320,14 @@ class Boxes:
         return self.intervals[self.names.index(name)]
 
     @property
-    def lower(self) -> FloatArray:
+    def lower(self) -> FloatArray:  # type: ignore[override]
         """Lower ends, (m, k), or (m, k, L) for L levels."""
         return np.stack([each.lower for each in self.intervals], axis=1)
 
     @property
-    def upper(self) -> FloatArray:
+    def upper(self) -> FloatArray:  # type: ignore[override]
         """Upper ends, (m, k), or (m, k, L) for L levels."""
         return np.stack([each.upper for each in self.intervals], axis=1)
-
-    @property
-    def width(self) -> FloatArray:
-        """Upper minus lower ends, (m, k), or (m, k, L); infinite where an end is."""
-        return self.upper - self.lower
 
     @property
     def volume(self) -> FloatArray:
@@ -401,7 +358,7 @@ class Boxes:
 
     def _repr_html_(self) -> str:
         shown = [*zip(self.names, self.intervals, strict=True)][:N_TARGETS_SHOWN]
-        parts = (card(f"target {name}", each._widths(), each._picture()) for name, each in shown)
+        parts = (each._drawn(f"target {name}") for name, each in shown)
         rest = len(self.names) - len(shown)
         return card(repr(self), [f"and {rest} more targets"] if rest else [], *parts)
 

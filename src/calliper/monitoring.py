@@ -1,10 +1,9 @@
 """Alarms for intervals in production: evidence that something is wrong, valid at any time.
 
 A monitor bets against the claim that nothing is wrong. If nothing is, its wealth, ``evidence``, is
-a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ, however often
-one looks (Ville).
+a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ (Ville).
 
-**Coverage.** m_t is 1 for a miss and 0 for a hit. Misses are compared with the rate p_t:
+**Coverage.** Misses, m_t = 1, and hits, m_t = 0, are compared with the rate p_t:
 
 - If the method has a law of coverage, the miss rate given N calibration points is not α but
   Beta(k, N+1−k), k = N+1−Q. Over draws of these points, misses follow Pólya's urn:
@@ -37,14 +36,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from math import exp, inf, log
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import stats
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Number
@@ -59,6 +57,7 @@ from calliper._validation import (
 )
 from calliper._writing import to_text
 from calliper.exceptions import CalliperError
+from calliper.online import Stream, refuse_second_labels
 from calliper.quantile import as_fraction, conformal_rank
 
 __all__ = ["CoverageMonitor", "ExchangeabilityMonitor"]
@@ -68,38 +67,35 @@ FIRST_START, SLOW = 0.6, 1000
 #: Rates of misses that are bet on: their odds over those promised, and their weights.
 ODDS = np.geomspace(1.4, 60, 16)
 SHARES = ODDS**-0.5 / (ODDS**-0.5).sum()
-#: What a file keeps of steps that labels were named by: none, or all.
-STEPS = {"steps": Array("int64", ("n",))}
 #: Labels that are looked at together.
 LABELS_TOGETHER = 10_000
-#: The share of wealth that changes sides in a step.
-JUMP = 0.01
+#: What a file keeps of the steps that labels were named by, none or all.
+STEPS = {"steps": Array("int64", ("n",))}
+#: The share of wealth that changes sides, ε, in a step.
+JUMP, SIDES = 0.01, np.array([-1, 0, 1])
 
 HOW = (
-    "pass tolerated=, the share of misses that you accept; or online=True, if each label joins a "
-    "conformal method by extend at once, with no window; or n_calibration=, for a method whose "
-    "coverage has a known law, such as Split"
+    "pass tolerated=, the share of misses that you accept; online=True, if each label joins by "
+    "extend at once, with no window; or n_calibration=, for a method with a law, such as Split"
 )
 
 
-class _Monitor(BaseEstimator):  # type: ignore[misc]
-    """Evidence over time and the alarm."""
+class _Monitor(Stream):
+    """Evidence over time and the alarm; a subclass bets on what comes, and says what it saw."""
 
     false_alarms: float
-    keeps: ClassVar[Mapping[str, Field]] = {}
-    #: What each monitor writes: how it sets out, what it saw in words, and what came, for files.
-    _begin: Any
-    _words: Any
-    for_file: Any
-    restore: Any
-    _given: Mapping[str, Any] | None = None  # parameters when the first label came
+    keeps: ClassVar[Mapping[str, Field]]
+    _words: Callable[[], str]
+    _checked: Callable[[Any], Any]
+    _look: Callable[[Any], None]  # bets on what came
+    _kind: type = float
     _start = 0.0
 
     @property
     def log_evidence(self) -> FloatArray:
         """The natural logarithm of the evidence after each label, (T,)."""
         self._ready()
-        return np.array(self._trace, dtype=np.float64)
+        return np.array(self._trace)
 
     @property
     def evidence(self) -> float:
@@ -134,43 +130,65 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         """The step of a label if steps are named, else its place."""
         return place if place is None or not self._named else [*self._named][place]
 
-    def _take(self, step: Any, n: int) -> None:
-        """Remember the steps of n labels; refuse a label of a step that has one."""
-        if (step is None) == bool(self._named) and self._trace:
-            raise CalliperError(
-                f"{len(self._named)} of {len(self._trace)} labels so far came with a step: name "
-                f"the step of every label, or of none."
-            )
+    def _begin(self) -> None:
+        self._trace: list[float] = []
+        self._seen: list[Any] = []
+        self._named: dict[int, None] = {}  # the step of each label, in order of arrival
+        self._alarm_at: int | None = None
+        self._since: int | None = None
+
+    def update(self, labels: Any, *, step: Any = None) -> Self:
+        """Add labels as they arrive; a batch is the same as its labels one by one.
+
+        Parameters
+        ----------
+        labels : whether each target was inside its interval (``intervals.contains(y)``), or the
+            scores of new rows for a monitor of scores; one or (m,)
+        step : the step that each label belongs to, in any order: for labels that come late
+        """
+        self._ready()
+        new = self._checked(labels)
+        if (step is None) == bool(self._named) and self._seen:
+            how_many = f"{len(self._named)} of {len(self._seen)} labels so far came with a step"
+            raise CalliperError(f"{how_many}: name the step of every label, or of none.")
         names = [] if step is None else check_steps(step)
-        if names and len(names) != n:
-            raise CalliperError(f"{len(names)} steps were named for {n} labels: one for each.")
-        seen = set(self._named)
-        for name in names:
-            if name in seen:
-                raise CalliperError(
-                    f"step {name} has its label already: each counts once. Leave the second out."
-                )
-            seen.add(name)
+        if names and len(names) != len(new):
+            raise CalliperError(f"{len(names)} steps were named for {len(new)} labels: one each.")
+        refuse_second_labels(names, self._named.__contains__)
         self._named |= dict.fromkeys(names)
+        for begin in range(0, len(new), LABELS_TOGETHER):
+            some = new[begin : begin + LABELS_TOGETHER]
+            self._look(some)
+            self._seen += some.tolist()
+        return self
 
     def describe(self) -> str:
         """Whether there is an alarm and since when, in two sentences."""
         n, sure = len(self.log_evidence), f"with probability at most {self.false_alarms:.4g}"
         if self._alarm_at is None:
-            said = f"No alarm after {n:,} label{'s' * (n != 1)}: {self._words()}."
-            return (
-                f"{said} Evidence is {self.evidence:.3g}; the alarm is raised at {self.limit:.4g}, "
-                f"which ever happens {sure} if nothing is wrong."
-            )
-        began = f"probably since label {self._since:,} (counted from 0)"
-        began = f"probably since step {self.since}" if self._named else began
-        said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, {began}: {self._words()}."
-        return f"{said} If nothing is wrong, an alarm is ever raised {sure}."
+            said = f"No alarm after {n:,} label{'s' * (n != 1)}: {self._words()}. Evidence is "
+            said += f"{self.evidence:.3g}; the alarm is raised at {self.limit:.4g}, which ever"
+            return f"{said} happens {sure} if nothing is wrong."
+        began = f"step {self.since}" if self._named else f"label {self._since:,} (counted from 0)"
+        said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, probably since {began}"
+        return f"{said}: {self._words()}. If nothing is wrong, an alarm is ever raised {sure}."
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: all that came."""
+        self._ready()
+        came: dict[str, Any] = {"seen": np.array(self._seen, self._kind)}
+        came["steps"] = np.array([*self._named], np.int64)
+        return {name: came[name] if name in came else vars(self)[f"_{name}"] for name in self.keeps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was after the last label."""
+        self._ready()
+        if len(state["seen"]):
+            self.update(state["seen"], step=state["steps"] if len(state["steps"]) else None)
 
     def to_json(self) -> str:
         """Parameters and all labels as text; :meth:`from_json` goes on from there."""
-        self._ready()
-        parts = {"parameters": self.get_params(), "seen": self.for_file()}
+        parts = {"parameters": self.get_params(), "came": self.for_file()}
         return to_text({"monitor": type(self).__name__, **parts})
 
     @classmethod
@@ -180,30 +198,13 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
             read = json.loads(source)
             if read["monitor"] != cls.__name__:
                 raise ValueError(f"it is a {read['monitor']}")
-            made, seen = cls(**read["parameters"]), read["seen"]
-            made.restore({name: seen[name] for name in cls.keeps})
+            made = cls(**read["parameters"])
+            made.restore({name: read["came"][name] for name in cls.keeps})
             return made
         except (ValueError, KeyError, TypeError) as error:
             raise CalliperError(
                 f"expected what {cls.__name__}.to_json writes; it cannot be read ({error!r})."
             ) from error
-
-    def _ready(self) -> None:
-        """Begin if that was not done; later, refuse parameters that changed."""
-        given = self.get_params()
-        if self._given is None:
-            self._trace: list[float] = []
-            self._named: dict[int, None] = {}  # the step of each label, in order of arrival
-            self._alarm_at: int | None = None
-            self._since: int | None = None
-            self._begin()
-            self._given = given
-        elif given != self._given:
-            raise CalliperError(
-                f"parameters were {self._given} when the monitor began and are {given} now: the "
-                "bound on false alarms holds for fixed parameters only. Set them back, or start a "
-                "new monitor."
-            )
 
 
 @dataclass(eq=False, repr=False)
@@ -212,26 +213,15 @@ class CoverageMonitor(_Monitor):
 
     Parameters
     ----------
-    coverage : float, default 0.9
-        The level of the intervals, the same for all labels.
-    n_calibration : int, optional
-        N, for intervals of a method with a law of coverage and one calibration set; :meth:`of`
-        reads it from the model.
-    tolerated : float, optional
-        For any method, instead of ``n_calibration``: the share of misses that you accept.
-    online : bool, default False
-        Instead of both: every label joins the calibration points by ``extend`` before the next row
-        is predicted, and no window drops any.
-    side : {"more", "fewer", "both"}, default "more"
-        What to look for: more misses than promised, or fewer, which means intervals that are too
-        wide. "fewer" needs continuous scores: ties make intervals wider.
-    ties : bool, default False
-        Whether scores may be equal, as for whole numbers. The law is then a bound, and alarms come
-        later.
-    tails : int, default 1
-        2 for ``Split`` with ``SignedError``, a width for each side.
-    false_alarms : float, default 0.05
-        Upper bound on the probability that a stream as promised ever raises the alarm.
+    coverage : the level of the intervals, the same for all labels
+    n_calibration : N, for a method with a law of coverage and one calibration set, see :meth:`of`
+    tolerated : instead, for any method: the share of misses that you accept
+    online : instead of both: every label joins the calibration points by ``extend`` before the
+        next row is predicted, and no window drops any
+    side : {"more", "fewer", "both"}, misses than promised; fewer means intervals that are too wide
+    ties : whether scores may be equal: the law is then a bound, and alarms come later
+    tails : 2 for ``Split`` with ``SignedError``, a width for each side
+    false_alarms : upper bound on the probability that a stream as promised ever raises the alarm
 
     Examples
     --------
@@ -252,18 +242,15 @@ class CoverageMonitor(_Monitor):
     tails: int = 1
     false_alarms: float = 0.05
 
-    keeps: ClassVar[Mapping[str, Field]] = {"inside": Array("bool", ("T",)), **STEPS}
+    keeps: ClassVar[Mapping[str, Field]] = {"seen": Array("bool", ("T",)), **STEPS}
+    _kind, _checked = bool, staticmethod(check_inside)
 
     @classmethod
     def of(cls, model: Any, coverage: float = 0.9, **how: Any) -> Self:
-        """A monitor of what a calibrated model promises at a level.
+        """A monitor of what a calibrated model or calibrator promises at a level.
 
-        Parameters
-        ----------
-        model : calibrated object or calibrator
-        coverage : the level of its intervals
-        how : other parameters, by name. A method without a law of coverage, such as the
-            default, needs ``tolerated`` or ``online``
+        ``how`` are other parameters, by name; a method without a law of coverage, such as the
+        default, needs ``tolerated`` or ``online``.
         """
         if how.get("tolerated") is not None:
             return cls(coverage, **how)
@@ -277,8 +264,7 @@ class CoverageMonitor(_Monitor):
         if not known or not lawful:
             raise CalliperError(
                 f"misses of {promise.method}, as it was calibrated, have no known law (proved at "
-                f"level {coverage:g}: {promise.proved:.4g}), and comparing them with the level "
-                f"would raise false alarms: {HOW}."
+                f"level {coverage:g}: {promise.proved:.4g}): {HOW}."
             )
         return cls(coverage, n, **how)
 
@@ -286,6 +272,7 @@ class CoverageMonitor(_Monitor):
         return True
 
     def _begin(self) -> None:
+        super()._begin()
         miss = 1 - as_fraction(check_level(self.coverage))
         check_level(self.false_alarms, "false_alarms")
         check_option(self.side, ("more", "fewer", "both"), "side")
@@ -294,8 +281,8 @@ class CoverageMonitor(_Monitor):
             raise CalliperError(f"give one rate to compare misses with: {HOW}.")
         if self.side != "more" and (self.online or self.ties):
             raise CalliperError(
-                f"side={self.side!r} needs an exact miss rate, not only a bound on it: continuous "
-                "scores of a method with a law, or tolerated=."
+                f"side={self.side!r} needs an exact miss rate, not a bound: a law without ties, or "
+                "tolerated=."
             )
         self._urn: tuple[int, int] | None = None  # misses, and all
         self._promised = float(miss)
@@ -306,10 +293,8 @@ class CoverageMonitor(_Monitor):
             tails = at_least(self.tails, 1, "tails")
             k = tails * (n + 1 - conformal_rank(float(1 - miss / tails), n))
             if not 0 < k <= n:
-                raise CalliperError(
-                    f"{n} calibration points cannot support coverage {self.coverage:g}: the "
-                    "interval is infinite, so there is nothing to monitor."
-                )
+                few = f"{n} calibration points cannot support coverage {self.coverage:g}"
+                raise CalliperError(f"{few}: every interval is infinite.")
             self._urn, self._promised = (k, n + 1), k / (n + 1)
             if self.ties:
                 self._urn, self._start = None, -log(2)
@@ -323,29 +308,10 @@ class CoverageMonitor(_Monitor):
         # sum over starts of their weights, each over its wealth when it began.
         self._walk, self._least, self._sums = np.zeros(len(odds)), np.zeros(len(odds)), odds - inf
         self._least_at = np.zeros(len(odds), dtype=np.int64)
-        self._missed: list[bool] = []
         self._n_missed = 0
 
-    def update(self, inside: Any, *, step: Any = None) -> Self:
-        """Add labels as they arrive; a batch is the same as its labels one by one.
-
-        Parameters
-        ----------
-        inside : bool or (m,) of bool
-            Whether each target was inside its interval: ``intervals.contains(y)``.
-        step : int or (m,) of int, optional
-            The step that each label belongs to, in any order: for labels that come late.
-        """
-        self._ready()
-        held = check_inside(inside)
-        self._take(step, len(held))
-        for begin in range(0, len(held), LABELS_TOGETHER):
-            self._look(~held[begin : begin + LABELS_TOGETHER])
-        return self
-
-    def _look(self, missed: BoolArray) -> None:
-        """Bet on each of some labels."""
-        seen, size = len(self._missed), len(missed)
+    def _look(self, inside: BoolArray) -> None:
+        missed, seen, size = ~inside, len(self._seen), len(inside)
         steps = seen + np.arange(size)
         promised = np.full((size, 1), self._promised)
         rates = self._rates
@@ -374,24 +340,11 @@ class CoverageMonitor(_Monitor):
                 self._alarm_at, self._since = seen + last - 1, int(self._least_at[rise.argmax()])
         self._walk, self._sums = walk[-1], sums[-1]
         self._trace += wealth.tolist()
-        self._missed += missed.tolist()
         self._n_missed += int(missed.sum())
 
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds: whether each target was inside."""
-        self._ready()
-        steps = np.array([*self._named], dtype=np.int64)
-        return {"inside": ~np.array(self._missed, dtype=bool), "steps": steps}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """As it was after the last label."""
-        self._ready()
-        if len(state["inside"]):
-            self.update(state["inside"], step=state["steps"] if len(state["steps"]) else None)
-
     def _words(self) -> str:
-        n, since = len(self._missed), self._since or 0
-        misses = sum(self._missed[since:])
+        n, since = len(self._seen), self._since or 0
+        misses = n - since - sum(self._seen[since:])
         share = f"{misses:,} of {n - since:,} lay outside" + (" since then" if self.alarm else "")
         what = "is tolerated" if self.tolerated is not None else "is promised"
         return f"{share}, {misses / max(n - since, 1):.2%}, where {self._promised:.2%} {what}"
@@ -401,17 +354,14 @@ class CoverageMonitor(_Monitor):
 class ExchangeabilityMonitor(_Monitor):
     """Watch whether errors still look like those of the calibration rows, or are larger or smaller.
 
-    It notices what widths hide: errors that grow while intervals grow with them. Scores of
-    calibration rows and stream must come from one *fixed* function, such as ``|y − ŷ|``, or that
-    divided by a σ(x) learnt elsewhere: if labels change the scale, alarms mean nothing. Rows that
-    the model or the scale was trained on must not be passed to ``fit``.
+    It notices errors that grow while intervals grow with them. Scores of calibration rows and
+    stream must come from one *fixed* function, such as ``|y − ŷ|``, or that divided by a σ(x)
+    learnt elsewhere; rows that the model or the scale was trained on must not be passed to ``fit``.
 
     Parameters
     ----------
-    false_alarms : float, default 0.05
-        Upper bound on the probability that an exchangeable stream ever raises the alarm.
-    random_state : int, optional
-        Seeds the draws that break ties and fill the steps between ranks.
+    false_alarms : upper bound on the probability that an exchangeable stream raises the alarm
+    random_state : seeds the draws that break ties and fill the steps between ranks
 
     Examples
     --------
@@ -429,8 +379,8 @@ class ExchangeabilityMonitor(_Monitor):
 
     keeps: ClassVar[Mapping[str, Field]] = {
         "first": Array("float64", ("N",)),
-        "scores": Array("float64", ("T",)),
         "seed": Number(int, 0),
+        "seen": Array("float64", ("T",)),
         **STEPS,
     }
     #: Scores of calibration rows, none before ``fit``.
@@ -441,9 +391,7 @@ class ExchangeabilityMonitor(_Monitor):
 
     def fit(self, scores: Any, y: None = None) -> Self:
         """Begin with the scores of calibration rows, (N,)."""
-        first = check_vector(scores, "scores")
-        if not len(first):
-            raise CalliperError("expected scores of calibration rows; got none.")
+        first = self._checked(scores)
         seed = self.random_state
         seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
         self._seed = at_least(seed, 0, "random_state")
@@ -451,65 +399,56 @@ class ExchangeabilityMonitor(_Monitor):
         self._ready()
         return self
 
+    @staticmethod
+    def _checked(scores: Any) -> FloatArray:
+        checked = check_vector(np.atleast_1d(scores), "scores")
+        if not len(checked):
+            raise CalliperError("expected at least one score; got none.")
+        return checked
+
     def _begin(self) -> None:
+        super()._begin()
         if not len(self._first):
             raise NotFittedError("call fit with the scores of calibration rows first.")
-        self._log_limit = log(self.limit)
         self._draws = np.random.default_rng(self._seed)
         self._sorted: list[float] = np.sort(self._first).tolist()
-        self._scores: list[float] = []
-        self._wealth = np.full(3, 1 / 3)  # of ε = −1, 0, 1; its sum is kept at 1
-        self._log_wealth = 0.0
+        check_level(self.false_alarms, "false_alarms")
+        self._wealth, self._log_wealth = np.full(3, 1 / 3), 0.0  # its sum is kept at 1
         #: Of ε = −1 and 1: the walk, its least value, and where that was.
         self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
 
-    def update(self, scores: Any, *, step: Any = None) -> Self:
-        """Add scores of new rows, a number or (m,), as they arrive; ``step`` names their steps."""
-        self._ready()
-        new = check_vector(np.atleast_1d(scores), "scores")
-        if not len(new):
-            raise CalliperError("update needs at least one score; got none.")
-        self._take(step, len(new))
-        for score, draw in zip(new.tolist(), self._draws.random(len(new)).tolist(), strict=True):
+    def _look(self, scores: FloatArray) -> None:
+        draws = self._draws.random(len(scores)).tolist()
+        for score, draw in zip(scores.tolist(), draws, strict=True):
             low, high = bisect_left(self._sorted, score), bisect_right(self._sorted, score)
             n = len(self._sorted)
-            self._bet((n - high + draw * (1 + high - low)) / (n + 1))
+            p = (n - high + draw * (1 + high - low)) / (n + 1)
             self._sorted.insert(high, score)
-            self._scores.append(score)
-        return self
+            self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + SIDES * (p - 0.5))
+            total = float(self._wealth.sum())
+            self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)
+            self._trace.append(self._log_wealth)
+            if self._alarm_at is None:
+                self._walk(p)
 
-    def _bet(self, p: float) -> None:
-        """Bet on one rank."""
-        n, sides = len(self._trace), np.array([-1, 0, 1])
-        self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + sides * (p - 0.5))
-        total = float(self._wealth.sum())
-        self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)
-        self._trace.append(self._log_wealth)
-        if self._alarm_at is not None:
-            return
+    def _walk(self, p: float) -> None:
+        """Where things were most out of line, and whether there is an alarm."""
+        n = len(self._trace)
         for side, (walk, least, at) in self._walks.items():
             walk += log(1 + side * (p - 0.5))
-            self._walks[side] = (walk, walk, n + 1) if walk < least else (walk, least, at)
-        if self._log_wealth >= self._log_limit:
-            self._alarm_at, self._since = n, self._walks[self._side()][2]
+            self._walks[side] = (walk, walk, n) if walk < least else (walk, least, at)
+        if self._log_wealth >= log(self.limit):
+            self._alarm_at, self._since = n - 1, self._walks[self._side()][2]
 
     def _side(self) -> int:
         """−1 if scores grew, 1 if they shrank."""
         return max(self._walks, key=lambda side: self._walks[side][0] - self._walks[side][1])
 
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds: all scores, and what the draws depend on."""
-        self._ready()
-        steps = np.array([*self._named], dtype=np.int64)
-        known = {"first": self._first, "scores": np.array(self._scores), "seed": self._seed}
-        return {**known, "steps": steps}
-
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last score."""
         self.fit(state["first"])
         self._seed, self._given = at_least(state["seed"], 0, "seed"), None
-        if len(state["scores"]):
-            self.update(state["scores"], step=state["steps"] if len(state["steps"]) else None)
+        super().restore(state)
 
     def _words(self) -> str:
         if not self.alarm:

@@ -6,21 +6,20 @@ coverage that is wanted,
 
     α_{t+1} = α_t + γ_t (α − err_t).
 
-At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty and shown as the
-prediction alone. Labels may come late, in any order, some never: each moves the level once, when it
-comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
-each comes before the next prediction. When α_t falls below 0, at most D + 1 misses are still to
-come, so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by
-parts bounds the mean over the n labels that came, for every sequence of targets, adversarial ones
-included:
+At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is the prediction alone. Labels
+may come late, in any order, some never: each moves the level once, when it comes. D + 1 is the
+largest number of predictions that waited at once for labels that came. When α_t falls below 0, at
+most D + 1 misses are still to come, so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing
+err_t − α = (α_t − α_{t+1})/γ_t by parts bounds the mean over the n labels that came, for every
+sequence of targets, adversarial ones included:
 
     |mean err − α| ≤ max{α_1 + γ(1−α)(D+1), 1 − α_1 + γα(D+1)} / (γn)        for one rate γ,
     and for decaying rates ≤ the same with γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
 
-It does not cover steps that never get a label.
+Steps that never get a label do not count.
 
-Several rates at once: each of k experts has its own rate, and their levels are averaged with
-weights given by the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
+Several rates at once: k experts have a rate each, and their levels are averaged with weights given
+by the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
 
     w_i ← (1−σ) w_i e^{−ηℓ(β_t, α_i)} + (σ/k) Σ_j w_j e^{−ηℓ(β_t, α_j)},    σ = 1/(2I),
     η = √(3/I · (log(kI) + 2) / ((1−α)²α³ + α²(1−α)³)),
@@ -29,8 +28,7 @@ which is nearly as good as the best rates over any I steps. With constant η thi
 long-run mean, so a guard is added here: if misses exceed their share by about as much as the
 slowest rate alone allows, the next interval is infinite; if they fall short by as much, it is
 empty. Hence the bound: that of the slowest rate with D = 0, plus D·max(α, 1−α)/n for predictions
-that were waiting when the guard stepped in. The guard hardly ever acts. It counts actual misses;
-β_t only weights the experts.
+that were waiting when the guard stepped in, which it hardly ever does.
 
 Letters: 1 − α_t → ``level``, γ_1 → ``rate``, 1 − β_t → ``needed``, I → ``horizon``.
 
@@ -42,8 +40,8 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from itertools import pairwise
 from numbers import Real
@@ -80,16 +78,47 @@ ROWS_SEARCHED, SECTIONS = 8, 16
 CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
+class Stream(BaseEstimator):  # type: ignore[misc]
+    """What learns from labels as they come; its parameters are fixed when it begins."""
+
+    _given: dict[str, Any] | None = None
+    #: Checks the parameters and sets out.
+    _begin: Callable[[], None]
+
+    def _ready(self) -> None:
+        """Begin if that was not done; later, refuse parameters that changed."""
+        own: Any = self
+        given = {each.name: np.asarray(vars(self)[each.name]).tolist() for each in fields(own)}
+        if self._given is None:
+            self._begin()
+            self._given = given
+        for name, value in self._given.items():
+            if given[name] != value:
+                raise CalliperError(
+                    f"{name} was {value!r} at the beginning and is {given[name]!r} now, but its "
+                    f"bound holds for fixed parameters only: start a new {type(self).__name__}."
+                )
+
+
+def refuse_second_labels(names: Sequence[int], has_label: Callable[[int], bool]) -> None:
+    """Refuse a label of a step that has one, or two of one step."""
+    seen = set[int]()
+    for name in names:
+        if name in seen or has_label(name):
+            raise CalliperError(
+                f"step {name} has its label already: each counts once. Leave the second one out."
+            )
+        seen.add(name)
+
+
 @dataclass(frozen=True, eq=False)
 class History:
     """The levels so far and their outcomes.
 
     Attributes
     ----------
-    level : (T,) the level at each step, from 0 to 1
-    outside : (T,) share of each step's targets that were outside: 0 or 1 for a single one, NaN
-        where no label came
-    step : (T,) the number of the step
+    level, step : (T,) the level at each step, from 0 to 1, and its number
+    outside : (T,) share of each step's targets that were outside, NaN where no label came
 
     Examples
     --------
@@ -114,24 +143,21 @@ class History:
 
 
 @dataclass(eq=False, repr=False)
-class Controller(BaseEstimator):  # type: ignore[misc]
+class Controller(Stream):
     """Gives the level for the next prediction, and adapts it to the last outcome.
 
     Parameters
     ----------
-    coverage : float, default 0.9
-        The share of targets that should be inside in the long run.
+    coverage : the share of targets that should be inside in the long run
     rate : float or sequence of floats, default 0.01
-        How far the level moves after a step. A large rate follows drift closely, but the level
-        jumps; a small one is steady. Of several, such as ``RATES``, the recently best ones
-        count most; ``update`` then needs ``needed``, too.
+        How far the level moves after a step: a large rate follows drift closely, a small one is
+        steady. Of several, such as ``RATES``, the recently best ones count most; ``update`` then
+        needs ``needed``, too.
     decay : float, default 0
-        Step t is t^−``decay`` times as large as the first; 0 keeps steps constant. Between
-        0.5 and 1, such as 0.6 with a larger rate, the level settles if nothing drifts.
-    start : float, optional
-        The first level; ``coverage`` by default.
-    horizon : int, default 500
-        I, the number of steps over which several rates are compared.
+        Step t is t^−``decay`` times as large as the first. Between 0.5 and 1, such as 0.6 with a
+        larger rate, the level settles if nothing drifts.
+    start : the first level; ``coverage`` by default
+    horizon : I, the number of steps over which several rates are compared
 
     Examples
     --------
@@ -142,11 +168,6 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     >>> control.history.level.round(3)
     array([0.9 , 0.99, 0.98])
     """
-
-    #: The level that each rate has come to, (k,); none before the first question.
-    _levels = np.empty(0)
-    #: Whether a prediction without a number waits for its update.
-    _predicted = False
 
     coverage: float = 0.9
     _: KW_ONLY
@@ -166,28 +187,17 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     def __new__(cls, *given: Any, **known: Any) -> Self:  # noqa: D102
         refuse_level_words(cls, known)
-        made: Self = super().__new__(cls)
-        return made
+        return super().__new__(cls)  # type: ignore[no-any-return]
 
     def __sklearn_is_fitted__(self) -> bool:
-        return bool(len(self._levels))
+        return self._given is not None
 
     def _begin(self) -> None:
-        """Check the parameters and set the first level; later, refuse parameters that changed."""
-        given = {"coverage": self.coverage, "rate": np.atleast_1d(self.rate).tolist()}
-        given |= {"decay": self.decay, "start": self.start, "horizon": self.horizon}
-        if len(self._levels):
-            if given != self._given:
-                name = next(name for name in given if given[name] != self._given[name])
-                raise CalliperError(
-                    f"{name} was {self._given[name]!r} when the controller began and is "
-                    f"{given[name]!r} now, but its bound holds for fixed parameters only. Set it "
-                    "back, or start a new Controller."
-                )
-            return
-        rates = np.array([_check_rate(rate) for rate in given["rate"]])
-        if not len(rates):
-            raise CalliperError("rate must name at least one rate, such as 0.01; got none.")
+        rates = check_vector(np.atleast_1d(self.rate), "rate")
+        if not rates.min(initial=np.inf if len(rates) else 0) > 0:
+            raise CalliperError(
+                f"rate must be a positive number such as 0.01, or several; got {self.rate!r}."
+            )
         if check_level(self.coverage) < 0.05 and 0.5 <= rates.max() < 1:
             raise CalliperError(
                 f"coverage={self.coverage:g} and rate={rates.max():g} look swapped: coverage is "
@@ -196,42 +206,43 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.decay, Real) or not 0 <= float(self.decay) < 1:
             raise CalliperError(f"decay must be at least 0 and below 1; got {self.decay!r}.")
         at_least(self.horizon, 1, "horizon")
-        self._miss: float = 1 - check_level(self.coverage)
-        first = 1 - self._miss if self.start is None else check_level(self.start, "start")
-        self._given: dict[str, Any] = given
         self._rates: FloatArray = rates
-        self._levels = np.full(len(rates), first)
+        self._miss: float = 1 - check_level(self.coverage)
+        self._first: float = (
+            1 - self._miss if self.start is None else check_level(self.start, "start")
+        )
+        #: The level that each rate has come to, and its weight, (k,).
+        self._levels: FloatArray = np.full(len(rates), self._first)
         self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
-        self._first: float = first
         self._excess: float = 0.0
+        #: Whether a level was read, or a prediction made, that waits for an update without number.
         self._asked: bool = False
-        # Of each step, by its name: its level, the share outside (−1 without a label), and how many
-        # steps there were when its label came (0 without).
+        self._predicted: bool = False
+        #: Of each step, by its name: its level, the share outside (−1 without a label), and how
+        #: many steps there were when its label came (0 without).
         self._steps: dict[int, tuple[float, float, int]] = {}
         self._n_labels: int = 0
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all steps so far, and where they have led."""
-        level, outside, until = self._columns()
-        names = np.array([*self._steps], dtype=np.int64)
-        return {
-            "levels": self._levels,
-            "weights": self._weights,
-            "excess": self._excess,
+        self._ready()
+        names, level, outside, until = self._columns()
+        steps = {
             "steps": np.column_stack([level, outside]),
-            "names": np.column_stack([names, until.astype(np.int64)]),
-            "asked": self._asked,
+            "names": np.column_stack([names, until]),
         }
+        led = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
+        return {**steps, **led, "asked": self._asked}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last step."""
-        self._begin()
+        self._ready()
         if len(state["levels"]) != len(self._rates):
             raise CalliperError("a Controller has a level for each of its rates.")
         (level, outside), (names, until) = state["steps"].T, state["names"].T
-        known, first, last = until != 0, np.arange(len(until)) + 1, len(until)
-        in_time = np.where(known, (first <= until) & (until <= last), True).all()
-        if not in_time or (level < 0).any() or ((outside >= 0) != known).any():
+        known, last = until != 0, len(until)
+        in_time = (until > np.arange(last)) & (until <= last) | ~known
+        if not in_time.all() or (level < 0).any() or ((outside >= 0) != known).any():
             raise CalliperError("a label came before its step, or after the last, or is missing.")
         if (np.diff(names) <= 0).any():
             raise CalliperError("steps do not increase.")
@@ -241,66 +252,59 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._steps = dict(zip(names.tolist(), steps, strict=True))
         self._n_labels = int(known.sum())
 
-    def _columns(self) -> FloatArray:
-        """Level, share outside and arrival of all steps, (3, T)."""
-        return np.array([*self._steps.values()], dtype=np.float64).reshape(-1, 3).T
+    def _columns(self) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
+        """Name, level, share outside and arrival of all steps, (T,) each."""
+        level, outside, until = np.array([*self._steps.values()]).reshape(-1, 3).T
+        return np.array([*self._steps], dtype=np.int64), level, outside, until.astype(np.int64)
 
     @property
     def level(self) -> float:
         """The coverage to request next; 1 means an infinite interval, 0 the prediction alone."""
-        self._begin()
+        self._ready()
         self._asked = True
         return self._level()
 
     @property
     def history(self) -> History:
         """All steps so far."""
-        self._begin()
-        level, outside, _ = self._columns()
-        names = np.array([*self._steps], dtype=np.int64)
+        self._ready()
+        names, level, outside, _ = self._columns()
         return History(level, np.where(outside < 0, np.nan, outside), names)
 
     @property
     def bound(self) -> float:
         """How far the share of misses can be from 1 − coverage by now, whatever the targets.
 
-        Over the labels that came; it grows with the number of predictions that waited at once.
+        Over the labels that came; it grows with the predictions that waited at once.
         """
-        self._begin()
+        self._ready()
         trivial, n = max(self._miss, 1 - self._miss), self._n_labels
         return float(min(self._most(self._waited()) / n, trivial)) if n else trivial
 
     def ask(self, step: Any) -> float:
-        """The level of a new step whose label comes later, or of several steps.
+        """The level of a new step whose label comes later, or of several steps, (m,).
 
-        Parameters
-        ----------
-        step : int or (m,) of int
-            The number to pass to :meth:`update` with the label: a row number, or a time such as
-            ``Timestamp.value``. Each must be larger than all before.
+        A step is the number to pass to :meth:`update` with the label: a row number, or a time such
+        as ``Timestamp.value``; each must be larger than all before.
         """
-        self._begin()
+        self._ready()
         names = check_steps(step)
-        for before, name in pairwise([*self._last(), *names]):
+        last = [next(reversed(self._steps))] if self._steps else []
+        for before, name in pairwise(last + names):
             if name <= before:
                 raise CalliperError(
-                    f"steps must increase with time: {name} comes after {before}. Request "
-                    "intervals in order of time, once per step; labels may come in any order."
+                    f"steps must increase with time: {name} comes after {before}. Request each "
+                    "once, in order of time; labels may come in any order."
                 )
         level = self._level()
         self._steps |= dict.fromkeys(names, (level, -1.0, 0))
         return level
 
-    def _last(self) -> list[int]:
-        """The name of the last step, if there is one."""
-        return [next(reversed(self._steps))] if self._steps else []
-
     def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
         """Intervals of ``model`` at the current level; ``how`` is passed to its own method.
 
-        At level 1 they are infinite, as at levels that need more calibration points; at level 0
-        they are the predictions themselves. If labels come late, ``step`` is one number for all
-        rows together, or one for each row, as in :meth:`ask`.
+        At level 1 they are infinite, at level 0 the predictions themselves. If labels come late,
+        ``step`` is one number for all rows together, or one for each row, as in :meth:`ask`.
         """
         level = self._asked_for(step, X, how)
         if 0 < level < 1:
@@ -308,10 +312,9 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 return model.predict_interval(X, coverage=level, **how)
         middle = np.asarray(model.predict(X), dtype=np.float64)
         half, labels = np.inf if level else 0.0, labels_of(X)
-        if middle.ndim == 1:
-            return Intervals(middle - half, middle + half, level, labels)
-        sides = (Intervals(each - half, each + half, level, labels) for each in middle.T)
-        return Boxes(tuple(sides), model.target_names_)
+        columns = np.atleast_2d(middle.T)
+        sides = tuple(Intervals(each - half, each + half, level, labels) for each in columns)
+        return sides[0] if middle.ndim == 1 else Boxes(sides, model.target_names_)
 
     def predict_radius(
         self, calibrator: Any, Z: Any, *, step: Any = None, **how: Any
@@ -327,105 +330,79 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """The level for rows of a step, or of a step each."""
         if "coverage" in how:
             raise CalliperError(
-                f"the controller chooses the level: leave coverage={how['coverage']!r} out here, "
-                f"and give the long-run share to Controller(coverage=...)."
+                f"the controller chooses the level: leave coverage={how['coverage']!r} out here."
             )
         if step is None:
+            level = self.level
             if self._predicted:
                 warn(
                     "The prediction before this one got no update, so it does not count. Call "
-                    "update after each prediction, or number predictions by step= if labels come "
-                    "late.",
+                    "update after each, or number predictions by step= if labels come late.",
                     UnusedWarning,
                 )
-            level, self._predicted = self.level, True
+            self._predicted = True
             return level
         if np.ndim(step) and len(step) != n_rows(X):
             raise CalliperError(
-                f"step names {len(step)} steps, and there are {n_rows(X)} rows: give one number "
-                f"for all rows together, or one for each."
+                f"step names {len(step)} steps, and there are {n_rows(X)} rows: one, or one each."
             )
         return self.ask(step)
 
-    def update(self, inside: Any = None, *, step: Any = None, needed: Any = None) -> Self:
+    def update(self, inside: Any, *, step: Any = None, needed: Any = None) -> Self:
         """Adapt the level to the label of the last prediction, or of a numbered step.
 
         Parameters
         ----------
         inside : bool or (m,) of bool
-            Whether the target was inside its interval; coverage and bound count this. Rows that
-            were predicted together count as one step. At level 0 nothing counts as inside.
-        step : int or (m,) of int, optional
-            The step that the label belongs to, or the steps in order of arrival, if numbered.
-        needed : float or (m,), optional
-            The coverage above which the interval contains the target, from
-            :func:`coverage_needed`. It is used to compare several rates.
+            Whether the target was inside its interval. Rows that were predicted together count as
+            one step. At level 0 nothing counts as inside.
+        step : the step that the label belongs to, or (m,) in order of arrival, if numbered
+        needed : float or (m,) from :func:`coverage_needed`, to compare several rates
         """
-        self._begin()
+        self._ready()
         if step is None and not self._asked:
-            waiting = f" {len(self._steps) - self._n_labels} named steps wait for labels: name one"
+            waiting = len(self._steps) - self._n_labels
             raise CalliperError(
                 "update was called before a level was requested: call predict_interval(model, X) "
-                "or read level first, then update once with the outcome."
-                + (f"{waiting}, update(inside, step=...)." if self._steps else "")
-            )
-        if inside is None:
-            raise CalliperError(
-                "update needs inside, whether each target lay in its interval, as "
-                "intervals.contains(y) returns; pass needed in addition, not instead."
+                f"or read level first; {waiting} named steps wait for labels, update(…, step=…)."
             )
         if needed is None and len(self._rates) > 1:
             raise CalliperError(
                 f"{len(self._rates)} rates are followed, and inside is known for one level only: "
                 "call update(inside, needed=coverage_needed(model, X, y))."
             )
-        if step is None:
-            names, levels = [sum(self._last(), 1) if self._steps else 0], [self._level()]
-        else:
-            names = check_steps(step)
-            levels = self._waiting_levels(names)
         held = check_inside(inside)
-        known = needed
         if needed is not None:
-            known = check_vector(np.atleast_1d(needed), "needed", n=len(held))
-            if known.min() < 0 or known.max() > 1:
+            needed = check_vector(np.atleast_1d(needed), "needed", n=len(held))
+            if needed.min() < 0 or needed.max() > 1:
                 raise CalliperError(
                     f"needed must be from 0 to 1, as coverage_needed returns it; got {needed!r}."
                 )
-        together = step is None or not np.ndim(step)
-        if not together and len(held) != len(names):
+        names = [next(reversed(self._steps), -1) + 1] if step is None else check_steps(step)
+        levels = [self._level()] if step is None else self._waiting_levels(names)
+        if np.ndim(step) and len(held) != len(names):
             raise CalliperError(f"{len(names)} steps were named, and inside has {len(held)}.")
-        places = [slice(None)] if together else [slice(row, row + 1) for row in range(len(held))]
-        if any(level == 1 and not held[at].all() for level, at in zip(levels, places, strict=True)):
+        parts = np.arange(len(held)).reshape(len(names), -1)  # the rows of each step
+        if any(level == 1 and not held[at].all() for level, at in zip(levels, parts, strict=True)):
             raise CalliperError(
-                "a target is marked as outside an interval of level 1, which is infinite: call "
-                "predict_interval(model, X) of the controller, without bounds that targets can "
-                "leave."
+                "a target is marked as outside an interval of level 1, which is infinite: use "
+                "predict_interval(model, X) of the controller, without bounds."
             )
         if step is None:
             self.ask(names)
             self._asked = self._predicted = False
-        for name, place in zip(names, places, strict=True):
-            self._learn(name, held[place], None if known is None else known[place])
+        for name, rows in zip(names, parts, strict=True):
+            self._learn(name, held[rows], None if needed is None else needed[rows])
         return self
 
     def _waiting_levels(self, names: list[int]) -> list[float]:
         """The levels of steps whose labels have come; refuses others."""
-        for number, name in enumerate(names):
-            if name not in self._steps:
-                asked = [*self._steps]
-                ends = f"{len(asked)} were, from {asked[0]} to {asked[-1]}" if asked else "none was"
-                raise CalliperError(
-                    f"a label came for step {name}, which was never requested; {ends}. Name the "
-                    "step in the request: predict_interval(model, X, step=...)."
-                )
-            outside = self._steps[name][1]
-            if outside >= 0 or name in names[:number]:
-                before = f"{1 - outside:.0%} inside" if outside >= 0 else "in the same call"
-                raise CalliperError(
-                    f"step {name} has its label already ({before}): each counts once. Leave the "
-                    "second one out; an update cannot be undone."
-                )
+        if unknown := [name for name in names if name not in self._steps]:
+            raise CalliperError(
+                f"a label came for step {unknown[0]}, which was never requested; "
+                f"{len(self._steps)} were. Name it in predict_interval(model, X, step=...)."
+            )
+        refuse_second_labels(names, lambda name: self._steps[name][1] >= 0)
         return [self._steps[name][0] for name in names]
 
     def _learn(self, name: int, held: BoolArray, needed: FloatArray | None) -> None:
@@ -448,14 +425,13 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         late = f" Steps without a label, which do not count: {missing:,}." if missing else ""
         return (
             f"Asked for: {self.coverage:.2%} of the targets. Steps with a label: {came}. This "
-            f"share is proved to be at most {bound:.2%} off, whatever the targets are and however "
-            f"they change (targets of an interval of one point count as outside).{late}"
+            f"share is proved to be at most {bound:.2%} off, however the targets change (those of "
+            f"an interval of one point count as outside).{late}"
         )
 
     def _level(self) -> float:
-        """The level, from 0 to 1."""
-        guarded = len(self._rates) > 1
-        if guarded and abs(self._excess) >= self._most(0):
+        """The level, from 0 to 1; with several rates, the guard may choose it."""
+        if len(self._rates) > 1 and abs(self._excess) >= self._most(0):
             return float(self._excess > 0)
         return float(np.clip(self._weights @ self._levels, 0, 1))
 
@@ -476,7 +452,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     def _waited(self) -> int:
         """D + 1: the largest number of steps that waited at once for labels that came."""
-        until = self._columns()[2].astype(np.intp)
+        until = self._columns()[3]
         begun = np.flatnonzero(until)
         change = np.bincount(begun, minlength=len(until) + 1)
         change -= np.bincount(until[begun], minlength=len(until) + 1)
@@ -497,12 +473,10 @@ def coverage_needed(
 ) -> FloatArray:
     """For each row, the coverage above which its interval contains the target, (m,).
 
-    An interval contains y if its level is above this: 1 minus the conformal p-value of y, by the
-    points of the row's own group and the row's own weight.
+    It is 1 minus the conformal p-value of y, by the row's own group and weight.
 
-    If intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
-    ``ConditionalCalibration``, ``statistic="quantile"``), there may be several such levels, and
-    this is one of them. A :class:`Controller` therefore also needs ``inside``.
+    Where intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
+    ``ConditionalCalibration``, ``statistic="quantile"``), it is one of several such levels.
 
     Parameters
     ----------
@@ -512,8 +486,7 @@ def coverage_needed(
 
     Returns
     -------
-    array of shape (m,)
-        From 0 to 1; 1 where no interval contains the target.
+    (m,), from 0 to 1; 1 where no interval contains the target
 
     Examples
     --------
@@ -528,8 +501,6 @@ def coverage_needed(
     how = {name: row_values(each, X, name) for name, each in given.items() if each is not None}
     needed = np.empty(len(y))
     with unheard(Warning):  # predict_interval has raised the same warnings
-        if 0 < len(y) <= ROWS_SEARCHED:  # taking rows out of X costs time
-            return np.array(_searched(model, X, y, how))
         for start in range(0, len(y), ROWS_SEARCHED):
             rows = np.arange(start, min(start + ROWS_SEARCHED, len(y)))
             of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
@@ -539,13 +510,15 @@ def coverage_needed(
 
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
-    low, high, ranked = np.zeros(len(y)), np.ones(len(y)), None
-    if isinstance(model, RankingModel):
-        ranked, holds = model.ranking(X, y, **how)
-    elif isinstance(model, RadiusModel):
-        holds = lambda levels: y[:, None] <= model.predict_radius(X, levels, **how)  # noqa: E731
-    else:
-        holds = lambda levels: model.predict_interval(X, levels, **how).contains(y)  # noqa: E731
+    low, high = np.zeros(len(y)), np.ones(len(y))
+
+    def asked(levels: FloatArray) -> Any:
+        if isinstance(model, RadiusModel):
+            return y[:, None] <= model.predict_radius(X, levels, **how)
+        return model.predict_interval(X, levels, **how).contains(y)
+
+    ranks = isinstance(model, RankingModel)
+    ranked, holds = model.ranking(X, y, **how) if ranks else (None, asked)
     if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
         around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
         levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
@@ -567,9 +540,3 @@ def _as_rank(low: float, high: float) -> float:
         if low - 2 * TOLERANCE <= rank <= high:
             return float(rank)
     return high
-
-
-def _check_rate(rate: Any) -> float:
-    if not isinstance(rate, Real) or isinstance(rate, bool) or not 0 < float(rate) < np.inf:
-        raise CalliperError(f"rate must be a positive number such as 0.01; got {rate!r}.")
-    return float(rate)

@@ -107,7 +107,18 @@ def merged_multiple(
     # An infinite rescaled score stays infinite even where the local scale is zero.
     infinite = low + np.flatnonzero(np.isinf(ordered[low:high]))
     window[:, infinite - low] = ordered[infinite]
-    row, entry = np.nonzero((position >= low) & (position < high))
+    return merged_order_statistic(window, low, position, value, rank)
+
+
+def merged_order_statistic(
+    window: FloatArray, low: int, position: IntArray, value: FloatArray, rank: int
+) -> FloatArray:
+    """For each row, the rank-th smallest of N values that are in order but for some exceptions.
+
+    Exceptions apart, columns before ``low`` are at most the answer, and columns past the window at
+    least the answer. ``window``, (m, W), holds the columns from ``low`` on; it is changed in place.
+    """
+    row, entry = np.nonzero((position >= low) & (position < low + window.shape[1]))
     window[row, position[row, entry] - low] = np.nan
     below = low - np.count_nonzero(position < low, axis=1)
     candidates = np.concatenate([window, value], axis=1)

@@ -22,8 +22,8 @@ needed. Subsampling, other losses and penalties on leaves leave no such sign.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations
 from typing import Annotated, Any, Self
@@ -37,13 +37,12 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper import _validation as valid
-from calliper._handlers import INPUTS, NETWORKS, handler_of, handler_of_collection
-from calliper._kept import Keeps, Number
+from calliper._handlers import INPUTS, NETWORKS, handler_of
+from calliper._kept import Keeps, Number, Plain
 from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
 from calliper._validation import labels_of as labels_of
 from calliper.exceptions import (
     CalliperError,
-    DamagedFileError,
     RowLabelsWarning,
     RowOrderWarning,
     SharedRowsWarning,
@@ -54,55 +53,28 @@ from calliper.exceptions import (
 N_PROBES = 5
 #: Stands for values that were given at calibration and belong to its rows.
 GIVEN = Ellipsis
-#: Types of Polars columns that can be restored by name.
-POLARS = frozenset(
-    {"Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
-    | {"Float32", "Float64", "String", "Date", "Categorical"}
-)
-
-#: Types of pandas with gaps of their own.
-PANDAS = frozenset(
-    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
-    | {"Float32", "Float64", "boolean", "string", "str"}
-)
-#: Level of the test for a trend.
-TREND_LEVEL = 1e-4
-#: What counts as a sum of zero: the mean error times √n, in units of the mean size.
-ZERO_SUM = 1e-5
+#: Level of the test for a trend; a sum of zero: the mean error times √n, in units of the mean size.
+TREND_LEVEL, ZERO_SUM = 1e-4, 1e-5
 #: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
 TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
-#: What may be known of a row besides its features.
-KNOWN = ("scores", "magnitudes", "signs", "weights", "groups", "targets")
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """What is known of n rows; None where nothing is.
 
-    Parameters
-    ----------
-    Z : (n, d) features
-    scores : (n,) errors, as a score measures them
-    magnitudes : (n,) sizes of the errors that local scales are made of
-    signs : (n,) signs of the errors
-    weights : (n,) weights of a covariate shift
-    groups : (n,) labels
-    targets : (n,) targets
-
-    Examples
-    --------
     >>> rows = Rows(np.zeros((3, 1)), scores=np.array([1.0, 2.0, 3.0]))
     >>> rows.latest(2).scores, len(rows.join(rows))
     (array([2., 3.]), 6)
     """
 
-    Z: Any
-    scores: Any = None
-    magnitudes: Any = None
-    signs: Any = None
-    weights: Any = None
-    groups: Any = None
-    targets: Any = None
+    Z: Any  # (n, d) features
+    scores: Any = None  # (n,) errors, as a score measures them
+    magnitudes: Any = None  # (n,) sizes of the errors that local scales are made of
+    signs: Any = None  # (n,) signs of the errors
+    weights: Any = None  # (n,) weights of a covariate shift
+    groups: Any = None  # (n,) labels
+    targets: Any = None  # (n,) targets
 
     @classmethod
     def of(cls, given: Any) -> Rows | None:
@@ -131,29 +103,28 @@ class Rows:
         """Scores in ascending order, sorted when first asked for."""
         return np.sort(self.scores)
 
-    @property
-    def _values(self) -> tuple[Any, ...]:
-        """What is known besides the features, in the order of ``KNOWN``."""
-        return self.scores, self.magnitudes, self.signs, self.weights, self.groups, self.targets
-
     def take(self, rows: Any) -> Rows:
         """Some of the rows, by their numbers."""
-        values = (self.Z, *self._values)
-        return Rows(*(None if each is None else _safe_indexing(each, rows) for each in values))
+        return self._of_each(lambda values: _safe_indexing(values, rows))
 
     def latest(self, n: int) -> Rows:
         """The last n rows."""
-        return Rows(*(None if each is None else each[-n:] for each in (self.Z, *self._values)))
+        return self._of_each(lambda values: values[-n:])
+
+    def _of_each(self, pick: Callable[[Any], Any]) -> Rows:
+        known = (vars(self)[each.name] for each in fields(self))
+        return Rows(*(None if values is None else pick(values) for values in known))
 
     def join(self, other: Rows) -> Rows:
         """These rows followed by others, of which the same is known."""
-        joined = []
-        for name, before, added in zip(KNOWN, self._values, other._values, strict=True):
+        joined: dict[str, Any] = {"Z": stacked(self.Z, other.Z)}
+        for name in (each.name for each in fields(self)[1:]):
+            before, added = vars(self)[name], vars(other)[name]
             if (before is None) != (added is None):
                 known, now = ("without", "with") if before is None else ("with", "without")
                 raise CalliperError(f"fitted {known} {name} and extended {now}: give them to both.")
-            joined.append(None if before is None else np.concatenate([before, added]))
-        return Rows(stacked(self.Z, other.Z), *joined)
+            joined[name] = None if before is None else np.concatenate([before, added])
+        return Rows(**joined)
 
 
 def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
@@ -167,23 +138,6 @@ def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
     return (X, y) if handler is None else handler.gathered(X, y)
 
 
-def rows_at_hand(
-    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
-) -> tuple[Any, Any, PerRow, Any]:
-    """Calibration rows, targets, groups and weights; of a collection, those of its first rows.
-
-    Last, what predicts all rows of a collection; None where all rows are at hand.
-    """
-    per_row = PerRow(groups=groups, weights=weights)
-    if isinstance(X, np.ndarray):
-        return X, y, per_row, None
-    handler = handler_of_collection(X)
-    if handler is None:
-        return *gathered(X, y, model), per_row, None
-    lazy = handler.LazyRows(X, y, per_row)
-    return lazy.X, lazy.y, lazy.per_row, lazy
-
-
 def first_rows(X: Any) -> Any:
     """A few rows as they came, to recognise a model by its predictions."""
     return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, valid.n_rows(X))))
@@ -192,7 +146,7 @@ def first_rows(X: Any) -> Any:
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
     valid.refuse_collection(X, "X")
-    by_name = isinstance(X, Mapping) and not sparse.issparse(X) and len(valid.shape_of(X)) > 0
+    by_name = isinstance(X, Mapping) and valid.is_named(X)
     if not by_name:
         valid.refuse_no_rows(X, "X")
     if y is None:
@@ -203,18 +157,13 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     if by_name:
         estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
     check_consistent_length(X, y)
-    try:
-        y = np.asarray(y)
-    except ValueError as error:
-        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
-    if y.ndim == 2 and y.shape[1] == 1:
-        warn(
-            "A column-vector y was passed when a 1d array was expected; it is flattened.",
-            DataConversionWarning,
-        )
-    if y.ndim == 2 and y.shape[1] > 1:
+    shape = y.shape if isinstance(y, np.ndarray) else valid.shape_of(y)
+    if len(shape) == 2 and shape[1] == 1:
+        said = "A column-vector y was passed when a 1d array was expected; it is flattened."
+        warn(said, DataConversionWarning)
+    if len(shape) == 2 and shape[1] > 1:
         raise CalliperError(
-            f"y must have one value for each row, shape (n,); got shape {y.shape}. For several "
+            f"y must have one value for each row, shape (n,); got shape {shape}. For several "
             f"targets use MultiTargetRegressor(estimator), which answers with a box for each row."
         )
     return valid.check_vector(y, "y")
@@ -245,11 +194,11 @@ def row_values(given: Any, X: Any, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class PerRow:
+class PerRow(Keeps):
     """What calibration was given for each row; None where nothing was."""
 
-    groups: Any = None
-    weights: Any = None
+    groups: Annotated[Any, Plain("groups")] = None
+    weights: Annotated[Any, Plain("weights")] = None
 
     def known(self, X: Any) -> dict[str, Any]:
         """What was given, as values of the calibration rows by name."""
@@ -281,8 +230,7 @@ def _new_values(before: Any, now: Any, X: Any, name: str) -> Any:
     """Values of new rows: as given now, or by what calibration remembered; None without."""
     if before is None and now is not None:
         raise CalliperError(
-            f"{name} were given for new rows but not at calibration: pass {name}= to "
-            f"calibrate, too."
+            f"{name} were given, but not at calibration: pass {name}= to calibrate, too."
         )
     if before is GIVEN and now is None:
         raise CalliperError(
@@ -300,62 +248,52 @@ def stacked(first: Any, second: Any) -> Any:
         return pd.concat([first, second], ignore_index=True)
     if hasattr(first, "vstack"):  # a frame of polars, or rows on a device
         return first.vstack(second)
+    if sparse.issparse(first):
+        return sparse.vstack([first, second], format="csr")
     try:
-        first, second = np.asarray(first), np.asarray(second)
-    except ValueError as error:
-        raise CalliperError(f"rows must all be of one length: {error}.") from error
-    if first.shape[1:] != second.shape[1:] or 0 in (first.ndim, second.ndim):
-        raise CalliperError(
-            f"rows of shape {second.shape} cannot be added to rows of shape {first.shape}: their "
-            f"columns differ."
-        )
-    try:
-        return np.concatenate([first, second])
-    except TypeError as error:
-        raise CalliperError(f"rows of different kinds cannot be joined: {error}.") from error
+        return np.concatenate([np.asarray(first), np.asarray(second)])
+    except (TypeError, ValueError) as error:
+        raise CalliperError(f"rows of other columns or kinds cannot be joined: {error}.") from error
 
 
 def rows_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:
     """The numbers of each group's rows, in order of appearance; missing labels are refused."""
-    rows: dict[Any, list[int]] = {}
-    for number, label in enumerate(_known_labels(labels, "groups")):
-        try:
-            rows.setdefault(label, []).append(number)
-        except TypeError as error:
-            raise CalliperError(
-                f"groups must be labels such as texts and numbers; the one at position {number} is "
-                f"{label!r:.80}."
-            ) from error
-    return {label: np.array(numbers, dtype=np.intp) for label, numbers in rows.items()}
+    different, number = _numbered(labels, "groups")
+    rows = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    return dict(zip(different, rows, strict=True)) if different else {}
 
 
 def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
     """The different labels in order, and the number of each row's, (n,); gaps are refused."""
-    array = np.asarray(labels)
-    if array.ndim != 1 or not len(array):
+    shape = np.shape(np.asarray(labels))
+    if len(shape) != 1 or not shape[0]:
         raise CalliperError(
-            f"{name} must be one label for each row, of at least one row; got shape {array.shape}."
+            f"{name} must be one label for each row, of at least one row; got shape {shape}."
         )
-    rows = _known_labels(labels, name)
+    different, number = _numbered(labels, name)
     try:
-        different = sorted(set(rows))
+        ordered = sorted(different)
     except TypeError as error:
         raise CalliperError(f"{name} must be labels of one kind: {error}.") from None
-    number = {label: place for place, label in enumerate(different)}
-    return different, np.array([number[label] for label in rows], dtype=np.intp)
+    place = {label: place for place, label in enumerate(ordered)}
+    return ordered, np.array([place[label] for label in different], dtype=np.intp)[number]
 
 
-def _known_labels(labels: Any, name: str) -> list[Any]:
-    """A label for each row; refused if some are missing."""
+def _numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
+    """The different labels as they appear, and the number of each row's, (n,)."""
     rows: list[Any] = np.asarray(labels).tolist()
     missing = [row for row, label in enumerate(rows) if _is_missing(label)]
     if missing:
         raise CalliperError(
-            f"{name} must have a label in every row: {len(missing)} of {len(rows)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing, the first ({rows[missing[0]]!r}) at "
-            f"position {missing[0]}. Fill them, for example with 'unknown'."
+            f"{name} must have a label in every row: {valid.counted(missing, rows, 'missing')}. "
+            f"Fill them, for example with 'unknown'."
         )
-    return rows
+    numbers: dict[Any, int] = {}
+    try:
+        found = [numbers.setdefault(label, len(numbers)) for label in rows]
+    except TypeError as error:
+        raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from None
+    return [*numbers], np.array(found, dtype=np.intp)
 
 
 def _is_missing(label: Any) -> bool:
@@ -372,8 +310,8 @@ def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:
     only counts rows, since scaled frames lose their labels: rows are then matched by position, with
     one warning if the other's labels are the same numbers in another order.
     """
-    given = {each: of for each, of in {name: rows, **values}.items() if of is not None}
-    labels = {each: found for each, of in given.items() if (found := labels_of(of)) is not None}
+    given = [(each, of) for each, of in {name: rows, **values}.items() if of is not None]
+    labels = {each: found for each, of in given if (found := labels_of(of)) is not None}
     moved = [pair for pair in combinations(labels, 2) if _is_moved(*pair, labels)]
     if moved:
         counted, other = moved[0]
@@ -395,11 +333,9 @@ def _is_moved(first: str, second: str, known: dict[str, Any]) -> bool:
     Labels that differ otherwise are refused.
     """
     labels, others = known[first], known[second]
-    if len(labels) != len(others) or not len(labels) or labels is others:
-        return False  # another number of rows is refused elsewhere
     held = isinstance(labels, Labels) and isinstance(others, Labels)
-    if held and labels.equals(others):
-        return False
+    if len(labels) != len(others) or not len(labels) or (held and labels.equals(others)):
+        return False  # another number of rows is refused elsewhere
     if _only_counts(labels) or _only_counts(others):
         one, two = np.asarray(labels), np.asarray(others)
         whole = one.dtype.kind in "iu" and two.dtype.kind in "iu" and not np.array_equal(one, two)
@@ -422,20 +358,15 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
     """If labels differ, say how, and what to do about it."""
     if labels == others:
         return
-    by_position = f"{other}.to_numpy() if rows are in order"
-    if Counter(labels) != Counter(others):
-        strange = next((each for each in others if each not in labels), others[0])
-        raise CalliperError(
-            f"{other} has other row labels than {name}, for example {strange!r:.40}: they are not "
-            f"the same rows. Pass values of the rows of {name}, or {by_position}."
-        )
+    moved = Counter(labels) == Counter(others)
+    how = f"the row labels of {name} in another order" if moved else f"other row labels than {name}"
     at = next(place for place, label in enumerate(labels) if label != others[place])
-    unique = len(set(labels)) == len(labels)
-    by_label = f"{other}.loc[{name}.index], or " if unique else "(labels are not unique) "
+    by_label = "(labels are not unique) "
+    if len({*labels}) == len(labels):
+        by_label = f"{other}.loc[{name}.index], or " if moved else f"values of rows of {name}, or "
     raise CalliperError(
-        f"{other} has the row labels of {name} in another order: the row at position {at} is "
-        f"{labels[at]!r:.40} in {name} and {others[at]!r:.40} in {other}. Pass {by_label}"
-        f"{by_position}."
+        f"{other} has {how}: the row at position {at} is {labels[at]!r:.40} in {name} and "
+        f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if rows are in order."
     )
 
 
@@ -452,12 +383,9 @@ class RowTrend(Keeps):
     def describe(self, *, in_time: bool = False) -> str:
         """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
         what = "size of the error" if self.of_size else "error"
-        remedy = (
-            "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
-            if in_time
-            else "train on the older rows and calibrate on the latest ones (shuffle=False where "
-            "calliper splits)"
-        )
+        remedy = "train on the older rows and calibrate on the latest ones (shuffle=False)"
+        if in_time:
+            remedy = "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
         return (
             f"The {what} depends on the row number among the calibration rows: its mean is "
             f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
@@ -478,6 +406,20 @@ def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
     found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
     clearest = min(found, key=lambda trend: trend.p_value)
     return clearest if clearest.p_value < TREND_LEVEL else None
+
+
+def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
+    n, quarter = len(values), max(len(values) // 4, 1)
+    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
+    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
+    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
+    return RowTrend(
+        of_size=of_size,
+        correlation=correlation,
+        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
+        first=float(values[:quarter].mean()),
+        last=float(values[-quarter:].mean()),
+    )
 
 
 def warn_of_errors(
@@ -519,122 +461,94 @@ def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) 
     ``what`` splits them, and ``remedy`` says how to change that.
     """
     found = _times(X) or _times(y)
-    in_order = [(where, order) for where, order in found if order != "no"]
-    if shuffle is None and in_order:
-        where, order = in_order[0]
+    orders = {*found.values()}
+    where, order = next((each for each in found.items() if each[1] != "no"), ("", "no"))
+    if shuffle is None and order != "no":
         sort = " (sort rows by time first)" if order == "descending" else ""
         warn(
             f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
             f"are later than these, coverage may be lower than promised: {remedy}",
             RowOrderWarning,
         )
-    elif shuffle is False and found and not any(order == "ascending" for _, order in found):
-        where, order = (in_order or found)[0]
+    elif shuffle is False and orders and "ascending" not in orders:
         warn(
-            f"shuffle=False takes the last rows to be the latest, but {where} holds times in "
-            f"{order} order: sort rows by time first.",
+            f"shuffle=False takes the last rows to be the latest, but {where or next(iter(found))} "
+            f"holds times in {order} order: sort rows by time first.",
             RowOrderWarning,
         )
 
 
-def _times(table: Any) -> list[tuple[str, str]]:
+def _times(table: Any) -> dict[str, str]:
     """Where a frame or a series holds times, and in which order."""
     if not hasattr(table, "dtypes"):
-        return []
+        return {}
     pandas = hasattr(table, "iloc")
     found = {"the index": table.index} if pandas else {}
     for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
-        if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
-            column = table.iloc[:, place] if pandas else table[name]
-            found[f"column {name!r}"] = column
-    orders = []
+        found[f"column {name!r}"] = table.iloc[:, place] if pandas else table[name]
+    orders = {}
     for where, values in found.items():
         times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
-        if len(times) < FEWEST_TIMES or times[0] == times[-1]:
-            continue
-        rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
-        orders.append((where, "ascending" if rises else "descending" if falls else "no"))
+        if len(times) >= FEWEST_TIMES and times[0] != times[-1]:
+            rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
+            orders[where] = "ascending" if rises else "descending" if falls else "no"
     return orders
-
-
-def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
-    n = len(values)
-    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
-    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
-    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
-    quarter = max(n // 4, 1)
-    return RowTrend(
-        of_size=of_size,
-        correlation=correlation,
-        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
-        first=float(values[:quarter].mean()),
-        last=float(values[-quarter:].mean()),
-    )
 
 
 def state_of(X: Any) -> dict[str, Any] | None:
     """The first rows as plain values; None for kinds that cannot be restored."""
-    X = first_rows(X)
-    if isinstance(X, np.ndarray | list):
-        return {"kind": "rows", "rows": X}
-    if valid.is_frame(X):
-        columns = [_pandas_column(X.iloc[:, place]) for place in range(X.shape[1])]
-        if any(each is None for each in columns):
-            return None
-        return {"kind": "pandas", "names": list(X.columns), "columns": columns}
-    if hasattr(X, "get_columns"):
-        types = [type(each).__name__ for each in X.dtypes]
-        if not set(types) <= POLARS:
-            return None
-        cells = [each.to_list() for each in X.get_columns()]
-        return {"kind": "polars", "names": list(X.columns), "types": types, "columns": cells}
-    if hasattr(X, "detach"):
-        return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
-    return None
-
-
-def _pandas_column(column: Any) -> dict[str, Any] | None:
-    kind = column.dtype
-    if isinstance(kind, np.dtype):
-        return {"values": column.to_numpy()}
-    if type(kind).__name__ == "CategoricalDtype":
-        codes, categories = np.asarray(column.cat.codes), list(column.cat.categories)
-        return {"codes": codes, "categories": categories, "ordered": bool(kind.ordered)}
-    if str(kind) not in PANDAS:  # times with a zone, for example
+    rows: Any = first_rows(X)
+    if isinstance(rows, np.ndarray | list):
+        return {"kind": "rows", "rows": rows}
+    if hasattr(rows, "detach"):
+        return {"kind": "tensor", "rows": rows.detach().cpu().numpy()}
+    kind = "pandas" if valid.is_frame(rows) else "polars"
+    try:
+        frame = rows.reset_index(drop=True) if kind == "pandas" else rows
+        columns = [
+            frame.iloc[:, k] if kind == "pandas" else frame[:, k] for k in range(frame.shape[1])
+        ]
+        kept = [_state_of_column(column) for column in columns]
+        state = {"kind": kind, "names": list(frame.columns), "columns": kept}
+        return state if frame.equals(rows_again(state)) else None
+    except Exception:  # no frame, or a type that its name does not restore
         return None
-    missing = column.isna().to_numpy()
-    cells = [None if gap else cell for cell, gap in zip(column.tolist(), missing, strict=True)]
-    return {"cells": cells, "type": str(kind)}
+
+
+def _state_of_column(column: Any) -> dict[str, Any]:
+    """Plain cells, None for gaps, and the name of their type; categories by their numbers."""
+    kind, cells = column.dtype, column
+    if isinstance(kind, np.dtype):
+        return {"cells": column.to_numpy(), "type": None}
+    if type(kind).__name__ == "CategoricalDtype":
+        known = {"categories": list(kind.categories), "ordered": bool(kind.ordered)}
+        return {"cells": np.asarray(column.cat.codes), **known}
+    if hasattr(column, "notna"):
+        cells = column.astype(object).where(column.notna(), None)
+    return {"cells": [*cells], "type": str(kind)}
 
 
 def rows_again(state: dict[str, Any]) -> Any:
     """The rows of :func:`state_of`."""
-    kind = state["kind"]
-    if kind == "pandas":
-        import pandas as pd
-
-        frame = pd.concat([_pandas_again(pd, each) for each in state["columns"]], axis=1)
-        frame.columns = state["names"]
-        return frame
-    if kind == "polars":
-        import polars as pl
-
-        parts = zip(state["names"], state["columns"], state["types"], strict=True)
-        known = [(name, cells, getattr(pl, of)) for name, cells, of in parts if of in POLARS]
-        return pl.DataFrame([pl.Series(*each) for each in known])
-    if kind == "tensor":
+    if state["kind"] == "tensor":
         import torch
 
         return torch.as_tensor(state["rows"])
+    if state["kind"] == "pandas":
+        import pandas as pd
+
+        series = []
+        for each in state["columns"]:
+            cells, kind = each["cells"], each.get("type")
+            if "categories" in each:
+                cells = pd.Categorical.from_codes(cells, each["categories"], each["ordered"])
+            series.append(pd.Series(cells, dtype=kind))
+        return pd.concat(series, axis=1).set_axis(state["names"], axis=1)
+    if state["kind"] == "polars":
+        import polars as pl
+
+        parts = zip(state["names"], state["columns"], strict=True)
+        return pl.DataFrame(
+            [pl.Series(name, each["cells"], getattr(pl, each["type"])) for name, each in parts]
+        )
     return state["rows"]
-
-
-def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
-    if "codes" in column:
-        kind = pd.CategoricalDtype(column["categories"], ordered=column["ordered"])
-        return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
-    if "cells" in column:
-        if column["type"] not in PANDAS:
-            raise DamagedFileError(f"{column['type']!r:.40} is not a column type.")
-        return pd.Series(column["cells"], dtype=column["type"])
-    return pd.Series(column["values"])

@@ -3,16 +3,14 @@
 ``measure(y, y_pred)`` and ``invert(y_pred, radius)`` belong together: y lies in
 ``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, except that ends are rounded outward
 by a few last digits, so that no tie is lost. A score of two tails has two columns; each tail is
-calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. ``magnitude`` is the size of
-the error that local scales are averaged from. A score that tells sides apart has ``signed(y, ŷ)``,
-whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``. What a
-score may declare is listed in :class:`Score`. Predictions may carry an axis of levels
-before the last: (m, 1, n_outputs) against a radius of shape (m, L).
+calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. A score that tells sides
+apart has ``signed(y, ŷ)``, whose size is the score and which grows with y, and its inverse
+``place(ŷ, signed)``. Predictions may carry an axis of levels before the last: (m, 1, n_outputs)
+against a radius of shape (m, L).
 
 ``QuantileError`` is conformalised quantile regression: the error of an interval that a model of
-two quantiles already proposes, narrow where it believes the target is certain. It is how far y
-lies outside, negative inside. The Q-th smallest error, Q = ⌈(1−α)(N+1)⌉, then moves both ends
-outwards, or inwards if the model was too careful:
+two quantiles already proposes. It is how far y lies outside, negative inside. The Q-th smallest
+error, Q = ⌈(1−α)(N+1)⌉, then moves both ends outwards, or inwards if the model was too careful:
 
     plain        s = max(q_lo − y, y − q_hi)                            [q_lo − Δ, q_hi + Δ]
     ratio        s = max(q_lo − y, y − q_hi) / (q_hi − q_lo + ε)        CQR-r
@@ -121,49 +119,16 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
         raise NotImplementedError
 
 
-class ForeignScore(Score):
-    """A score of another library, known only by what every score has.
-
-    Parameters
-    ----------
-    score : object with ``n_tails``, ``measure``, ``magnitude`` and ``invert``
-    """
-
-    def __init__(self, score: Any) -> None:
-        self.score = score
-
-    @property
-    def n_tails(self) -> int:
-        """Radii of an interval."""
-        return int(self.score.n_tails)
-
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """As the score says."""
-        return np.asarray(self.score.measure(y, y_pred))
-
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """As the score says."""
-        return np.asarray(self.score.magnitude(y, y_pred))
-
-    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """As the score says."""
-        lower, upper = self.score.invert(y_pred, radius)
-        return lower, upper
-
-
 def as_score(score: Any) -> Score:
-    """A score of calliper as it is, a foreign one in its adapter, the absolute error for None."""
+    """The score; the absolute error for None."""
     if score is None:
         return AbsoluteError()
-    if isinstance(score, Score):
-        return score
-    needed = ("n_tails", "measure", "magnitude", "invert")
-    if isinstance(score, type) or not all(hasattr(score, name) for name in needed):
+    if not isinstance(score, Score):
         raise TypeError(
             f"score_function must be a score such as AbsoluteError() or SignedError(); got "
-            f"{score!r}. One of your own has n_tails, measure, magnitude and invert."
+            f"{score!r}. One of your own derives from calliper.scores.Score."
         )
-    return ForeignScore(score)
+    return score
 
 
 def named_scores() -> dict[str, Score]:
@@ -199,13 +164,12 @@ class AbsoluteError(Score):
 class JointError(Score):
     """s = ``max_j |y_j − ŷ_j|/u_j`` over the targets of a row; the box is ŷ_j ± u_j·radius.
 
-    ``units`` are the u_j, k positive numbers such as the size of a usual error of each target,
-    chosen without calibration rows. Targets and predictions have shape (n, k).
+    Targets and predictions have shape (n, k).
 
     Parameters
     ----------
     units : (k,) positive numbers
-        The u_j.
+        The u_j, such as the usual error of each target, chosen without calibration rows.
 
     Examples
     --------
@@ -250,22 +214,19 @@ class JointError(Score):
 class SignedError(Score):
     """How far y lies below or above ŷ: intervals with two radii, or one-sided bounds.
 
-    The score of the upper tail is max(y − ŷ, 0), that of the lower tail max(ŷ − y, 0). A target
-    on the other side scores 0, so a bound never crosses the prediction.
+    The score of the upper tail is max(y − ŷ, 0), that of the lower tail max(ŷ − y, 0): a target on
+    the other side scores 0, so a bound never crosses the prediction.
 
     Parameters
     ----------
     side : {"both", "lower", "upper"}
-        ``"both"``: [ŷ − r_lower, ŷ + r_upper], each tail calibrated at 1 − α/2, so that a method
-        with guarantee 1 − α covers with probability at least 1 − α by the union bound (and one
-        with 1 − 2α at least 1 − 2α). ``"lower"``: [ŷ − r, ∞). ``"upper"``: (−∞, ŷ + r]. The
-        one-sided bounds carry the guarantee of the method as it is.
+        ``"both"``: [ŷ − r_lower, ŷ + r_upper], each tail calibrated at 1 − α/2, so that by the
+        union bound a method with guarantee 1 − α keeps it. ``"lower"``: [ŷ − r, ∞), ``"upper"``:
+        (−∞, ŷ + r], with the guarantee of the method as it is.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> y, y_pred = np.array([1.0, 5.0]), np.array([2.0, 2.0])
-    >>> SignedError("upper").measure(y, y_pred)
+    >>> SignedError("upper").measure(np.array([1.0, 5.0]), np.array([2.0, 2.0]))
     array([0., 3.])
     """
 
@@ -283,9 +244,7 @@ class SignedError(Score):
         """Positive part of the error on each side: (n, 2) as (lower, upper), or (n,)."""
         tails = np.maximum(y_pred - y, 0.0), np.maximum(y - y_pred, 0.0)
         side = self._checked_side()
-        if side == "both":
-            return np.stack(tails, axis=-1)
-        return tails[0] if side == "lower" else tails[1]
+        return np.stack(tails, axis=-1) if side == "both" else tails[int(side == "upper")]
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """``|y − ŷ|``: errors on both sides say how hard a neighbourhood is."""
@@ -294,12 +253,13 @@ class SignedError(Score):
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius`` in every tail (last axis, for two)."""
         side = self._checked_side()
-        if side == "both":
-            return below(y_pred, radius[..., 0]), above(y_pred, radius[..., 1])
-        unbounded = np.full_like(y_pred - radius, np.inf)
+        down, up = (radius[..., 0], radius[..., 1]) if side == "both" else (radius, radius)
+        lower, upper = below(y_pred, down), above(y_pred, up)
         if side == "lower":
-            return below(y_pred, radius), unbounded
-        return -unbounded, above(y_pred, radius)
+            upper = np.full_like(upper, np.inf)
+        elif side == "upper":
+            lower = np.full_like(lower, -np.inf)
+        return lower, upper
 
     def _checked_side(self) -> str:
         return check_option(self.side, ("both", "lower", "upper"), "side")
@@ -319,24 +279,28 @@ class CurveError(Score):
     has_distribution = True
 
     @abstractmethod
-    def curve(self, y_pred: FloatArray) -> QuantileCurve:
-        """The curves that predictions stand for."""
+    def sides(self, y_pred: FloatArray) -> tuple[Side, Side]:
+        """The curves that predictions stand for: below the centre, mirrored, and above."""
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """z(y): negative below the centre."""
-        return self.curve(y_pred).height(y)
+        down, up = self.sides(y_pred)
+        return np.where(y < up.knots[..., 0], -down.reach(-np.asarray(y)), up.reach(y))
 
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """q(z)."""
-        return self.curve(y_pred).at(signed)
+        down, up = self.sides(y_pred)
+        size = np.abs(signed)
+        return np.where(signed < 0, -down.end(size), up.end(size))
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Targets whose score is at most ``radius``: [q(−radius), q(radius)]."""
-        return self.curve(y_pred).ends(radius)
+        """[q(−radius), q(radius)], rounded outward: no target with this score is outside."""
+        down, up = self.sides(y_pred)
+        return -down.end(radius, outward=True), up.end(radius, outward=True)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """q(0)."""
-        return self.curve(y_pred).centre
+        return np.asarray(self.sides(y_pred)[1].knots[..., 0])
 
 
 class ScaledError(CurveError):
@@ -354,9 +318,9 @@ class ScaledError(CurveError):
 
     n_outputs = 3
 
-    def curve(self, y_pred: FloatArray) -> QuantileCurve:
+    def sides(self, y_pred: FloatArray) -> tuple[Side, Side]:
         """Lines from the centre to both sides."""
-        return QuantileCurve.through(np.zeros(1), y_pred[..., :1], y_pred[..., 1], y_pred[..., 2])
+        return sides_through(np.zeros(1), y_pred[..., :1], y_pred[..., 1], y_pred[..., 2])
 
 
 class QuantileError(Score):
@@ -364,9 +328,8 @@ class QuantileError(Score):
 
     Predictions are the lower and the upper quantile of each row, shape (n, 2); with
     ``variant="median"`` the median stands between them, shape (n, 3). ``QuantileModel`` trains
-    one. Scores may be negative, so methods that rescale them refuse; use ``Split`` or another
-    calibrator that takes any real score. ``DistributionError`` is
-    usually better: it serves all levels, and any method.
+    one. Scores may be negative: use ``Split`` or another calibrator that takes any real score.
+    ``DistributionError`` is usually better: it serves all levels, and any method.
 
     Parameters
     ----------
@@ -403,12 +366,12 @@ class QuantileError(Score):
     @property
     def n_tails(self) -> int:
         """Two radii for ``"asymmetric"``, else one."""
-        return 2 if self._checked_variant() == "asymmetric" else 1
+        return 2 if check_option(self.variant, VARIANTS, "variant") == "asymmetric" else 1
 
     @property
     def n_outputs(self) -> int:
         """Number of predictions per row: two quantiles, and their median for ``"median"``."""
-        return 3 if self._checked_variant() == "median" else 2
+        return 3 if check_option(self.variant, VARIANTS, "variant") == "median" else 2
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """Distance of y outside the quantiles: (n,), or (n, 2) as (lower, upper)."""
@@ -426,62 +389,48 @@ class QuantileError(Score):
         Where there is none, the point at which the ends meet as the radius falls: the middle of
         the quantiles, or the median for ``"median"``; with two radii, the middle of the ends.
         """
-        low, high, unit_low, unit_high = self._quantiles(y_pred)
-        two = self.n_tails == 2
-        down, up = (radius[..., 0], radius[..., 1]) if two else (radius, radius)
+        q, units = self._quantiles(y_pred)
+        low, high = q[..., 0], q[..., -1]
+        radii = not_below(radius if self.n_tails == 2 else np.stack([radius] * 2, axis=-1))
         digits = 4 if self.variant in ("ratio", "median") else 1
-        with np.errstate(over="ignore"):  # an end that is no number is no bound
-            lower = below(low, unit_low * not_below(down), digits=digits)
-            upper = above(high, unit_high * not_below(up), digits=digits)
-        with np.errstate(invalid="ignore"):
-            share = unit_low / (unit_low + unit_high)
-            meeting = (lower + upper) / 2 if two else low + share * (high - low)
+        with np.errstate(over="ignore", invalid="ignore"):  # an end that is no number is no bound
+            reach = units * radii
+            lower = below(low, reach[..., 0], digits=digits)
+            upper = above(high, reach[..., 1], digits=digits)
+            meeting = (lower + upper) / 2
+            if self.n_tails == 1:
+                meeting = low + units[..., 0] / units.sum(axis=-1) * (high - low)
         meeting = np.where(np.isfinite(meeting), meeting, (low + high) / 2)
         empty = lower > upper
         return np.where(empty, meeting, lower), np.where(empty, meeting, upper)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number per row: the median if it is predicted, else the middle of the quantiles."""
-        if self.n_outputs == 3:
-            return np.asarray(self._ordered(y_pred)[..., 1])
-        low, high, _, _ = self._quantiles(y_pred)
-        return np.asarray((low + high) / 2)
+        q, _ = self._quantiles(y_pred)
+        return np.asarray(q[..., 1] if self.n_outputs == 3 else (q[..., 0] + q[..., 1]) / 2)
 
     def _tails(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        low, high, unit_low, unit_high = self._quantiles(y_pred)
-        return np.stack([(low - y) / unit_low, (y - high) / unit_high], axis=-1)
+        q, units = self._quantiles(y_pred)
+        return np.asarray(np.stack([q[..., 0] - y, y - q[..., -1]], axis=-1) / units)
 
-    def _quantiles(self, y_pred: FloatArray) -> tuple[FloatArray, ...]:
-        """Lower and upper quantile, and the unit in which each end moves."""
-        ordered = self._ordered(y_pred)
-        low, high = ordered[..., 0], ordered[..., -1]
-        if self.variant == "median":
-            median, offset = ordered[..., 1], self._checked_offset()
-            return low, high, median - low + offset, high - median + offset
-        if self.variant == "ratio":
-            width = high - low + self._checked_offset()
-            return low, high, width, width
-        return low, high, np.ones_like(low), np.ones_like(high)
-
-    def _ordered(self, y_pred: FloatArray) -> FloatArray:
-        outputs, expected = np.asarray(y_pred, dtype=np.float64), self.n_outputs
-        if outputs.ndim < 2 or outputs.shape[-1] != expected:
+    def _quantiles(self, y_pred: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Quantiles in order, (…, n_outputs), and the unit in which each end moves, (…, 2)."""
+        q, expected = np.asarray(y_pred, dtype=np.float64), self.n_outputs
+        if q.ndim < 2 or q.shape[-1] != expected:
             columns = "lower, median and upper" if expected == 3 else "lower and upper"
             raise CalliperError(
                 f"QuantileError({self.variant!r}) takes {columns} quantiles as predictions, shape "
-                f"(n, {expected}); got shape {outputs.shape}. "
+                f"(n, {expected}); got shape {q.shape}. "
                 f"QuantileModel(estimator, probabilities) predicts them."
             )
-        return np.sort(outputs, axis=-1)
-
-    def _checked_variant(self) -> str:
-        return check_option(self.variant, VARIANTS, "variant")
-
-    def _checked_offset(self) -> float:
+        q = np.sort(q, axis=-1)
+        if self.variant not in ("ratio", "median"):
+            return q, np.ones((*q.shape[:-1], 2))
         offset = check_offset(self.offset)
         if offset == 0:
             raise ValueError("offset must be positive: quantiles that coincide have no width.")
-        return offset
+        gaps = np.diff(q, axis=-1) + offset
+        return q, np.broadcast_to(gaps, (*q.shape[:-1], 2))
 
 
 class DistributionError(CurveError):
@@ -496,11 +445,8 @@ class DistributionError(CurveError):
     quantiles are equal, scores the least z of its flat piece, and ties as equal errors do. Beyond
     the outermost quantiles the curve goes on with the slope of its last piece, and with no less
     than half of its mean slope, itself moved a quarter of the way to ``slope``: end pieces of
-    forests are flat. Where all quantiles of a row are equal and ``slope`` is not known, any other
-    target is as far as can be, and only an infinite interval holds it.
-
-    Where ``QuantileError`` adds one length to quantiles of one level, this keeps the shape of the
-    whole distribution.
+    forests are flat. Where all quantiles of a row are equal and ``slope`` is not known, only an
+    infinite interval holds any other target.
 
     Reference: Chernozhukov, Wüthrich, Zhu (2021), "Distributional conformal prediction",
     arXiv:1909.07889; in normal units, so that scores can be rescaled.
@@ -563,7 +509,7 @@ class DistributionError(CurveError):
         with np.errstate(over="ignore"):
             return np.asarray(np.ptp(y_pred, axis=-1) / np.ptp(ndtri(p)))
 
-    def curve(self, y_pred: FloatArray) -> QuantileCurve:
+    def sides(self, y_pred: FloatArray) -> tuple[Side, Side]:
         """The curves through the quantiles, continued beyond the outermost ones."""
         p, slope = self._checked()
         q = np.asarray(y_pred, dtype=np.float64)
@@ -578,7 +524,7 @@ class DistributionError(CurveError):
             least = mean / 2 if slope is None else (3 * mean + slope) / 8
             first = np.maximum((q[..., 1] - q[..., 0]) / (z[1] - z[0]), least)
             last = np.maximum((q[..., -1] - q[..., -2]) / (z[-1] - z[-2]), least)
-        return QuantileCurve.through(z, q, first, last, farthest=AS_GOOD_AS_INFINITE)
+        return sides_through(z, q, first, last, farthest=AS_GOOD_AS_INFINITE)
 
     def _checked(self) -> tuple[FloatArray, float | None]:
         """Probabilities as they came, (K,), and the usual slope."""
@@ -596,68 +542,36 @@ class DistributionError(CurveError):
         return p, slope
 
 
-@dataclass(frozen=True)
-class QuantileCurve:
-    """q(z) of each row: through knots, straight between them and beyond; it never falls.
+def sides_through(
+    heights: FloatArray,
+    knots: FloatArray,
+    first: FloatArray,
+    last: FloatArray,
+    farthest: float = np.inf,
+) -> tuple[Side, Side]:
+    """Both sides of curves with knots (…, K) at heights z_k, (K,) and increasing.
 
-    Attributes
-    ----------
-    down, up : the curve below its centre q(0), mirrored, and above
+    They are straight between knots, and beyond the outermost ones with slopes ``first`` and
+    ``last``, (…,). No target is further out than at the height ``farthest``.
     """
-
-    down: _Side
-    up: _Side
-
-    @classmethod
-    def through(
-        cls,
-        heights: FloatArray,
-        knots: FloatArray,
-        first: FloatArray,
-        last: FloatArray,
-        farthest: float = np.inf,
-    ) -> QuantileCurve:
-        """The curves with knots (…, K) at heights z_k, (K,) and increasing.
-
-        ``first`` and ``last``, (…,), are the slopes beyond the outermost knots. No target is
-        further out than at the height ``farthest``.
-        """
-        place = int(np.searchsorted(heights, 0.0))
-        if place == len(heights) or heights[place] != 0:  # a knot at the centre parts the sides
-            before = max(place - 1, 0)
-            with np.errstate(over="ignore", invalid="ignore"):
-                pieces = np.diff(knots, axis=-1) / np.diff(heights)
-                steps = np.concatenate([first[..., None], pieces, last[..., None]], axis=-1)
-                middle = knots[..., before] - steps[..., place] * heights[before]
-            if place < len(heights):  # rounding may carry it over a knot
-                middle = np.minimum(middle, knots[..., place])
-            if place:
-                middle = np.maximum(middle, knots[..., before])
-            knots, heights = np.insert(knots, place, middle, -1), np.insert(heights, place, 0.0)
-        down = _Side.of(-knots[..., place::-1], -heights[place::-1], first, farthest)
-        return cls(down, _Side.of(knots[..., place:], heights[place:], last, farthest))
-
-    @property
-    def centre(self) -> FloatArray:
-        """q(0)."""
-        return np.asarray(self.up.knots[..., 0])
-
-    def height(self, y: FloatArray) -> FloatArray:
-        """The z of least size with q(z) = y."""
-        return np.where(y < self.centre, -self.down.reach(-np.asarray(y)), self.up.reach(y))
-
-    def at(self, z: FloatArray) -> FloatArray:
-        """q(z)."""
-        size = np.abs(z)
-        return np.where(z < 0, -self.down.end(size), self.up.end(size))
-
-    def ends(self, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """q(−radius) and q(radius), rounded outward: every y whose height they are is inside."""
-        return -self.down.end(radius, outward=True), self.up.end(radius, outward=True)
+    place = int(np.searchsorted(heights, 0.0))
+    if place == len(heights) or heights[place] != 0:  # a knot at the centre parts the sides
+        before = max(place - 1, 0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            pieces = np.diff(knots, axis=-1) / np.diff(heights)
+            steps = np.concatenate([first[..., None], pieces, last[..., None]], axis=-1)
+            middle = knots[..., before] - steps[..., place] * heights[before]
+        if place < len(heights):  # rounding may carry it over a knot
+            middle = np.minimum(middle, knots[..., place])
+        if place:
+            middle = np.maximum(middle, knots[..., before])
+        knots, heights = np.insert(knots, place, middle, -1), np.insert(heights, place, 0.0)
+    down = Side.of(-knots[..., place::-1], -heights[place::-1], first, farthest)
+    return down, Side.of(knots[..., place:], heights[place:], last, farthest)
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """The curve of each row from its centre outward: knots (…, J) at heights (J,), from 0 on.
 
     ``slopes``, (…, J), are those of the pieces that start at the knots; the last never ends.
@@ -669,7 +583,7 @@ class _Side:
     farthest: float
 
     @classmethod
-    def of(cls, knots: FloatArray, heights: FloatArray, last: FloatArray, farthest: float) -> _Side:
+    def of(cls, knots: FloatArray, heights: FloatArray, last: FloatArray, farthest: float) -> Side:
         """The side through the knots that continues with a slope of its own."""
         with np.errstate(over="ignore"):
             slopes = np.diff(knots, axis=-1) / np.diff(heights)

@@ -1,28 +1,27 @@
 """Covariate shift: new inputs have a different distribution, targets given inputs do not.
 
 Calibration inputs are drawn from P and new ones from Q. With weights w(x) ∝ dQ/dP, a new point is
-exchangeable with the calibration points *by weight*: it takes each place in the bag with
-probability proportional to the weight of the input there. A threshold is then reached by the share
-of weights, not of points, and the new row's own weight counts as infinite (``quantile.Shares``).
+exchangeable with the calibration points *by weight*: a threshold is reached by the share of
+weights, not of points, and the new row's own weight counts as infinite (``quantile.Shares``).
 
-Weights are known where the sampling was designed. Otherwise they are estimated: a classifier tells
-new inputs from old ones, and its odds, corrected for the numbers of both, are the density ratio.
-Wrong weights ŵ cost at most ½ E|ŵ/Eŵ − w| of coverage, the mean over P.
+Weights that are not known are estimated: a classifier tells new inputs from old ones, and its odds,
+corrected for the numbers of both, are the density ratio. Wrong weights ŵ cost at most
+½ E|ŵ/Eŵ − w| of coverage, the mean over P.
 
 References: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate shift",
 arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of estimated weights).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Field, Inline, Number, Plain
+from calliper._kept import Field, Inline, Keeps, Number, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_vector, n_rows
@@ -33,18 +32,45 @@ from calliper.rows import stacked
 __all__ = ["LikelihoodRatio", "Recency", "ShiftReport"]
 
 
+@dataclass(frozen=True, eq=False)
+class ShiftTrees(Keeps):
+    """The default classifier of ``LikelihoodRatio`` as bare trees: the mean over its folds.
+
+    ``sums`` are boosted trees of each fold, with a sigmoid; ``names`` those of the columns of the
+    frames that it was trained on, none for arrays.
+    """
+
+    sums: Annotated[list[BoostedSum], Inline(BoostedSum, several=True)]
+    names: Annotated[list[Any], Plain()]
+
+    @classmethod
+    def of(cls, classifier: Any) -> Self | None:
+        """From a fitted ``CalibratedClassifierCV``; None if it splits by categories."""
+        found: list[Any] = []
+        for each in classifier.calibrated_classifiers_:
+            (sigmoid,) = each.calibrators
+            found.append(BoostedSum.of(each.estimator, float(sigmoid.a_), float(sigmoid.b_)))
+        names = vars(classifier).get("feature_names_in_", ())
+        return None if None in found else cls(found, [*names])
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(m, 2) probabilities that a row is old, and new."""
+        if self.names and hasattr(X, "columns") and [*X.columns] != self.names:
+            raise CalliperError(f"inputs must have the columns {self.names}, in this order.")
+        rows = np.asarray(X, dtype=np.float64)
+        now = sum(each.probability(rows) for each in self.sums) / len(self.sums)
+        return np.stack([1 - now, now], axis=1)
+
+
 class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     """Weights of inputs, learnt from unlabelled old and new rows: a function of rows.
 
     Parameters
     ----------
-    classifier : scikit-learn classifier with ``predict_proba``, optional
-        By default boosted trees whose probabilities are calibrated by a sigmoid over 5 folds. They
-        find a shift of any shape, take gaps and categories, and never give a probability of 0 or
-        1, whose odds would not be a weight. If the shift is smooth, logistic regression on
-        standardised inputs is more accurate.
-    random_state : int, RandomState or None
-        Seeds the default classifier.
+    classifier : classifier with ``predict_proba``, optional
+        By default boosted trees with a sigmoid over 5 folds, for a shift of any shape. If it is
+        smooth, logistic regression on standardised inputs is more accurate.
+    random_state : seed of the default classifier
 
     Attributes
     ----------
@@ -62,47 +88,45 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     """
 
     keeps: ClassVar[Mapping[str, Field]] = {
-        "sums": Inline(BoostedSum, several=True),
+        "trees": Inline(ShiftTrees, optional=True),
         "classifier_": Plain("classifier"),
         "ratio_": Number(least=np.finfo(float).tiny),
-        "names": Plain(),
     }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: trees of the default classifier; another one is brought again."""
-        sums = self.classifier_.sums if isinstance(self.classifier_, ShiftTrees) else ()
-        if self.classifier is None and not sums:
-            sums = ShiftTrees.sums_of(self.classifier_)
-        names = vars(self.classifier_).get("feature_names_in_", ())
-        classifier = None if sums else self.classifier_
-        known = {"sums": sums, "classifier_": classifier, "names": [*names]}
-        return {**known, "ratio_": self.ratio_}
+        made = self.classifier_
+        trees = made if isinstance(made, ShiftTrees) or self.classifier else ShiftTrees.of(made)
+        if isinstance(trees, ShiftTrees):
+            return {"trees": trees, "classifier_": None, "ratio_": self.ratio_}
+        return {"trees": None, "classifier_": made, "ratio_": self.ratio_}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The trees, or the classifier that was brought."""
-        self.ratio_, self.classifier_ = state["ratio_"], state["classifier_"]
-        if state["sums"]:
-            self.classifier_ = ShiftTrees(state["sums"], state["names"])
-        elif not hasattr(self.classifier_, "predict_proba"):
+        self.ratio_, self.classifier_ = state["ratio_"], state["trees"] or state["classifier_"]
+        if not hasattr(self.classifier_, "predict_proba"):
             raise CalliperError("a density ratio needs trees or a classifier.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ratio_")
 
     def __init__(self, classifier: Any = None, *, random_state: Any = None) -> None:
-        self.classifier = classifier
-        self.random_state = random_state
+        self.classifier, self.random_state = classifier, random_state
 
     def fit(self, X_before: Any, X_now: Any) -> Self:
-        """Learn to tell new rows from old ones.
+        """Learn to tell rows distributed as the new ones from rows distributed as calibration rows.
 
-        Parameters
-        ----------
-        X_before : (n, d) inputs distributed like the calibration rows but not among them, such as
-            training inputs: weights must not depend on calibration rows
-        X_now : (k, d) inputs distributed as the new rows, without targets
+        The latter, (n, d), must not be calibration rows themselves: take training inputs.
         """
-        classifier = self._default() if self.classifier is None else clone(self.classifier)
+        classifier = self.classifier and clone(self.classifier)
+        if classifier is None:
+            from sklearn.calibration import CalibratedClassifierCV
+            from sklearn.ensemble import HistGradientBoostingClassifier
+
+            trees = HistGradientBoostingClassifier(
+                max_iter=50, max_leaf_nodes=8, random_state=self.random_state
+            )
+            classifier = CalibratedClassifierCV(trees, method="sigmoid", cv=5)
         if not hasattr(classifier, "predict_proba"):
             raise TypeError(f"classifier must have predict_proba; got {classifier!r}.")
         sizes = n_rows(X_before), n_rows(X_now)
@@ -119,19 +143,9 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         if (now == 1).any():
             raise CalliperError(
                 f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are "
-                "new, which is not a finite weight: calibrate its probabilities "
-                "(CalibratedClassifierCV) or regularise it."
+                "new, which is no finite weight: calibrate it (CalibratedClassifierCV)."
             )
         return np.asarray(self.ratio_ * now / (1 - now))
-
-    def _default(self) -> Any:
-        from sklearn.calibration import CalibratedClassifierCV
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        trees = HistGradientBoostingClassifier(
-            max_iter=50, max_leaf_nodes=8, random_state=self.random_state
-        )
-        return CalibratedClassifierCV(trees, method="sigmoid", cv=5)
 
 
 @dataclass(frozen=True)
@@ -140,17 +154,15 @@ class Recency:
 
     With weights w_i ≤ 1 that are fixed beforehand and 1 for a new row, coverage is at least
     1 − α − Σ w_i d_i/(Σw + 1), where d_i is the total variation distance between the rows and the
-    same rows with row i and the new one exchanged: old rows have little weight, so that slow drift
-    costs little. The sum is unknown, so nothing is guaranteed unless rows are exchangeable.
+    same rows with row i and the new one exchanged. Slow drift costs little; but the sum is unknown,
+    so nothing is guaranteed unless rows are exchangeable.
 
     Reference: Barber, Candès, Ramdas, Tibshirani (2023), "Conformal prediction beyond
     exchangeability", Annals of Statistics 51.
 
     Parameters
     ----------
-    half_life : float
-        In rows. Choose it without looking at calibration errors. About 1.44 half-lives of rows
-        count in all; a level of 0.9 needs 9.
+    half_life : in rows, of which about 1.44 half-lives count; a level of 0.9 needs 9
 
     Examples
     --------
@@ -172,44 +184,10 @@ class Recency:
 
     def explain(self) -> str:
         """Why there is no guarantee."""
+        halves = f"A row's weight halves with every {self.half_life:g} later rows."
         return (
-            f"A row's weight halves with every {self.half_life:g} later rows. Drift over the rows "
-            f"of largest weight lowers coverage by an unknown amount."
+            f"{halves} Drift over the rows of largest weight lowers coverage by an unknown amount."
         )
-
-
-class ShiftTrees:
-    """The default classifier of ``LikelihoodRatio`` as bare trees: the mean over its folds.
-
-    Parameters
-    ----------
-    sums : boosted trees of each fold, with a sigmoid
-    names : of columns of the frames that it was trained on; none for arrays
-    """
-
-    def __init__(self, sums: Sequence[BoostedSum], names: Sequence[Any] = ()) -> None:
-        self.sums, self.feature_names_in_ = list(sums), list(names)
-
-    @staticmethod
-    def sums_of(classifier: Any) -> list[BoostedSum]:
-        """Those of a fitted ``CalibratedClassifierCV``; none if it splits by categories."""
-        found = []
-        for each in classifier.calibrated_classifiers_:
-            (sigmoid,) = each.calibrators
-            found.append(BoostedSum.of(each.estimator, float(sigmoid.a_), float(sigmoid.b_)))
-        return [] if None in found else found  # type: ignore[return-value]
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """(m, 2) probabilities that a row is old, and new."""
-        names = self.feature_names_in_
-        if names and hasattr(X, "columns") and [*X.columns] != names:
-            raise CalliperError(f"inputs must have the columns {names}, in this order.")
-        rows = np.asarray(X, dtype=np.float64)
-        total = np.zeros(len(rows))
-        for each in self.sums:
-            total += each.probability(rows)
-        now = total / len(self.sums)
-        return np.stack([1 - now, now], axis=1)
 
 
 @dataclass(frozen=True)
@@ -226,12 +204,7 @@ class ShiftReport:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import ConformalRegressor, Split
-    >>> X = np.linspace(0, 1, 200)[:, None]
-    >>> model = ConformalRegressor(lambda rows: np.zeros(len(rows)), Split(), embed="inputs")
-    >>> _ = model.calibrate(X, X[::-1, 0] % 0.3, weights=lambda rows: 1 + rows[:, 0])
-    >>> round(model.shift_report(X).n_effective)
+    >>> round(ShiftReport.of(np.linspace(1, 2, 200), np.ones(3)).n_effective)
     193
     """
 
@@ -283,7 +256,6 @@ def check_weights(
         raise CalliperError(
             f"weights must be {'positive' if positive else '0 or more'}: {len(wrong)} of "
             f"{len(vector)} are not, the first ({vector[wrong[0]]:g}) at position {wrong[0]}."
-            f"{' A new row of weight 0 means that such rows never occur.' if positive else ''}"
         )
     if some and not vector.any():
         raise CalliperError(f"all of {len(vector)} weights are 0: no calibration row is left.")

@@ -13,7 +13,8 @@ interval covers with 1−α; all together may do so as rarely as 1 − kα.
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Self
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -23,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 
 from calliper import _validation as valid
 from calliper import models
-from calliper._answering import Calibration, check_calibrated, handled
+from calliper._answering import Calibration, check_calibrated, handled, predicted
 from calliper._estimator import CalibratedRegressor
 from calliper._kept import Array, Field, Part, Plain
 from calliper._row_checks import refuse_seen
@@ -33,12 +34,7 @@ from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
-from calliper.regressor import (
-    ConformalRegressor,
-    calibrated,
-    rows_to_add,
-    trained_and_calibrated,
-)
+from calliper.regressor import ConformalRegressor
 from calliper.rows import check_known_rows
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
@@ -99,9 +95,10 @@ class MultiTargetRegressor(CalibratedRegressor):
     }
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds: the regressors, and the targets that they are for."""
-        own = super().for_file() | {"calibrators": (), "targets": [*self.target_names_]}
-        return own | {"parts": self.regressors_, "units_": self.units_}
+        """What a file holds; each regressor of a target holds its own calibrator."""
+        own, parts = super().for_file(), self.regressors_
+        known = {"targets": [*self.target_names_], "parts": parts, "units_": self.units_}
+        return own | known | ({"calibrators": ()} if parts else {})
 
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
@@ -109,56 +106,12 @@ class MultiTargetRegressor(CalibratedRegressor):
         self.regressors_: tuple[ConformalRegressor, ...] = state["parts"]
         self.units_: FloatArray | None = state["units_"]
         self.target_names_: tuple[Any, ...] = tuple(state["targets"])
-        if len(self.regressors_) not in (1, len(self.target_names_)):
-            raise CalliperError("there must be a regressor for each target, or one for all.")
-        first = self.regressors_[0].calibration_
-        together = replace(self.calibration_, score=first.score, space=first.space)
-        self.calibration_ = replace(together, calibrators=self._calibrators())
-
-    @valid.unchanged_if_refused
-    def fit(
-        self, X: Any, y: Any, *, groups: Any = None, split_groups: Any = None, **fit_params: Any
-    ) -> Self:
-        """As :meth:`ConformalRegressor.fit`, with targets (n, k)."""
-        return self._keep(trained_and_calibrated(self, X, y, groups, split_groups, fit_params))
-
-    @valid.unchanged_if_refused
-    def calibrate(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        X_train: Any = None,
-        y_train: Any = None,
-        groups: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """As :meth:`ConformalRegressor.calibrate`, with targets (n, k)."""
-        return self._keep(calibrated(self, X, y, X_train, y_train, groups, weights))
-
-    @valid.unchanged_if_refused
-    def extend(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        window: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """As :meth:`ConformalRegressor.extend`, with targets (n, k)."""
-        X, y, groups, weights = rows_to_add(self, X, y, groups, weights)
-        columns = y.T if len(self.regressors_) > 1 else [y]
-        grown = tuple(copy(each) for each in self.regressors_)
-        for each, column in zip(grown, columns, strict=True):
-            each._extend(X, column, window, groups, weights)
-        self.regressors_, now = grown, self.calibration_
-        seen = grown[0].no_guarantee_ if len(grown) == 1 else None
-        if len(grown) > 1 and len(y) >= ENOUGH_TO_COMPARE and now.trained is not None:
-            seen = refuse_seen(now.trained.rows, X, y)
-        why = now.no_guarantee or seen
-        together = self._together(now.model)
-        return self._keep(replace(together, no_guarantee=why, trained=now.trained))
+        if self.regressors_:
+            if len(self.regressors_) != len(self.target_names_):
+                raise CalliperError("there must be a regressor for each target, or one for all.")
+            together = self._together(self.calibration_.model)
+            same = {name: vars(together)[name] for name in ("score", "space", "calibrators")}
+            self.calibration_ = replace(self.calibration_, **same)
 
     @handled
     def predict(self, X: Any) -> FloatArray:
@@ -186,26 +139,27 @@ class MultiTargetRegressor(CalibratedRegressor):
         """
         check_calibrated(self)
         names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
-        if len(self.regressors_) == len(names):
+        if self.regressors_:
             how = {"confidence": confidence, "groups": groups, "weights": weights}
-            each = tuple(
+            each = (
                 one.predict_interval(X, coverage, bounds=limit, **how)
                 for one, limit in zip(self._answering(X), limits, strict=True)
             )
-            return Boxes(each, names, joint=len(names) == 1)
-        valid.check_new_rows(self, X)
-        joint = self.regressors_[0]
-        known = joint.calibration_.targets
-        for limit, column in zip(limits, () if known is None else known.T, strict=False):
-            valid.check_bounds(limit, column)
-        y_pred, Z, per_row = joint._predicted(X, groups, weights)
+            return Boxes(tuple(each), names, joint=False)
+        y_pred, Z, per_row = predicted(self, X, groups, weights)
+        made = self.calibration_
+        if len(names) == 1:
+            how = {"bounds": limits[0], "confidence": confidence, "X": X, **per_row}
+            return Boxes((made.intervals(y_pred, Z, coverage, **how),), names)
+        if made.targets is not None:
+            for limit, column in zip(limits, made.targets.T, strict=True):
+                valid.check_bounds(limit, column)
         # Around 0 the upper end is the radius, rounded outward.
-        around = replace(joint.calibration_, score=AbsoluteError())
-        found = around.intervals(
+        found = replace(made, score=AbsoluteError()).intervals(
             np.zeros(len(y_pred)), Z, coverage, confidence=confidence, **per_row
         )
         centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
-        ends = np.moveaxis(np.stack(joint.score_.invert(centres, found.upper)), -1, 0)
+        ends = np.moveaxis(np.stack(made.score.invert(centres, found.upper)), -1, 0)
         sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
         boxes = (Intervals(low, high, found.coverage, found.index) for low, high in sides)
         return Boxes(tuple(boxes), names)
@@ -217,16 +171,20 @@ class MultiTargetRegressor(CalibratedRegressor):
         """
         check_calibrated(self)
         valid.refuse_collection(X, "X")
-        if len(self.regressors_) < len(self.target_names_):
+        limits = _ranges(bounds, len(self.target_names_))
+        if not self.regressors_ and len(limits) > 1:
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distribution of any: use "
                 "MultiTargetRegressor(..., joint=False) for one of each target."
             )
-        ranges = _ranges(bounds, len(self.target_names_))
-        found = (
-            one.predict_distribution(X, bounds=of, **how)
-            for one, of in zip(self._answering(X), ranges, strict=True)
-        )
+        if not self.regressors_:
+            y_pred, Z, per_row = predicted(
+                self, X, how.pop("groups", None), how.pop("weights", None)
+            )
+            found = [self.calibration_.distribution(y_pred, Z, bounds=limits[0], **per_row, **how)]
+        else:
+            each = zip(self._answering(X), limits, strict=True)
+            found = [one.predict_distribution(X, bounds=limit, **how) for one, limit in each]
         return dict(zip(self.target_names_, found, strict=True))
 
     def guarantee(
@@ -235,19 +193,20 @@ class MultiTargetRegressor(CalibratedRegressor):
         """The guarantee, and whether it holds for all targets together."""
         promise, k = super().guarantee(coverage, confidence), len(self.target_names_)
         event = f"all {k} targets of a new row lie in their intervals together"
-        if len(self.regressors_) > 1:
+        if self.regressors_:
             event = f"each of {k} targets by itself, not all of them together, lies in its interval"
         return promise if k == 1 else replace(promise, event=event)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output, tags.target_tags.single_output = True, False
-        tags.input_tags.sparse = models.takes_sparse(self.estimator)
         return tags
 
     @property
     def _promising(self) -> Calibration:
         """The calibration of the target with the lowest proved coverage."""
+        if not self.regressors_:
+            return self.calibration_
         least = min(self.regressors_, key=ConformalRegressor.guaranteed_coverage)
         return replace(least.calibration_, no_guarantee=self.no_guarantee_)
 
@@ -265,66 +224,65 @@ class MultiTargetRegressor(CalibratedRegressor):
         targets = check_targets(y, name, self.target_names_)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 
+    def _extended(
+        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
+    ) -> Calibration:
+        if not self.regressors_:
+            return super()._extended(X, y, window, groups, weights)
+        now, grown = self.calibration_, tuple(copy(each) for each in self.regressors_)
+        for each, column in zip(grown, y.T, strict=True):
+            each.calibration_ = each._extended(X, column, window, groups, weights)
+        self.regressors_, seen = grown, None
+        if len(y) >= ENOUGH_TO_COMPARE and now.sketch is not None:
+            seen = refuse_seen(now.sketch, X, y)
+        known = {"trained_from": now.trained_from, "sketch": now.sketch}
+        why = now.no_guarantee or seen
+        return replace(self._together(now.model), no_guarantee=why, **known)
+
     def _together(self, model: Any) -> Calibration:
         """What the regressors were made of, with the calibrators of all of them."""
         first = self.regressors_[0].calibration_
-        return replace(first, calibrators=self._calibrators(), model=model)
-
-    def _calibrators(self) -> tuple[Any, ...]:
-        return tuple(own for each in self.regressors_ for own in each.calibrators_)
-
-    def _keep(self, made: Calibration) -> Self:
-        """Answer by this from now on."""
-        self.calibration_ = made
-        if len(self.regressors_) == 1:
-            self.regressors_[0].calibration_ = made
-        return self
+        calibrators = tuple(own for each in self.regressors_ for own in each.calibrators_)
+        return replace(first, calibrators=calibrators, model=model)
 
     def _calibrated(
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
     ) -> Calibration:
-        """By a regressor of all targets together, or one for each column."""
-        units = None
-        if y.ndim == 1:
-            parts = [self._regressor(model, None, X, y, training, **how)]
-        else:
+        """For all targets together, or by a regressor for each column."""
+        units, score, self.regressors_ = None, None, ()
+        if y.ndim == 2:
             whole = models.unwrapped(model)
             training = KeptTraining(**vars(training), whole=whole, targets=training.y)
-            if self.joint:
-                units = self._units(model, X, y, training)
-                training = replace(training, progress=None)
-                parts = [self._regressor(model, JointError(units), X, y, training, **how)]
-            else:
-                parts = [*self._of_each(model, X, y, training, **how)]
-        self.units_, self.regressors_ = units, tuple(parts)
-        return self._together(model)
+            if not self.joint:
+                self.units_ = None
+                self.regressors_ = tuple(self._of_each(model, X, y, training, **how))
+                return self._together(model)
+            units = self._units(model, X, y, training)
+            training, score = replace(training, progress=None), JointError(units)
+        self.units_ = units
+        front = SimpleNamespace(**vars(self), score_function=score, error_model="auto")
+        return calibrate_model(front, model, X, y, training, **how)
 
     def _of_each(
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
     ) -> Iterator[ConformalRegressor]:
-        """A regressor for each column of the targets."""
+        """A calibrated regressor for each column of the targets."""
         if how.get("lazy") is not None:
             raise CalliperError(
                 "joint=False calibrates each target by itself, on rows in memory: pass "
                 "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
             )
+        names = ("embed", "random_state", "shuffle", "gap", "learning_part")
+        own = {name: vars(self)[name] for name in names}
         for number, column in enumerate(y.T):
             report = None if number else training.progress
             seen = replace(training, column=number, progress=report)  # type: ignore[call-arg]
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
             of_target = column_of(model, number, y.shape[1])
-            yield self._regressor(of_target, None, X, column, seen, **how)
-
-    def _regressor(
-        self, model: Any, score: Any, X: Any, y: FloatArray, training: Training, **how: Any
-    ) -> ConformalRegressor:
-        """A regressor around a fitted model, calibrated."""
-        names = ("embed", "random_state", "shuffle", "gap", "learning_part")
-        own = {name: getattr(self, name) for name in names}
-        made = ConformalRegressor(model, self.calibrator, score_function=score, **own)
-        check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
-        made.calibration_ = calibrate_model(made, model, X, y, training, **how)
-        return made
+            made = ConformalRegressor(of_target, self.calibrator, **own)
+            check_known_rows(made, X, column)
+            made.calibration_ = calibrate_model(made, of_target, X, column, seen, **how)
+            yield made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
         """The typical size of the error of each target, (k,), without calibration rows."""
@@ -339,9 +297,8 @@ class MultiTargetRegressor(CalibratedRegressor):
                 return known
             warn(
                 f"The box is not balanced: without training rows the typical errors of {k} targets "
-                "are not known, so all its sides have the same length, whatever the unit of each "
-                "target. The guarantee holds. Pass X_train and y_train, or units=, the typical "
-                "error of each target.",
+                "are not known, so all its sides have the same length. The guarantee holds. Pass "
+                "X_train and y_train, or units=, the typical error of each target.",
                 UnbalancedBoxWarning,
             )
             return np.ones(k)
@@ -374,9 +331,10 @@ class MultiTargetRegressor(CalibratedRegressor):
 
     def _state(self) -> list[str]:
         lines = super()._state()
-        several = lines and len(self.regressors_) > 1
-        together = "each by itself, not joint; the first:" if several else "joint"
-        return [f"targets {listed(self.target_names_)}, {together}", *lines] if lines else []
+        if lines:
+            how = "each by itself, not joint; the first:" if self.regressors_ else "joint"
+            lines = [f"targets {listed(self.target_names_)}, {how}", *lines]
+        return lines
 
 
 def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
@@ -429,13 +387,13 @@ def column_of(model: Any, column: int, k: int) -> Any:
     return FrozenEstimator(part) if models.is_frozen(model) else part
 
 
+@dataclass(eq=False, repr=False)
 class TargetColumn(BaseEstimator):  # type: ignore[misc]
     """One of k targets of a fitted model; ``KeptTraining`` can train it again."""
 
-    def __init__(self, model: Any, column: int, k: int) -> None:
-        self.model = model
-        self.column = column
-        self.k = k
+    model: Any
+    column: int
+    k: int
 
     @property
     def fit(self) -> Any:

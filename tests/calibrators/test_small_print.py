@@ -25,8 +25,7 @@ from calliper.calibrators._local_quantiles import widening_factor
 from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from calliper.guarantees import confident_rank
 from calliper.kernels import learn_metric
-from calliper.lab.bounds import plug_in_local_coverage
-from calliper.lab.bounds._local import _excess
+from calliper.lab.bounds import _excess, plug_in_local_coverage
 from calliper.quantile import Shares, conformal_rank, exponent, row_thresholds
 from calliper.rows import Rows
 

@@ -11,8 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from calliper import KNN, ConformalRegressor, FullRescaled, Split
 from calliper.calibrators import ConditionalCalibration, Grouped, LoCart
-from calliper.cli._csv import Form
-from calliper.cli._tables import open_table
+from calliper.cli._tables import Form, open_table
 from calliper.exceptions import CalliperError
 from calliper.online import Controller
 from calliper.refitting import CVPlus, JackknifePlus
@@ -56,7 +55,7 @@ def test_a_fit_refused_at_once_leaves_nothing(made):
 
 
 def test_a_group_that_cannot_be_a_label():
-    with pytest.raises(CalliperError, match=r"position 0 is \{\}"):
+    with pytest.raises(CalliperError, match="labels such as texts and numbers: unhashable"):
         Grouped(Split()).fit(Z, SCORES, groups=[{}] * 12)
     with pytest.raises(CalliperError, match="one for each row"):
         Grouped(Split()).fit(Z, SCORES, groups=[[1], [1, 2]])
@@ -236,29 +235,30 @@ def test_names_of_columns_that_are_no_text(tmp_path):
     pq.write_table(pa.table({"abcdefgh": [1.0]}), path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"abcdefgh", b"\xf8bcdefgh"))
     with (
-        pytest.raises(CalliperError, match=r"cannot read .* as Parquet"),
+        pytest.raises(CalliperError, match=r"cannot read .* as .parquet|not UTF-8"),
         open_table(str(path), Form()) as table,
     ):
         assert table.columns
     path = tmp_path / "odd.csv"
     path.write_bytes("\udcff,y\n1,2\n".encode("utf-7", "surrogatepass"))
     with (
+        pytest.raises(CalliperError, match="not UTF-7; save the file as UTF-8"),
         open_table(str(path), Form(encoding="utf-7")) as table,
-        pytest.raises(CalliperError, match="cannot be written to Parquet"),
     ):
-        table.schema(["y"])
+        assert table.columns
     path.write_bytes("p,y\n\udcff,2\n".encode("utf-7", "surrogatepass"))
-    with open_table(str(path), Form(encoding="utf-7")) as table:
-        (rows,) = table.chunks(["y"], carry=True)
-        with pytest.raises(CalliperError, match=r"a cell cannot be written to Parquet"):
-            rows.arrow(table.schema(["y"]))
+    with (
+        open_table(str(path), Form(encoding="utf-7")) as table,
+        pytest.raises(CalliperError, match="not UTF-7; save the file as UTF-8"),
+    ):
+        list(table.chunks())
 
 
 def test_a_day_that_no_calendar_has_has_no_text(tmp_path):
     days = pa.array([0, -1944517611], type=pa.int32()).view(pa.date32())
     pq.write_table(pa.table({"day": days, "y": [1.0, 2.0]}), tmp_path / "odd.parquet")
     with open_table(str(tmp_path / "odd.parquet"), Form()) as table:
-        (rows,) = table.chunks(["y"], carry=True)
+        (rows,) = table.chunks()
         assert rows.labels("y") == ["1.0", "2.0"]
         with pytest.raises(
             CalliperError, match=r"'day': a date32\[day\] value out of range: -1944"

@@ -156,14 +156,14 @@ def test_shared_rows_are_said_loudly(calliper, files):
     assert "void" in (files / "report.html").read_text("utf-8")
 
 
-def test_missing_predictions_are_counted(calliper, compare, files):
+def test_a_missing_prediction_is_named(calliper, compare, files):
     rows = (files / "test.csv").read_text().splitlines()
     for place in (3, 7):
         rows[place] = ",".join([*rows[place].split(",")[:-1], ""])
     (files / "test.csv").write_text("\n".join(rows))
     done = calliper(*compare)
     assert done.returncode == 2
-    assert "2 of 50 rows have no prediction in column 'y_pred' (rows 3, 7" in done.stderr
+    assert "test.csv, line 4, column 'y_pred': the cell is empty" in done.stderr
     assert not (files / "report.html").exists()
 
 

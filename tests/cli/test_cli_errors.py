@@ -30,11 +30,11 @@ def error_of(done) -> str:
         ("--new .", "--new . is several files: give --output a folder, not out.csv"),
         ("--new folder.csv --output there", "--new folder.csv: the folder holds no .csv, .tsv"),
         ("--calibration folder.csv --new new.csv", "it is a folder; name a file in it"),
-        ("--new new.xlsx", "new.xlsx: workbooks are neither read nor written; save it as CSV"),
-        ("--new new.csv --output out.xls", "out.xls: workbooks are neither read nor written"),
+        ("--new new.xlsx", "new.xlsx: the name must end in .csv, .tsv, .parquet"),
+        ("--new new.csv --output out.xls", "save a workbook as .csv"),
         ("--new book.csv", "book.csv: the file is a workbook or an archive; save it as CSV."),
         ("--new new.txt", "new.txt: the name must end in .csv, .tsv, .parquet"),
-        ("--new cal.csv", "--new cal.csv is the file of --calibration: intervals around rows"),
+        ("--new cal.csv", "--new cal.csv is the file of --calibration, whose targets were used"),
         ("--new train.csv --training train.csv", "--new train.csv is the file of --training"),
         ("--new new.csv --kernel rbf", "--kernel rbf learns from training rows: give --training"),
         ("--new new.csv --output nowhere/out.csv", "there is no folder"),
@@ -62,16 +62,16 @@ def error_of(done) -> str:
         ),
         ("--new new.csv --coverage 1", "strictly between 0 and 1"),
         ("--new new.csv --coverage nan", "strictly between 0 and 1"),
-        ("--new new.csv --coverage high", "'high' is not a valid float"),
-        ("--new new.csv --coverage 0.8,0.9", "levels: --coverage 0.8 --coverage 0.9 (see"),
+        ("--new new.csv --coverage high", "--coverage: could not convert string to float: 'high'"),
+        ("--new new.csv --coverage 0.8,0.9", "levels: --coverage 0.8 --coverage 0.9."),
         ("--new new.csv --coverage 0.9 --coverage 0.90", "names the same level twice"),
         ("--new new.csv --neighbors 0", "0 is not in the range x>=1"),
         ("--new new.csv --offset nan", "--offset must be a finite number"),
         ("--new new.csv --bounds 1 0", "LOW must be less than HIGH"),
         ("--new new.csv --bounds nan 0", "LOW must be less than HIGH"),
         ("--new new.csv --colour red", "No such option '--colour'"),
-        ("--new new.csv --alpha 0.1", "with --coverage, 1 less the share of misses (see"),
-        ("--new new.csv --confidence-level 0.9", "inside with --coverage (see"),
+        ("--new new.csv --alpha 0.1", "--coverage', 1 less the share of misses (see"),
+        ("--new new.csv --confidence-level 0.9", "inside with 'calliper interval --coverage' (see"),
         ("--new new.csv --confidence 0.9", "Leave out --confidence, or choose one of the methods"),
         ("--new new.csv surplus", "unexpected extra argument"),
         ("--new new.csv --features a, b", "no space after the comma, as in --features a,b (see"),
@@ -100,20 +100,22 @@ def test_options(calliper, files, base, leftovers, options, words):
         (HEADER + '"two\nlines",1,2\n1,1_0,0\n', "line 4, column 'y_pred': '1_0' is not a number"),
         (HEADER + "1,,0\n", "line 2, column 'y_pred': the cell is empty"),
         (HEADER + ROW + "1,1,nan\n", "line 3, column 'a': 'nan' is not a finite number"),
-        (HEADER + ROW + "1,1,\n", "give --training FILE, whose medians fill the gaps, leave the"),
+        (HEADER + ROW + "1,1,\n", "give --training FILE, whose medians fill the gaps, or repair"),
         (HEADER + ROW + "1,,1\n", "the cell is empty; repair or remove the row."),
         (
             HEADER + "1,2,flat\n" * 8 + "1,2,\n1,2,house\n" + "1,2,flat\n" * 8,
-            "'flat' is not a number, nor are 16 of 17 other cells; leave the column out of "
-            "--features, or encode it as numbers.",
+            "'flat' is not a number; repair or remove the row, or leave the column out of",
         ),
-        (HEADER + ROW * 3 + "1,2,flat\n", "'flat' is not a number; repair or remove the row."),
-        (HEADER + '1,2,"3,4"\n' * 5, "give --decimal ,); repair or remove the row."),
-        (HEADER + "1,high,1\n" * 5, "name a column of numbers"),
+        (HEADER + ROW * 3 + "1,2,flat\n", "'flat' is not a number; repair or remove the row, or"),
+        (HEADER + '1,2,"3,4"\n' * 5, "give --decimal ,); repair or remove the row, or"),
+        (HEADER + "1,high,1\n" * 5, "'high' is not a number; repair or remove the row."),
         (HEADER + "1,-inf,0\n", "'-inf' is not a finite number"),
-        (HEADER + '1,"1,5",0\n', "'1,5' is not a number (if the comma is a decimal one, give"),
-        (HEADER + '1,"1,588.07",0\n', "'1,588.07' has commas between thousands: write 1588.07;"),
-        (HEADER + '1,"1,588",0\n', "thousands (if the comma is a decimal one, give --decimal ,)"),
+        (HEADER + '1,"1,5",0\n', "'1,5' is not a number (if its comma is a decimal one, give"),
+        (HEADER + '1,"1,588.07",0\n', "'1,588.07' is not a number;"),
+        (
+            HEADER + '1,"1,588",0\n',
+            "(if its comma is a decimal one, give --decimal ,)",
+        ),
         (HEADER + ROW * 3 + '1,"row, 0",0\n', "'row, 0' is not a number; repair or remove the row"),
         (HEADER + "row, 0,1,0\n", "4 cells, but the header has 3 columns; repair the line (put a"),
         (HEADER + '"1,0.5,0.25\n', "check the quotation marks"),
@@ -172,7 +174,10 @@ def test_a_prefix_that_fits_more_columns_in_the_new_file(calliper, files, base):
         ({"y_pred": ["1", "2"]}, "column 'y_pred': holds string, not numbers"),
         ({"y_pred": [1.0, None]}, "row 2, column 'y_pred': the value is missing"),
         ({"y_pred": [float("nan"), 1.0]}, "row 1, column 'y_pred': nan is not a finite number"),
-        ({"y_pred": [1.0], "a": ["flat"]}, "not numbers; leave the column out of --features"),
+        (
+            {"y_pred": [1.0], "a": ["flat"]},
+            "not numbers; name a column of numbers",
+        ),
         ({"y_pred": [1.0], "a": pa.array([None], pa.float64())}, "missing; give --training FILE"),
         ({"y_pred": pa.array([], pa.float64())}, "there are columns but no rows"),
         ({"y_pred": [1.0], "z": [[1]]}, "column 'z': list<element: int64> has no text form"),
@@ -188,7 +193,7 @@ def test_new_rows_as_parquet(calliper, files, base, leftovers, columns, words):
 def test_a_file_that_is_parquet_by_name_only(calliper, files, base):
     (files / "new.parquet").write_text("y_pred\n1\n")
     done = calliper(*base, "--new", "new.parquet")
-    assert "cannot read new.parquet as Parquet" in error_of(done)
+    assert "cannot read new.parquet as .parquet" in error_of(done)
 
 
 def test_unknown_command_and_figure(calliper):

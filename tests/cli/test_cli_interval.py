@@ -186,9 +186,9 @@ def test_csv_and_parquet_convert_into_one_another(calliper, files, base):
 
 
 def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
-    from calliper.cli import _csv
+    from calliper.cli._formats import TableFile
     from calliper.cli._options import Request
-    from calliper.cli._tables import Filling, open_table, read_rows, require_columns
+    from calliper.cli._tables import Filling, Form, open_table, read_rows, require_columns
 
     class Counted(str):
         seen = 0
@@ -202,8 +202,9 @@ def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     n = 2000
     names = ",".join(["y", "y_pred", *(f"f{i}" for i in range(n))])
     (tmp_path / "wide.csv").write_text(f"{names}\n" + ",".join(["1"] * (n + 2)) + "\n")
-    with open_table(str(tmp_path / "wide.csv"), _csv.Form()) as table:
-        table.columns = [*map(Counted, table.columns)]
+    with open_table(str(tmp_path / "wide.csv"), Form()) as table:
+        counted = [*map(Counted, table.columns)]
+        monkeypatch.setattr(TableFile, "columns", counted)
         options = dict.fromkeys([field.name for field in fields(Request)])
         known = {"target": "y", "prediction": "y_pred", "features_prefix": "f"}
         columns = Request(**options | known).columns(table)

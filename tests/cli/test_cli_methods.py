@@ -165,7 +165,7 @@ def test_without_training_rows(calliper, files, base, name):
         ("locart --neighbors 3", "--method locart takes no --neighbors: omit it."),
         ("conditional --neighbors 3", "--method conditional takes no --neighbors: omit it."),
         ("slcp --offset 0.1", "--method slcp takes no --offset: omit it."),
-        ("lvd --neighbors 3 --offset 1", "takes no --neighbors and no --offset: omit them."),
+        ("lvd --neighbors 3 --offset 1", "--method lvd takes no --neighbors: omit it."),
         ("split --kernel rbf", "--method split takes no --kernel: omit it."),
         ("full --kernel rbf --neighbors 3", "--kernel rbf has no number of neighbours: omit --n"),
         ("jackknife --kernel graded-knn", "--kernel graded-knn cannot be combined with --method"),
@@ -182,7 +182,8 @@ def test_options_that_a_method_would_not_heed(calliper, files, base, options, wo
 def test_what_a_kernel_lacks_is_said_in_options(calliper, files, base, kernel):
     for name in ("full", "jackknife", "minmax"):
         done = run(calliper, base, f"{name} --kernel {kernel}")
-        assert done.returncode == 0 or f"calliper: error: --kernel {kernel}" in done.stderr
+        error = done.stderr.partition("calliper: error: ")[2]
+        assert done.returncode == 0 or f"--kernel {kernel}" in error
         assert not re.search(r"=|\bfit\b|[a-z][A-Z]", done.stderr.partition("error")[2])
 
 

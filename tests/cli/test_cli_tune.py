@@ -60,15 +60,12 @@ def error_of(done) -> str:
 
 CASES = {
     "": (TunedRBF(), 0),
-    "--seed 7 --grid paper --scan 9 --sample 50 --expand 2": (
-        TunedRBF(grid="paper", n_scan=9, n_sample=50, expand=2.0),
-        7,
-    ),
+    "--seed 7": (TunedRBF(), 7),
     "--criterion deviance --length-scales 0.1,3,1": (
         TunedRBF("deviance", length_scales=[0.1, 1.0, 3.0]),
         0,
     ),
-    "--criterion mi --scan 6 --components 1": (TunedRBF("mi", n_scan=6, n_components=1), 0),
+    "--criterion mi --length-scales 0.2,1": (TunedRBF("mi", length_scales=[0.2, 1.0]), 0),
     "--kernel tuned-knn --criterion deviance": (TunedKNN("deviance"), 0),
 }
 
@@ -104,9 +101,9 @@ def test_a_grid_that_is_given_needs_no_training_and_takes_features_as_they_are(c
 
 @pytest.mark.parametrize("criterion", ["mse", "deviance", "mi"])
 def test_the_table_has_every_scale_and_the_ten_nearest(calliper, folder, criterion):
-    done = calliper(*TRAINED, "--criterion", criterion, "--scan", 8)
+    done = calliper(*TRAINED, "--criterion", criterion, "--length-scales", "0.1,0.3,1,3")
     Z, _, Z_train, scores = read(folder)
-    kernel = TunedRBF(criterion, n_scan=8)
+    kernel = TunedRBF(criterion, length_scales=[0.1, 0.3, 1.0, 3.0])
     curve = tuning_curve(Z, scores, kernel=kernel, Z_train=Z_train, random_state=0)
     table, _, words = done.stdout.partition("\n\n")
     lines = [line.split() for line in table.splitlines()]
@@ -138,19 +135,22 @@ def test_much_memory_is_said_before_the_work(folder, monkeypatch, capsys):
 
 
 def test_quiet_and_the_figure(calliper, folder):
-    done = calliper(*TRAINED, "--scan", 4, "--figure", "tuning.png", "--quiet")
+    done = calliper(*TRAINED, "--length-scales", "0.3,1", "--figure", "tuning.png", "--quiet")
     assert done == (0, "", "")
     assert (folder / "tuning.png").read_bytes().startswith(b"\x89PNG")
-    done = calliper(*TRAINED, "--scan", 4, "--figure", "tuning.svg")
+    done = calliper(*TRAINED, "--length-scales", "0.3,1", "--figure", "tuning.svg")
     assert "<svg" in (folder / "tuning.svg").read_text()[:1000]
     assert "figure written to tuning.svg" in done.stderr
 
 
 def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
     args = [part for part in TRAINED if part not in ("--features", "a,b")]
-    done = calliper(*args, "--scan", 4)
+    done = calliper(*args, "--length-scales", "0.3,1")
     assert "nearness was judged by the prediction alone" in done.stderr
-    assert calliper(*args, "--scan", 4, "--features-prefix", "a", "--quiet").returncode == 0
+    assert (
+        calliper(*args, "--length-scales", "0.3,1", "--features-prefix", "a", "--quiet").returncode
+        == 0
+    )
     assert "1 features: 'a'" in calliper("inspect", "tuned.calliper").stdout
 
 
@@ -161,16 +161,7 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
         ("--length-scales 1,x", "give positive numbers, as in --length-scales 0.1,0.2,0.5"),
         ("--length-scales 0,1", "give positive numbers"),
         ("--length-scales nan", "give positive numbers"),
-        ("--length-scales 1 --scan 3", "--length-scales is the grid itself: omit --scan"),
-        ("--length-scales 1 --grid paper", "--length-scales is the grid itself: omit --grid"),
-        ("--length-scales 1 --components 1 --criterion mi", "give --training FILE"),
-        ("--training train.csv --components 1", "--components is for --criterion mi only"),
-        ("--training train.csv --components 3 --criterion mi", "between 1 and 2"),
         ("--training train.csv --criterion best", "'best' is not one of 'mse', 'deviance', 'mi'"),
-        ("--training train.csv --grid wide", "'wide' is not one of 'auto', 'guarded', 'paper'"),
-        ("--training train.csv --scan 0", "0 is not in the range"),
-        ("--training train.csv --expand 0.5", "0.5 is not in the range"),
-        ("--training train.csv --expand nan", "--expand must be a number"),
         ("--training train.csv --folds 5", "No such option '--folds'"),
         ("--training none.csv", "cannot read none.csv"),
         ("--training same.csv", "all of 2 training inputs are the same"),
@@ -181,7 +172,7 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
         ("--training train.csv --output -", "the name must end in .calliper"),
         ("--training train.csv --output no/tuned.calliper", "there is no folder"),
         ("--kernel knn", "--kernel knn has nothing to tune: give tuned-rbf or tuned-knn."),
-        ("--kernel tuned-knn --scan 3", "--scan is for --kernel tuned-rbf: omit it."),
+        ("--kernel tuned-knn --length-scales 3", "--length-scales is for --kernel tuned-rbf: omit"),
         ("--training train.csv --figure tuning.gif", "must end in .png, .pdf, .svg"),
         ("--training train.csv --figure no/tuning.png", "there is no folder"),
     ],
@@ -206,7 +197,8 @@ def test_a_signal_leaves_nothing_behind(folder, leftovers):
     (folder / "train.csv").unlink()
     os.mkfifo(folder / "train.csv")
     (folder / "tuned.calliper").write_text("of an earlier run")
-    slow = ["--criterion", "mi", "--scan", "200", "--figure", "tuning.png"]
+    scales = ",".join(f"{scale:.3f}" for scale in np.linspace(0.1, 3, 200))
+    slow = ["--criterion", "mi", "--length-scales", scales, "--figure", "tuning.png"]
     process = subprocess.Popen(
         [sys.executable, "-m", "calliper", *TRAINED, *slow],
         cwd=folder,

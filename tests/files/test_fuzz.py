@@ -92,16 +92,16 @@ def test_no_file_says_in_which_cell_a_point_is(bases):
 @pytest.mark.parametrize("number", [-1, 40, 2**31 - 1])
 def test_neighbours_out_of_range(load, number):
     def change(header, nodes, arrays):
-        array_of(nodes, arrays, "state", "near_", "last")[0] = number
+        array_of(nodes, arrays, "state", "near_", "others")[0] = number
 
-    with pytest.raises(DamagedFileError, match="last of Neighborhood"):
+    with pytest.raises(DamagedFileError, match="others of Neighborhood"):
         load("nearest", change)
 
 
 def test_a_bound_method_is_no_mapping(load):
     def change(header, nodes, arrays):
-        (space,) = state(nodes)["space"]["space"].values()
-        space["encode"], space["mapping"] = None, {"method": [{"model": 0}, "predict"]}
+        mapping = {"method": [{"brought": 0}, "predict"]}
+        state(nodes)["space"]["space"] = {"mapped": {"name": "a method", "mapping": mapping}}
 
     with pytest.raises(DamagedFileError, match="is not a known value"):
         load("encoded", change)
@@ -260,7 +260,7 @@ def test_texts_dates_and_objects_come_back():
     ]  # fmt: skip
     writer = _codec.Writer()
     node = json.loads(json.dumps(writer.plain(values, "x")))
-    again = _codec.Reader(writer.arrays, [], {}).plain(node)
+    again = _codec.Reader(writer.arrays, {}).plain(node)
     for before, after in zip(values, again, strict=True):
         assert type(before) is type(after)
         assert str(getattr(before, "tolist", lambda b=before: b)()) == str(

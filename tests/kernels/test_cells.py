@@ -12,6 +12,7 @@ from sklearn.base import clone
 from calliper import KNN, FullRescaled, JackknifeRescaled
 from calliper.calibrators import SLCP, JackknifeMinmaxRescaled, MADSplit
 from calliper.exceptions import CalliperError
+from calliper.kernels import all_distances
 from calliper.quantile import Shares, conformal_rank, row_thresholds, with_signs
 from calliper.rows import Rows
 from calliper.scale import Cells
@@ -130,7 +131,8 @@ def test_a_larger_search_is_exact_among_candidates(d, kind):
         distance = np.cumsum((row - points[mine]) ** 2, axis=1)[:, -1]
         order = np.sort(distance)
         assert found.size[r] == len(mine)
-        if not found.tied[r]:
+        assert (r in found.shells[0]) == (order[4] in (order[3], order[5]))
+        if r not in found.shells[0]:
             near = np.cumsum((row - points[found.near[r]]) ** 2, axis=1)[:, -1]
             np.testing.assert_array_equal(np.sort(near), order[:5])
             assert order[3] < order[4] < order[5] and found.reach[r] == order[4]
@@ -277,14 +279,16 @@ def test_how_many_cells_and_on_how_many_rows_they_are_learnt():
 
 
 @pytest.mark.parametrize("tight", [False, True])
-def test_rows_are_settled_again_only_where_products_cannot_tell(tight):
+def test_rows_are_told_apart_where_products_cannot_tell(tight):
     rng = np.random.default_rng(0)
     points = rng.normal(size=(1200, 20))
     if tight:  # two clusters whose members differ by less than products are wrong by
         points = np.repeat(points[:1] * [[1.0], [-1.0]], 600, axis=0) + 1e-6 * points
-    search = CellSearch(points, points[[0, -1]], 2)
-    found = search.nearest(search.locate(points[::100] + 1e-7), 5)
-    assert found.tied.all() if tight else not found.tied.any()
+    search, rows = CellSearch(points, points[[0, -1]], 2), points[::100] + 1e-7
+    found = search.nearest(search.locate(rows), 5)
+    distance = all_distances(rows, points, "euclidean")
+    np.testing.assert_array_equal(found.near, np.argsort(distance, axis=1)[:, :5])
+    assert not len(found.shells[0])
 
 
 def is_ahead(i, placed, scores, k, offset, slope, t):
@@ -388,7 +392,7 @@ def test_a_row_far_beyond_single_precision_enters_points_with_few_candidates():
         assert row.tolist() == [0, 0, 0, 1, 1, 1] and sorted(point[:3]) == [0, 1, 2]
         assert not at_edge.any()
         near = search.nearest(new, 2)
-        assert near.tied[0] or sorted(near.near[0]) == [1, 2]
+        assert 0 in near.shells[0] or sorted(near.near[0]) == [1, 2]
 
 
 @pytest.mark.parametrize("unit", [2.0**-9, 1.0, 2.0**9])
@@ -402,7 +406,7 @@ def test_candidates_whose_distances_differ_by_less_than_products_round(unit):
     new = search.locate(unit * middle[None])
     found = search.nearest(new, 5)
     nearest = np.argsort(((points - unit * middle) ** 2).sum(axis=1))[:5]
-    assert found.tied[0] or sorted(found.near[0]) == sorted(nearest)
+    assert sorted(found.near[0]) == sorted(nearest)
 
 
 def test_one_candidate_more_than_are_kept_and_all_as_far_as_products_can_tell():
@@ -414,7 +418,7 @@ def test_one_candidate_more_than_are_kept_and_all_as_far_as_products_can_tell():
         search = CellSearch(middle + around, middle[None] * (seed % 3 == 0), 1)
         found = search.nearest(search.locate(middle[None]), 5)
         nearest = np.argsort(((search.points - middle) ** 2).sum(axis=1))[:5]
-        assert found.tied[0] or sorted(found.near[0]) == sorted(nearest)
+        assert sorted(found.near[0]) == sorted(nearest)
 
 
 def test_candidates_whose_squares_vanish():
@@ -424,8 +428,9 @@ def test_candidates_whose_squares_vanish():
     search = CellSearch(points, np.zeros((1, 1)), 1)
     found, row = search.nearest_others(5), search.locate(np.zeros((1, 1)))
     alone = search.nearest(row, 5)
-    assert alone.tied[0] or sorted(alone.near[0]) == sorted(np.argsort(points[:, 0])[:5])
-    assert found.tied[:200].all()
+    assert sorted(alone.near[0]) == sorted(np.argsort(points[:, 0])[:5])
+    far = all_distances(points, points, "euclidean") + np.diag(np.full(209, np.inf))
+    np.testing.assert_array_equal(found.reach, np.sort(far, axis=1)[:, 4])
     reach = np.full(209, 1.05e-24**2)
     within = np.flatnonzero(points[:, 0] < 1.05e-24)
     assert sorted(search.entering(row, reach)[1]) == within.tolist()
@@ -489,16 +494,16 @@ def test_a_centre_far_from_its_members_decides_nothing_by_rounding(away):
     squared = ((points[:, None] - points) ** 2).sum(axis=2)
     np.fill_diagonal(squared, np.inf)
     found = search.nearest_others(5)
-    sure = ~found.tied
-    nearest = np.argsort(squared, axis=1)[:, :5]
-    np.testing.assert_array_equal(found.near[sure], nearest[sure])
+    np.testing.assert_array_equal(found.near, np.argsort(squared, axis=1)[:, :5])
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_of_a_row_too_far_for_single_precision_all_candidates_are_compared(sign):
+def test_of_a_row_far_away_all_candidates_are_compared(sign):
     points = sign * np.random.default_rng(0).uniform(size=(60, 3))
-    search = CellSearch(points, np.zeros((1, 3)), 1)
-    assert search.nearest(search.locate(np.array([[1e8, 1e7, 3e7]])), 5).tied.all()
+    search, row = CellSearch(points, np.zeros((1, 3)), 1), np.array([[1e8, 1e7, 3e7]])
+    near = search.nearest(search.locate(row), 5).near[0]
+    distance = all_distances(row, points, "euclidean")[0]
+    np.testing.assert_array_equal(distance[near], np.sort(distance)[:5])
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6])

@@ -5,11 +5,11 @@ import pytest
 
 from calliper import KNN, _blocks
 from calliper.kernels import _knn
+from calliper.kernels._nearest import Nearest, Shells
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._shared import SharedNeighbors, Shells
 from calliper.quantile import Shares
 from calliper.rows import Rows
-from calliper.scale import Cells, ShardedRescaled, _cells, _shards
+from calliper.scale import Cells, _cells
 
 LEVELS = [0.1, 0.35, 0.5, 0.8, 0.9]
 
@@ -23,11 +23,10 @@ def crowded(seed=0, n=90):
     return Z[order], draw.integers(1, 50, size=n) * 1.0, np.arange(2.0, 36.0, 1.5)[:, None]
 
 
-@pytest.fixture(scope="module")
-def shared():
-    """Neighbours of points with crowds and of points with a few ties."""
+def shared(k):
+    """The K nearest of points with crowds and of points with a few ties."""
     Z, scores, _ = crowded()
-    return SharedNeighbors(NeighborSearch(Z, "euclidean"), scores)
+    return Nearest(NeighborSearch(Z, "euclidean"), scores, k)
 
 
 def told(row, points, values, k):
@@ -43,11 +42,12 @@ def told(row, points, values, k):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 8])
-def test_new_rows_with_ties_are_told_by_definition_in_any_company(shared, k):
-    new, points, scores = crowded()[2], shared.search.points, shared.magnitudes
-    few = shared.search.shell(new, k)[2]
+def test_new_rows_with_ties_are_told_by_definition_in_any_company(k):
+    nearest, new = shared(k), crowded()[2]
+    points, scores = nearest.search.points, nearest.magnitudes
+    few = nearest.search.shell(new, k)[2]
     assert few.any() and not few.all()
-    means, quantiles = shared.means(new, k), shared.quantiles(new, k, range(1, k + 1))
+    means, quantiles = nearest.means_of_tied(new), nearest.quantiles_of_tied(new, range(1, k + 1))
     for row, mean, values in zip(new, means, quantiles, strict=True):
         total, ordered = told(row, points, scores, k)
         assert mean == pytest.approx(total / k, rel=1e-14)
@@ -55,18 +55,17 @@ def test_new_rows_with_ties_are_told_by_definition_in_any_company(shared, k):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 8])
-def test_points_with_ties_are_told_by_definition_in_any_company(shared, k):
+def test_points_with_ties_are_told_by_definition_in_any_company(k):
     """Also with a new point that is nearer than their K-th, as near, or farther."""
-    points, n = shared.search.points, len(shared.magnitudes)
-    (sums,) = shared.sums_of_others(np.arange(n), [k])
+    nearest = shared(k)
+    points, n, magnitudes = nearest.search.points, len(nearest.magnitudes), nearest.magnitudes
+    sums = nearest.sums_of_others(np.arange(n))
     without = (
-        KNN(k)
-        .leave_two_out(Rows(points, magnitudes=shared.magnitudes), offset=0.0, rng=None)
-        .without_one
+        KNN(k).leave_two_out(Rows(points, magnitudes=magnitudes), offset=0.0, rng=None).without_one
     )
-    clamps = np.stack([shared.clamps(np.arange(n), k, rank) for rank in range(1, k + 1)], axis=2)
+    clamps = np.stack([nearest.clamps(np.arange(n), rank).T for rank in range(1, k + 1)], axis=2)
     for i in range(n):
-        others, values = np.delete(points, i, axis=0), np.delete(shared.magnitudes, i)
+        others, values = np.delete(points, i, axis=0), np.delete(magnitudes, i)
         total, ordered = told(points[i], others, values, k)
         assert sums.total[i] == pytest.approx(total, rel=1e-14)
         assert without[i] == pytest.approx(total / k, rel=1e-14)
@@ -121,7 +120,7 @@ def of_bag(kernel, statistic="mean", apart=0.0):
     signs, shares = np.where(scores > 20, 1.0, -1.0), Shares(scores / 50, scores[: len(new)] / 25)
     yield bag.order_statistics(new, LEVELS)
     yield bag.order_statistics(new, LEVELS, shares)
-    yield bag.rising_order_statistic(new, 0.8, 0.3)
+    yield bag.order_statistics(new, [0.8], slope=0.3)
     if statistic == "mean":
         yield bag.signed_order_statistics(new, signs, [3, 20, 80])
 
@@ -138,22 +137,12 @@ def of_two_left_out():
     yield scales.largest(new)
 
 
-def of_shards():
-    Z, scores, new = crowded()
-    parts = np.array_split(Z, 3), np.array_split(scores, 3)
-    bag = ShardedRescaled(KNN(3)).fit(*parts).bag_
-    yield bag.order_statistics(new, LEVELS)
-    for level in LEVELS:
-        yield bag.rising_order_statistic(new, level, 0.3)
-
-
 ASKED = {
     "mean": lambda: of_bag(KNN(3)),
     "no ties": lambda: of_bag(KNN(3), apart=1e-3),
     "quantile": lambda: of_bag(KNN(3), "quantile"),
     "cells": lambda: of_bag(KNN(3, cells=Cells(5, n_probes=2, random_state=0))),
     "two left out": of_two_left_out,
-    "shards": of_shards,
 }
 
 
@@ -162,7 +151,7 @@ def test_what_is_found_of_rows_a_few_at_a_time_is_what_is_found_of_all(asked, mo
     """As where there are so many points that a block has room for one row or two."""
     expected = list(asked())
     for room in (3, 60):
-        for module in (_blocks, _knn, _cells, _shards):
+        for module in (_blocks, _knn, _cells):
             for name in ("BLOCK_FLOATS", "CHUNK_ROWS", "MOST_PAIRS", "ROUND_ROWS", "SEARCHED"):
                 if hasattr(module, name):
                     monkeypatch.setattr(module, name, room)

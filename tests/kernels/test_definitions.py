@@ -3,9 +3,9 @@
 import inspect
 import re
 import warnings
+from dataclasses import astuple
 from functools import partial
 from itertools import product
-from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -21,13 +21,12 @@ from calliper.kernels import (
 )
 from calliper.kernels._arithmetic import times
 from calliper.kernels._kernel import Bag, LeaveTwoOut
-from calliper.kernels._nearest import NearestMeans
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._proximity import SharedLeaves
-from calliper.kernels._radial import RadialMeans
-from calliper.kernels._radial import sums_of_others as radial_sums
-from calliper.kernels._shared import Crowd, SharedNeighbors
-from calliper.kernels._weighted import RadialExponents, sums_of_others
+from calliper.kernels._rbf import RadialExponents, RadialMeans
+from calliper.kernels._rbf import sums_of_others as radial_sums
+from calliper.kernels._weighted import sums_of_others
 from calliper.quantile import Shares, row_thresholds, with_signs
 from calliper.rows import Rows
 from calliper.scale import Cells
@@ -224,11 +223,13 @@ def test_selected_thresholds_are_those_of_sorting_all(kernel, kind, offset):
         bag.signed_order_statistics(new, signs, ranks), expected, rtol=1e-9, atol=1e-300
     )
     rising = row_thresholds(bag.thresholds(new, 0.6, 0.4), [0.6], None)[:, 0]
-    np.testing.assert_allclose(bag.rising_order_statistic(new, 0.6, 0.4), rising, rtol=1e-9)
+    np.testing.assert_allclose(bag.order_statistics(new, [0.6], slope=0.4)[:, 0], rising, rtol=1e-9)
     own = np.full(len(new), 2.0)
     shares = Shares(np.ones(500), own)
     rising = row_thresholds(bag.thresholds(new, 0.6, 0.4), [0.6], shares)[:, 0]
-    np.testing.assert_allclose(bag.rising_order_statistic(new, 0.6, 0.4, shares), rising, rtol=1e-9)
+    np.testing.assert_allclose(
+        bag.order_statistics(new, [0.6], shares, slope=0.4)[:, 0], rising, rtol=1e-9
+    )
     dense = Bag.signed_order_statistics(bag, new, signs, ranks, slope=0.4)
     np.testing.assert_allclose(bag.signed_order_statistics(new, signs, ranks, slope=0.4), dense)
 
@@ -282,22 +283,21 @@ def test_crowds_and_few_candidates_say_the_same():
     """Who is tied is gathered in two ways: both give all that is asked of either."""
     Z, scores = places("lattice", 40, 4)
     Z, points = Z[:, :1], np.arange(40)
-    few = SharedNeighbors(NeighborSearch(Z, "euclidean"), scores)
-    crowd, new = Crowd(few.search, scores, few.grid), np.array([[-1.0], [0.5], [2.0]])
-    assert few.search.shell(Z, 5, points)[2].all() and few.search.shell(new, 5)[2].all()
+    search, new = NeighborSearch(Z, "euclidean"), np.array([[-1.0], [0.5], [2.0]])
+    every = NeighborSearch(Z, "sqeuclidean")  # which knows nothing beforehand
+    assert search.shell(Z, 5, points)[2].all() and search.shell(new, 5)[2].all()
+    assert not every.shell(Z, 5, points)[2].any() and not every.shell(new, 5)[2].any()
     for k in (1, 2, 5):
+        few, all_of = Nearest(search, scores, k), Nearest(every, scores, k)
         for rank in range(1, k + 1):
-            expected = few.clamps(points, k, rank)
-            found = few._reached(Z[points], k, methodcaller("clamps", rank), points)
-            np.testing.assert_array_equal(found, expected)
-            expected = few.quantiles(new, k, [rank])[:, 0]
-            found = few._reached(new, k, methodcaller("quantiles", [rank]))[0]
-            np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(crowd.sums(new, k).total / k, few.means(new, k))
-    for one, other in zip(
-        few.sums_of_others(points, [1, 2, 5]), crowd.sums_of_others(points, [1, 2, 5]), strict=True
-    ):
-        np.testing.assert_array_equal(one.columns, other.columns)
+            both = [each.clamps(points, rank) for each in (few, all_of)]
+            np.testing.assert_array_equal(*both)
+            np.testing.assert_array_equal(
+                *(each.quantiles_of_tied(new, [rank]) for each in (few, all_of))
+            )
+        np.testing.assert_array_equal(few.means_of_tied(new), all_of.means_of_tied(new))
+        both = [astuple(each.sums_of_others(points)) for each in (few, all_of)]
+        np.testing.assert_array_equal(*both)
 
 
 @pytest.mark.parametrize("plain", [KNN(4), RBF(0.02)])
@@ -305,7 +305,7 @@ def test_means_without_two_points_are_those_of_all_but_one_without_each(plain):
     Z, scores, *_ = large("half")
     Z, scores = Z[:90], scores[:90]
     if isinstance(plain, KNN):
-        means = NearestMeans(NeighborSearch(Z, "euclidean"), scores, 4)
+        means = Nearest(NeighborSearch(Z, "euclidean"), scores, 4)
     else:
         means = RadialMeans(RadialExponents(Z, 0.02, "euclidean"), scores)
     two, row = means.among(), np.arange(90)

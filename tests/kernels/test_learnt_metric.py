@@ -128,10 +128,11 @@ def test_a_metric_is_learnt_on_so_many_errors_at_most(monkeypatch):
     kernel = Mahalanobis(KNN(5), max_iter=3)
     monkeypatch.setattr(_learnt, "MOST_ERRORS", 50)
     drawn = np.random.RandomState(0).choice(60, 50, replace=False)
-    found = kernel._learn(Z, errors, np.random.RandomState(0)).matrix
+    found = kernel.fixed(Z, errors, np.random.RandomState(0)).metric.matrix
     state = np.random.RandomState(0)
     state.choice(60, 50, replace=False)
-    np.testing.assert_array_equal(found, kernel._learn(Z[drawn], errors[drawn], state).matrix)
+    expected = kernel.fixed(Z[drawn], errors[drawn], state).metric.matrix
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("statistic", ["mean", "quantile"])
@@ -158,5 +159,5 @@ def test_stopping_early_is_no_matter_to_warn_about():
 
 def test_some_errors_may_be_nought():
     errors = np.where(np.arange(60) % 5 == 0, 0.0, ERRORS[:60])
-    metric = Mahalanobis(max_iter=3)._learn(Z[:60], errors, np.random.RandomState(0))
-    assert metric.matrix.shape == (4, 6)
+    kernel = Mahalanobis(KNN(5), max_iter=3).fixed(Z[:60], errors, np.random.RandomState(0))
+    assert kernel.metric.matrix.shape == (4, 6)

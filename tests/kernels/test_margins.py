@@ -8,18 +8,16 @@ import pytest
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import KNN, RBF
-from calliper.calibrators import FullRescaled
+from calliper import RBF
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._rbf import median_distance
+from calliper.kernels._rbf import Radial, RadialExponents, median_distance
 from calliper.kernels._search import all_distances
-from calliper.kernels._shared import Crowd, SharedNeighbors
-from calliper.kernels._weighted import RadialExponents, SmoothedRadial, sums_of_others
+from calliper.kernels._weighted import sums_of_others
 from calliper.rows import Rows
-from calliper.scale import ShardedRescaled
 from calliper.scale._device import device_rows
 
 
@@ -98,11 +96,11 @@ def exact_exponents(rows, Z, length):
 def test_exponents_are_as_exact_as_is_said(length):
     Z, rows = far_clusters()
     exact = exact_exponents(rows, Z, length)
-    exponent, constant = RadialExponents(Z, length, "euclidean").to(rows)
+    exponent = RadialExponents(Z, length, "euclidean").to(rows)
     near = np.isfinite(exact)
-    assert np.abs(exponent - constant[:, None] - exact)[near].max() < 1e-11
+    assert np.abs(exponent - exact)[near].max() < 1e-11
     torch = pytest.importorskip("torch")
-    from calliper.scale._torch_radial import TorchRadial
+    from calliper.scale._torch import TorchRadial
 
     radial = TorchRadial(device_rows(torch.tensor(Z), "Z"), length, 0.0, 0.0)
     there = radial.exponents(torch.tensor(rows.T.copy())).numpy()
@@ -159,31 +157,20 @@ def test_the_nearest_of_wide_points_near_their_centre():
         np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(expected, axis=1))
 
 
-def test_ties_across_shards_are_counted_in_each():
-    draw = np.random.default_rng(0)
-    Z, scores = draw.integers(3, size=(40, 1)) * 1.0, draw.exponential(size=40)
-    new, levels = np.array([[0.0], [1.0], [2.0]]), [0.3, 0.6, 0.9]
-    expected = FullRescaled(KNN(3)).fit(Z, scores).predict_radius(new, levels)
-    for parts in (2, 3):
-        sharded = ShardedRescaled(KNN(3))
-        sharded.fit(np.array_split(Z, parts), np.array_split(scores, parts))
-        np.testing.assert_array_equal(sharded.predict_radius(new, levels), expected)
-
-
 def test_crowds_in_several_blocks_are_those_in_one():
     draw = np.random.default_rng(0)
     Z, scores = draw.integers(40, size=(900, 2)) * 1.0, draw.exponential(size=900)
-    crowd = Crowd(NeighborSearch(Z, "euclidean"), scores, SharedNeighbors(None, scores).grid)
+    crowd = Nearest(NeighborSearch(Z, "cityblock"), scores, 5)
     rows = draw.integers(40, size=(700, 2)) * 1.0
-    each = [crowd.sums(rows[part], 5).total for part in (slice(0, 200), slice(200, 700))]
-    np.testing.assert_array_equal(crowd.sums(rows, 5).total, np.hstack(each))
+    each = [crowd.means_of_tied(rows[part]) for part in (slice(0, 200), slice(200, 700))]
+    np.testing.assert_array_equal(crowd.means_of_tied(rows), np.hstack(each))
 
 
 def test_clamps_are_quantiles_with_the_least_and_the_largest_score_added():
     """The rank-th smallest of K, by weight, if a new point is just as far as the K-th."""
     draw = np.random.default_rng(0)
     Z, scores = draw.integers(4, size=(30, 2)) * 1.0, draw.integers(1, 9, size=30) * 1.0
-    shared = SharedNeighbors(NeighborSearch(Z, "euclidean"), scores)
+    search = NeighborSearch(Z, "euclidean")
     for k, i in product((1, 2, 3, 5), range(30)):
         others = np.delete(np.arange(30), i)
         distance = ((Z[others] - Z[i]) ** 2).sum(axis=1)
@@ -192,29 +179,11 @@ def test_clamps_are_quantiles_with_the_least_and_the_largest_score_added():
         weight = [Fraction(k - int(near.sum()), int(tied.sum())) * int(t) for t in tied]
         weight = np.array(weight) + near
         for rank in range(1, k + 1):
-            found = shared.clamps(np.array([i]), k, rank)[2:4, 0]
+            found = Nearest(search, scores, k).clamps(np.array([i]), rank)[0, 2:4]
             for t, value in zip((0.0, np.inf), found, strict=True):
                 values = np.append(scores[others], t)
                 order = np.argsort(values, kind="stable")
                 assert value == values[order][np.argmax(np.cumsum(weight[order]) >= rank)]
-
-
-def test_ranks_on_a_device_are_those_of_sorting_all():
-    torch = pytest.importorskip("torch")
-    from calliper.scale._torch import Merged
-
-    for seed in range(20):
-        draw = np.random.default_rng(seed)
-        ordered, factor = np.sort(draw.integers(12, size=9) * 1.0), draw.integers(1, 3, 6) * 1.0
-        every = factor[:, None] * ordered
-        row, position = np.nonzero(draw.uniform(size=every.shape) < draw.uniform())
-        value = draw.integers(25, size=len(row)) * 1.0
-        every[row, position] = value
-        given = (ordered, factor, row, position, value)
-        merged = Merged(*(torch.as_tensor(each) for each in given))
-        for rank in range(1, 10):
-            found = merged.ranked(rank).numpy()
-            np.testing.assert_array_equal(found, np.sort(every, axis=1)[:, rank - 1])
 
 
 def test_on_a_device_ten_bits_do_not_decide_who_is_nearest():
@@ -286,7 +255,7 @@ def test_a_point_of_nearly_all_weight_and_no_score_is_left_out_of_the_sum(at):
 def test_weights_of_many_points_are_summed_in_several_blocks():
     draw = np.random.default_rng(0)
     Z, scores = draw.normal(size=(700, 2)), draw.exponential(size=700)
-    weights = SmoothedRadial(RadialExponents(Z, 0.5, "euclidean"), 1.0)
+    weights = Radial(RadialExponents(Z, 0.5, "euclidean"), 1.0)
     loud = np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2) / 0.5) + 1 / 700
     np.fill_diagonal(loud, 0.0)
     total, weight = sums_of_others(weights, scores)

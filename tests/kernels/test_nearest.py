@@ -5,12 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from calliper.kernels._nearest import (
-    NearestMean,
-    NearestMeans,
-    NearestQuantile,
-    sums_of_others,
-)
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
 
 
@@ -48,10 +43,10 @@ def test_means_and_quantiles_of_rows_with_and_without_ties(points, magnitudes, k
     search = NeighborSearch(points, "euclidean")
     tied = search.nearest(ROWS, k)[1]
     assert tied.any() and not tied.all()
-    found = NearestMean(search, magnitudes, k).predict(ROWS)
+    found = Nearest(search, magnitudes, k).predict(ROWS)
     np.testing.assert_allclose(found, [mean(points, magnitudes, row, k) for row in ROWS])
     order, levels = np.argsort(magnitudes), (0.2, 0.5, 0.9)
-    found = NearestQuantile(search, magnitudes, k)(ROWS, levels)
+    found = Nearest(search, magnitudes, k).quantile(ROWS, levels)
     for row, values in zip(ROWS, found, strict=True):
         total = np.cumsum(shares(points, row, k)[order])
         ranks = [np.ceil(level * k - 1e-9) for level in levels]
@@ -61,7 +56,7 @@ def test_means_and_quantiles_of_rows_with_and_without_ties(points, magnitudes, k
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_means_without_each_member_and_without_two_points(points, magnitudes, k):
-    means = NearestMeans(NeighborSearch(points, "euclidean"), magnitudes, k)
+    means = Nearest(NeighborSearch(points, "euclidean"), magnitudes, k)
     for row, values in zip(ROWS, means.to(ROWS), strict=True):
         expected = [mean(points, magnitudes, row, k, [m]) for m in range(24)]
         np.testing.assert_allclose(values, expected)
@@ -69,10 +64,3 @@ def test_means_without_each_member_and_without_two_points(points, magnitudes, k)
     pairs = [(i, m) for i in range(0, 24, 2) for m in range(24) if m != i]
     expected = [mean(points, magnitudes, points[i], k, [i, m]) for i, m in pairs]
     np.testing.assert_allclose([found[i, m] for i, m in pairs], expected)
-
-
-def test_sums_of_all_but_each():
-    member, replacement = np.array([[1.0, 2.0, 4.0], [0.0, 0.0, 3.0]]), np.array([[8.0], [0.0]])
-    np.testing.assert_array_equal(
-        sums_of_others(member, replacement), [[14.0, 13.0, 11.0], [3.0, 3.0, 0.0]]
-    )

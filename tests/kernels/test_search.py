@@ -6,9 +6,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from calliper.kernels import NeighborSearch, _neighbors
+from calliper.kernels import NeighborSearch, _neighbors, _search
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import search_of
-from calliper.kernels._shared import SharedNeighbors
 from oracles import rescaled as oracles
 
 
@@ -35,7 +35,7 @@ def cloud(rng, n, d, kind):
 
 
 ENGINES = [
-    ("line", 1, 40),
+    ("tree", 1, 40),
     ("tree", 2, 150),
     ("brute", 3, 40),
     ("brute", 33, 60),
@@ -115,7 +115,7 @@ def test_nearest_others(engine, d, n, kind, seed):
 @pytest.mark.parametrize(("engine", "d", "n"), [*ENGINES, ("brute", 20, 60)])
 @pytest.mark.parametrize("few", [True, False])
 def test_balls_containing(engine, d, n, kind, few, monkeypatch):
-    monkeypatch.setattr(_neighbors, "MIN_QUERIES", {} if few else {"line": 1, "tree": 1})
+    monkeypatch.setattr(_neighbors, "MANY_QUERIES", 10**9 if few else 1)
     rng = np.random.default_rng(d)
     search = make(rng, engine, d, n, kind)
     queries = np.vstack([cloud(rng, 20, d, kind), search.points[:5]])
@@ -131,8 +131,8 @@ def test_balls_containing(engine, d, n, kind, few, monkeypatch):
 
 
 @pytest.mark.parametrize(("d", "n"), [(1, 300), (2, 300), (20, 100), (33, 100)])
-def test_balls_are_made_ready_once_for_each_reach(d, n):
-    """Whatever was asked before, of whatever reach, after pickling and with points added."""
+def test_balls_of_one_reach_after_another(d, n):
+    """Whatever was asked before, after pickling and with points added."""
     rng = np.random.default_rng(d)
     points, queries = cloud(rng, n, d, "rounded"), cloud(rng, 7, d, "rounded")
     search = NeighborSearch(points[:-5], "euclidean")
@@ -146,7 +146,6 @@ def test_balls_are_made_ready_once_for_each_reach(d, n):
                 inside = np.flatnonzero(distance <= reach)
                 np.testing.assert_array_equal(np.sort(point), inside)
                 np.testing.assert_array_equal(at_edge, distance[point] == reach[point])
-        assert len(each._ready) == _neighbors.READY
 
 
 def test_all_points_equal():
@@ -202,7 +201,7 @@ def test_a_query_beyond_single_precision():
 def test_a_regular_line_is_settled_without_comparing_all(monkeypatch):
     """Every point of a time index has tied neighbours; looking a little further settles them."""
     compared = []
-    monkeypatch.setattr(_neighbors, "all_distances", lambda *a: compared.append(a))
+    monkeypatch.setattr(_search, "all_distances", lambda *a: compared.append(a))
     n = 5000
     search = NeighborSearch(np.arange(n)[:, None] * 1.0, "euclidean")
     found, tied = search.nearest_others(3)
@@ -340,27 +339,25 @@ def test_more_points_share_a_place_than_are_looked_at_first(d):
     magnitudes = np.arange(1.0, 182.0) ** 2
     points = np.repeat([[0.0], [1.0], [5.0]], [60, 60, 61], axis=0) * np.ones(d)
     search = NeighborSearch(points, "euclidean")
-    assert search.engine in ("line", "tree")
+    assert search.engine == "tree"
     here, there, far = magnitudes[:60].mean(), magnitudes[60:120].mean(), np.zeros((1, d)) - 1
-    shared = SharedNeighbors(search, magnitudes)
-    found = shared.means(np.vstack([points[:1], far]), 3)
+    found = Nearest(search, magnitudes, 3).means_of_tied(np.vstack([points[:1], far]))
     np.testing.assert_allclose(found, [here, here], rtol=1e-12)
-    (sums,) = shared.sums_of_others(np.array([0, 70]), [100])
+    sums = Nearest(search, magnitudes, 100).sums_of_others(np.array([0, 70]))
     near = [magnitudes[1:60].sum(), magnitudes[60:120].sum() - magnitudes[70]]
     np.testing.assert_allclose(sums.total, [near[0] + 41 * there, near[1] + 41 * here], rtol=1e-12)
     points[0] -= 1
-    nearer = SharedNeighbors(NeighborSearch(points, "euclidean"), magnitudes)
-    found = nearer.means(far, 3)
+    found = Nearest(NeighborSearch(points, "euclidean"), magnitudes, 3).means_of_tied(far)
     np.testing.assert_allclose(found, (1 + 2 * magnitudes[1:60].mean()) / 3, rtol=1e-12)
 
 
 def test_balls_of_points_closer_than_squares_can_tell():
-    """Their squared distances are zero: whoever walks along a line finds them, as others do."""
+    """Their squared distances are zero: whoever searches a tree finds them, as others do."""
     points = np.array([[0.0], [1e-170], [3e-170], [1.0], [-2.0]])
     search, reach = NeighborSearch(points, "euclidean"), np.zeros(5)
     few = search.balls_containing(points, reach)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_neighbors, "MIN_QUERIES", {"line": 1})
+        patch.setattr(_neighbors, "MANY_QUERIES", 1)
         many = search.balls_containing(points, reach)
     pairs = {(q, p) for q in range(3) for p in range(3)} | {(3, 3), (4, 4)}
     for query, point, at_edge in (few, many):

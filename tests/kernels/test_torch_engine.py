@@ -20,8 +20,7 @@ from calliper.kernels._neighbors import NeighborSearch, search_of  # noqa: E402
 from calliper.rows import Rows  # noqa: E402
 from calliper.scale import _torch  # noqa: E402
 from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
-from calliper.scale._torch import Merged, TorchSearch  # noqa: E402
-from calliper.scale._torch_radial import TorchRadial  # noqa: E402
+from calliper.scale._torch import TorchRadial, TorchSearch  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
 
@@ -141,7 +140,7 @@ def test_arrays_are_moved_where_the_engine_says():
 def test_tensors_in_main_memory_are_arrays_without_an_engine():
     Z, scores, new = problem("continuous")
     method = FullRescaled(KNN(5)).fit(torch.tensor(Z), torch.tensor(scores))
-    assert type(method._rows.Z) is np.ndarray and not hasattr(method.bag_.search, "strips")
+    assert type(method._rows.Z) is np.ndarray and not hasattr(method.bag_.search, "device")
     method.predict_radius(torch.tensor(new))
 
 
@@ -208,7 +207,6 @@ def test_less_memory_halves_the_strip(monkeypatch):
 
     monkeypatch.setattr(_torch.Tiles, "strip", strip)
     method = FullRescaled(KNN(5, engine=CPU)).fit(torch.tensor(Z), scores)
-    assert method.bag_.search.strips.entries < 8 * len(Z)
     expected = FullRescaled(KNN(5)).fit(Z, scores).predict_radius(new)
     for limit[0] in (7, 1):
         np.testing.assert_array_equal(method.predict_radius(torch.tensor(new)), expected)
@@ -222,7 +220,7 @@ def test_rounding_is_bounded():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(64, 300)) * np.exp(0.5 * rng.normal(size=300))  # columns are rows here
     x = Z[:, :40] + 0.01 * rng.normal(size=(64, 40))
-    tiles = _torch.Tiles(torch.tensor(Z), torch.float32, None)
+    tiles = _torch.Tiles(torch.tensor(Z), torch.float32)
     exact = np.square(x[:, :, None] - Z[:, None]).sum(axis=0)
     for k in (1, 10, 250):
         near, outside, _ = tiles.strip(torch.tensor(x), k, None)
@@ -388,24 +386,6 @@ def test_cells_are_not_searched_on_the_device():
     rows = device_rows(torch.tensor(Z), "Z")
     with pytest.raises(TypeError, match="cells are searched by the processor"):
         KNN(5, cells=4).bag(Rows(rows, scores, scores), statistic="mean", offset=0.0)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_merged_multiples_equal_sorting_everything(seed):
-    rng = np.random.default_rng(seed)
-    n, m = int(rng.integers(1, 12)), 5
-    ordered = np.sort(rng.integers(0, 5, n) * 1.0)
-    ordered[ordered == 4] = np.inf
-    factor = rng.integers(0, 3, m) * 1.0
-    values = np.where(np.isinf(ordered), np.inf, np.outer(factor, np.nan_to_num(ordered, posinf=0)))
-    few = rng.random((m, n)) < 0.3
-    values[few] = rng.choice([0.0, 1.0, 3.5, 40.0, np.inf], few.sum())
-    row, position = np.nonzero(few)
-    given = (ordered, factor, row, position, values[few])
-    merged = Merged(*(torch.as_tensor(each) for each in given))
-    for rank in range(1, n + 1):
-        expected = np.sort(values, axis=1)[:, rank - 1]
-        np.testing.assert_array_equal(merged.ranked(rank).numpy(), expected)
 
 
 def test_ten_bits_are_the_nearest():

@@ -7,9 +7,8 @@ from calliper import JackknifeRescaled
 from calliper.information import rank_ksg
 from calliper.kernels import NeighborSearch, TunedKNN, TunedRBF
 from calliper.kernels._criterion import RescaledInformation, Tuning, choose, pointwise_loss
-from calliper.kernels._nearest import NearestMeans
-from calliper.kernels._radial import RadialMeans
-from calliper.kernels._weighted import RadialExponents
+from calliper.kernels._nearest import Nearest
+from calliper.kernels._rbf import RadialExponents, RadialMeans
 from oracles import rescaled as oracles
 from oracles import tuning as tuning_oracles
 
@@ -52,7 +51,7 @@ def test_leave_two_out_means_where_one_score_outweighs_all():
 def test_leave_two_out_neighbours(k, discrete):
     Z, magnitudes, _ = draw(k)
     Z = np.round(Z) if discrete else Z
-    found = NearestMeans(NeighborSearch(Z, "euclidean"), magnitudes, k).among()
+    found = Nearest(NeighborSearch(Z, "euclidean"), magnitudes, k).among()
     for i in range(14):
         for m in range(14):
             expected = tuning_oracles.leave_two_out_knn(Z, magnitudes, i, m, k)

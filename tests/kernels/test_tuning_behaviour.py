@@ -72,7 +72,11 @@ def test_copies_of_inputs_do_not_shrink_the_grid():
         (TunedRBF(grid="fine"), ValueError, "'auto', 'guarded' or 'paper'; got 'fine'"),
         (TunedRBF(n_folds=1), ValueError, "n_folds must be an integer of at least 2"),
         (TunedRBF(length_scales=[1.0, -1.0]), ValueError, "positive, finite number; got -1.0"),
-        (TunedRBF(chosen=[1.0, 2.0]), CalliperError, "chosen has 2 length scales for 80 points"),
+        (
+            TunedRBF(chosen=[1.0, 2.0]),
+            CalliperError,
+            "there are 2 chosen length scales for 80 points",
+        ),
         (TunedRBF("mi", length_scales=[1.0], n_components=1), CalliperError, "say in its own"),
         (TunedKNN(n_neighbors=[0, 3]), ValueError, "integer of at least 1; got 0"),
         (TunedKNN("x"), ValueError, "criterion must be one of"),

@@ -18,7 +18,6 @@ from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, 
 from calliper.calibrators import MADSplit
 from calliper.kernels import ForestProximity
 from calliper.kernels._proximity import SharedLeaves
-from calliper.kernels._weighted import LeaveTwoOutMeans, WeightedMeans
 from calliper.rows import Rows
 from cases.problems import small_problem
 from oracles import rescaled as oracles
@@ -125,7 +124,7 @@ def test_the_largest_mean_without_a_point():
     rng = np.random.default_rng(0)
     leaves, new, sizes = rng.integers(0, 5, (20, 3)), rng.integers(0, 5, (9, 3)), rng.random(20)
     weights = SharedLeaves(ForestProximity(), leaves * 1.0)
-    scale = LeaveTwoOutMeans(WeightedMeans(weights, sizes), 0.5)
+    scale = weights.leave_two_out(sizes, 0.5)
     expected = []
     for z in new:
         bag, values = np.vstack([leaves, z]), fractions(sizes)

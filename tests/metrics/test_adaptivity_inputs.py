@@ -92,11 +92,11 @@ def test_no_middle_no_prediction(measure, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"infinite": "cap"}, "needs max_score.*pass the largest calibration score"),
+        ({"infinite": "cap"}, "needed for infinite='cap'.*the largest calibration score"),
         ({"infinite": "cap", "max_score": 0.0}, "positive and finite; got 0.0"),
         ({"infinite": "cap", "max_score": INF}, "positive and finite; got inf"),
         ({"infinite": "cap", "max_score": float("nan")}, "positive and finite; got nan"),
-        ({"max_score": 1.0}, "with infinite='cap' only; got infinite='keep' and max_score=1.0"),
+        ({"max_score": 1.0}, "used nowhere else; got infinite='keep' and max_score=1.0"),
         ({"infinite": "clip"}, "infinite must be 'keep', 'cap' or 'drop'; got 'clip'"),
         ({"y_pred": [0.0]}, "y_pred has 1 values for 3 rows"),
         ({"y_pred": [0.0, np.nan, 0.0]}, "y_pred must be finite"),
@@ -104,7 +104,7 @@ def test_no_middle_no_prediction(measure, options):
         ({"intervals": ([], [])}, "at least one row; got 0"),
         (
             {"intervals": Intervals(np.zeros((3, 2)), np.ones((3, 2)), (0.8, 0.9))},
-            r"one level; got 2 \(0.8, 0.9\): pass intervals.at\(0.9\)",
+            r"one level; got 2 \(0.8, 0.9\): pass intervals.at\(level\)",
         ),
     ],
 )

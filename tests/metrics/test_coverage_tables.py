@@ -18,7 +18,7 @@ from calliper.metrics import (
     coverage_by_width,
     empirical_coverage,
 )
-from calliper.metrics._by_bin import ONE_SIGMA_TAIL, binomial_bounds
+from calliper.metrics._tables import ONE_SIGMA_TAIL, binomial_bounds
 from oracles import metrics as metric_oracles
 
 INF = float("inf")

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from calliper import Intervals, metrics
-from calliper.lab.comparison import Record, compare
+from calliper.lab.comparison import compare
+from calliper.lab.comparison._comparison import Record
 from calliper.lab.evaluation import Problem, evaluate
-from calliper.lab.report.page._payload import PAGE_COLUMNS
+from calliper.lab.report.page import PAGE_COLUMNS
 from calliper.metrics import MEASURES, Context, measured
 from cases.comparisons import methods, points
 

@@ -129,14 +129,14 @@ def test_words_say_what_is_and_is_not_promised():
         "whatever their order",
         "Marginal",
         "120 training points",
-        "one row is left out",
+        "without one row",
     ):
         assert part in words
     assert "calibration" not in words
     minmax = JackknifePlus(Ridge(), minmax=True).fit(X, Y).guarantee(0.9).describe()
     assert "at least 0.9008" in minmax and "usually well above" in minmax
     folds = CVPlus(Ridge(), 10).fit(X, Y).guarantee(0.9).describe()
-    assert "CVPlus: " in folds and "when a fold is left out" in folds
+    assert "CVPlus: " in folds and "without a fold" in folds
     bagged = JackknifeAfterBootstrap(Ridge(), 50, random_state=0).fit(X, Y)
     assert "at least 0.8099" in bagged.guarantee(0.9).describe()
     fixed = bagged.set_params(draw_number=False).fit(X, Y).guarantee(0.9).describe()

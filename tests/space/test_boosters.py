@@ -307,10 +307,10 @@ def test_a_model_that_is_not_fitted_says_so(name):
     ("name", "settings", "why"),
     [
         ("xgboost", {"booster": "gblinear"}, "linear model"),
-        ("xgboost", {"n_estimators": 1}, "1 stage,"),
+        ("xgboost", {"n_estimators": 1}, "no stage after the first"),
         ("lightgbm", {"boosting_type": "rf", "subsample": 0.5, "subsample_freq": 1}, "averaged"),
         ("lightgbm", {"linear_tree": True}, "linear models"),
-        ("catboost", {"iterations": 1}, "1 stage,"),
+        ("catboost", {"iterations": 1}, "no stage after the first"),
     ],
 )
 def test_what_is_no_sum_of_trees_is_pointed_out(name, settings, why):

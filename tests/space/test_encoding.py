@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from calliper import CalliperError
 from calliper.space import _encoding as encoding
-from calliper.space._encoding import ColumnEncoder, levels_of
+from calliper.space._encoding import Column, ColumnEncoder
 
 rng = np.random.default_rng(0)
 
@@ -217,7 +217,7 @@ def test_a_row_is_the_same_in_any_company(train, new, known):
 
 
 def test_rare_levels_are_one():
-    learnt = levels_of(
+    learnt = Column.of_levels(
         ["a"] * encoding.FEWEST_OF_LEVEL + ["b"] * (encoding.FEWEST_OF_LEVEL - 1), None
     )
     assert list(learnt.places) == ["a"]

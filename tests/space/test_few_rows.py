@@ -68,7 +68,7 @@ def test_members_of_few_rows(name, given, monkeypatch):
     monkeypatch.setattr(read.grove, "takes", lambda n: False)
     for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
-    assert read.is_by_row()
+    assert read.is_by_row
     alone = [read.measure(row[None]) for row in rows]
     np.testing.assert_array_equal(few[0], np.concatenate([mean for mean, _ in alone]))
     np.testing.assert_array_equal(few[1], np.hstack([spread for _, spread in alone]))

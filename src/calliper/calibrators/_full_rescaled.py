@@ -317,7 +317,8 @@ class ShrunkBag:
             own = shares and shares.of_rows(rows)
             if column is None:
                 return bag.order_statistics(Z[rows], levels, own)
-            return bag.rising_order_statistic(Z[rows], levels[column], self.slope, own)
+            asked = [levels[column]]
+            return bag.order_statistics(Z[rows], asked, own, self.slope)[:, 0]
 
         return self._settle(len(Z), ask)
 

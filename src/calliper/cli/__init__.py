@@ -4,8 +4,9 @@ import sys
 
 __all__ = ["main"]
 
-#: Packages of the extra ``cli``, none of which the library itself needs.
-_EXTRA = {"bokeh", "click", "jinja2", "matplotlib", "pyarrow", "rich"}
+#: Packages that the library itself does not need, and the extra that they come with.
+_EXTRAS = dict.fromkeys(("bokeh", "click", "jinja2", "matplotlib", "pyarrow", "rich"), "cli")
+_EXTRAS |= {"dask": "distributed", "distributed": "distributed"}
 
 
 def main() -> int:
@@ -16,11 +17,12 @@ def main() -> int:
         return run()
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _EXTRA:
+        if package not in _EXTRAS:
             raise
+        extra = _EXTRAS[package]
         # Double quotes, which every shell understands.
         sys.stderr.write(
-            f"calliper: error: this command needs {package}, which comes with the extra cli: "
-            'pip install "calliper[cli]"\n'
+            f"calliper: error: this command needs {package}, which comes with the extra {extra}: "
+            f'pip install "calliper[{extra}]"\n'
         )
         return 2

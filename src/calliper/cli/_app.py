@@ -12,7 +12,7 @@ import click
 
 from calliper import __version__
 from calliper._validation import MISSES, OUR_WORDS
-from calliper.cli._calibrate import calibrate
+from calliper.cli._calibration import calibrate
 from calliper.cli._compare import compare
 from calliper.cli._demo import demo
 from calliper.cli._inspect import inspect
@@ -39,36 +39,24 @@ def commands(context: click.Context) -> None:
     """Adaptive prediction intervals for any regression model, with proven coverage.
 
     \b
-    See a figure and a table in seconds:
+    A figure and a table in seconds; the list of methods:
       calliper demo
+      calliper methods
 
     \b
-    Put intervals around predictions in a file, from any model in any language:
+    Intervals around predictions in a file, from any model; in one step, or calibrated once:
       calliper interval --calibration cal.csv --new new.csv \\
           --target y --prediction y_pred --output out.csv
-
-    \b
-    Calibrate once and save the result for later rows:
       calliper calibrate --calibration cal.csv --target y --prediction y_pred \\
           --output model.calliper
       calliper interval --calibrated model.calliper --new new.csv --output out.csv
 
     \b
-    Find out which method suits your data, in a one-page report:
+    Which method suits your data; how local intervals should be; whether they still hold:
       calliper compare --calibration cal.csv --test test.csv \\
           --target y --prediction y_pred --output report.html
-
-    \b
-    List all methods, what each guarantees and when to choose it:
-      calliper methods
-
-    \b
-    Tune how local the intervals are, and see what that gains:
       calliper tune --calibration cal.csv --training train.csv \\
           --target y --prediction y_pred --output tuned.calliper
-
-    \b
-    Monitor intervals in production; exit code 1 means an alarm:
       calliper monitor --labels log.csv --target y --tolerated 0.12
     """  # noqa: D301
     if context.invoked_subcommand is None:
@@ -81,7 +69,10 @@ for command in (calibrate, compare, demo, inspect, interval, methods, monitor, t
 
 def run() -> int:
     """The command line from first to last; every expected failure is one line and code 2."""
-    _tidy_up_on_signals()
+    for number in _SIGNALS:
+        # A signal that the parent told us to ignore (nohup, a job in the background) stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
     _prepare_streams()
     try:
         return commands.main(prog_name="calliper", standalone_mode=False) or 0
@@ -90,46 +81,33 @@ def run() -> int:
         return int(str(stop))
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "calliper"
-        message = error.format_message().rstrip(".")
-        if isinstance(error, click.NoSuchOption):
-            message = _level_option(error.option_name, error.ctx) or message
-        # A shell takes what follows a space for another argument.
-        if "extra argument" in message and any(re.search(r"\w,$", word) for word in sys.argv):
-            message += ": write lists with no space after the comma, as in --features a,b"
-        return _fail(f"{message} (see '{command} --help')")
+        message = f"{_usage(error)} (see '{command} --help')"
     except click.ClickException as error:
-        return _fail(error.format_message())
+        message = error.format_message()
     except CalliperError as error:
-        return _fail(str(error))
+        message = str(error)
     except MemoryError:
-        return _fail("there is not enough memory: close other programs, or give fewer rows at once")
+        message = "there is not enough memory: close other programs, or give fewer rows at once"
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{what}{error.strerror or error}")
-
-
-def _level_option(name: str, context: click.Context | None) -> str | None:
-    """The message for an option that sets the level in other programs."""
-    word = name.strip("-").replace("-", "_")
-    if word not in OUR_WORDS:
-        return None
-    misses = ", 1 less the share of misses" if word in MISSES else ""
-    here = context is not None and any("--coverage" in p.opts for p in context.command.params)
-    where = "--coverage" if here else "'calliper interval --coverage'"
-    return f"No such option '{name}': set the share of targets inside with {where}{misses}"
-
-
-def _fail(message: str) -> int:
+        message = f"{what}{error.strerror or error}"
     click.echo(f"calliper: error: {in_options(message)}", err=True)
     return 2
 
 
-def _tidy_up_on_signals() -> None:
-    """Turn signals into an exception, so that half-written files are removed."""
-    for number in _SIGNALS:
-        # A signal that the parent told us to ignore (nohup, a job in the background) stays so.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)
+def _usage(error: click.UsageError) -> str:
+    """What is wrong with the options, and what may have been meant."""
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        word = error.option_name.strip("-").replace("-", "_")
+        if word in OUR_WORDS:
+            misses = ", 1 less the share of misses" if word in MISSES else ""
+            where = "'calliper interval --coverage'"
+            message = f"{message}: set the share of targets inside with {where}{misses}"
+    # A shell takes what follows a space for another argument.
+    if "extra argument" in message and any(re.search(r"\w,$", word) for word in sys.argv):
+        message += ": write lists with no space after the comma, as in --features a,b"
+    return message
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -140,10 +118,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Replace streams that the caller has closed; print a question mark for unknown letters.
-
-    A closed stream's number would go to the next file that is opened, and with it all messages.
-    """
+    """Replace streams that are closed, whose numbers other files would get; print any letter."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115

@@ -1,23 +1,22 @@
 """A method calibrated on the rows of a file, with what it needs to know about new rows.
 
-``calliper interval`` makes one and uses it at once; ``calliper calibrate`` saves it to a file, for
-``calliper interval --calibrated``.
+``calliper interval`` makes one and uses it at once; ``calliper calibrate`` saves it to a file that
+executes nothing, for ``calliper interval --calibrated``.
 """
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 import click
+import joblib
 import numpy as np
 
 from calliper import __version__, files
 from calliper._row_checks import sketch_rows
 from calliper._stored import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
-from calliper._writing import to_text
-from calliper.calibrators import FullRescaled, Grouped
+from calliper.calibrators import FullRescaled
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -27,8 +26,8 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
 
-#: Most rows in a sketch.
-SKETCHED = 500
+ENDING = ".calliper"
+SKETCHED = 500  # most rows in a sketch
 
 
 def _learning_part(text: str) -> Any:
@@ -38,76 +37,54 @@ def _learning_part(text: str) -> Any:
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
-    raise CalliperError(
-        f"--learning-part must be auto, none, a share such as 0.5, or a number of rows; got "
-        f"{text!r}."
-    )
+    known = "auto, none, a share such as 0.5, or a number of rows"
+    raise CalliperError(f"--learning-part must be {known}; got {text!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRequest(options.Request):
-    """The options of a calibration: files, columns and the method."""
-
-    method: Name = option(
-        "See 'calliper methods'.",
-        DEFAULT,
-        type=click.Choice([*METHODS]),
-        after="training",
-    )
+    method: Name = option("See 'calliper methods'.", DEFAULT, type=click.Choice([*METHODS]))
     neighbors: int | None = option(
-        "Number of neighbours, for methods that use them.  [default: set by the method, see "
-        "'calliper methods --long']",
+        "Number of neighbours.  [default: see 'calliper methods --long']",
         type=click.IntRange(min=1),
     )
     statistic: str | None = option(
-        "Statistic of the neighbours' errors, for full.  [default: mean]",
-        type=click.Choice([*STATISTICS]),
+        "Of the neighbours' errors, for full.  [default: mean]", type=click.Choice([*STATISTICS])
     )
-    offset: float | None = option(
-        "Added to every local scale, in the unit of the target.  [default: 0]"
-    )
+    offset: float | None = option("Added to every local scale.  [default: 0]")
     learning_part: str | float | None = option(
-        "Calibration rows used to learn about the model's errors; the others are used to "
-        "calibrate. A share, a number, none or auto. With auto, the default method learns from "
-        "some rows if there are 300 or more; other methods, compare and tune calibrate on all.",
+        "Calibration rows used to learn about the model's errors, not to calibrate: a share, a "
+        "number, none or auto. With auto, the default method learns if there are 300 or more.",
         "auto",
         metavar="PART",
         check=_learning_part,
     )
-    group: Column | None = option(
-        "Column of groups: each is calibrated on its own rows, so coverage holds in each."
-    )
+    group: Column | None = option("Column of groups: each is calibrated on its own rows.")
     weight: Column | None = option(
-        "Column of weights, in both files: how much more often a row occurs among new rows "
-        "than among calibration rows, up to a constant factor. For full, jackknife, split and "
-        "methods that learn from --training."
+        "Column of weights, in both files: how much more often a row occurs among new rows than "
+        "among calibration rows, up to a constant factor."
     )
     shifted_to: File | None = option(
-        "Learn these weights from a file of rows like the new ones, often the new file "
-        "itself: a classifier separates them from the rows of --training."
+        "Learn these weights from a file of rows like the new ones, often the new file itself."
     )
     explain: bool = option("Explain the guarantee and its conditions in full.", False)
 
     @property
     def options(self) -> MethodOptions:
-        """The method with its options."""
         how = (self.kernel, self.neighbors, self.statistic, self.offset, self.seed)
         return MethodOptions(self.method, *how)
 
     @property
     def inputs(self) -> list[str]:
-        """All files that it reads."""
-        every = (self.calibration, self.training, self.shifted_to)
-        return [path for path in every if path is not None]
+        return [*filter(None, (self.calibration, self.training, self.shifted_to))]
 
-    def columns(self, calibration: tables.Table) -> tables.Columns:
+    def columns(self, calibration: Any) -> tables.Columns:
         """All columns, which the calibration rows must have."""
         found = replace(super().columns(calibration), group=self.group, weight=self.weight)
-        tables.require_columns(calibration, [*found.known, *found.beyond])
+        tables.require_columns(calibration, [*found.known, self.weight, self.group])
         return found
 
     def check(self) -> None:
-        """Refuse options that contradict one another, before any work is done."""
         super().check()
         self.options.check(has_training=self.training is not None)
         weighed = "--weight" if self.weight is not None else "--shifted-to"
@@ -115,23 +92,49 @@ class CalibrationRequest(options.Request):
             raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
         self.refuse_both("weight", "shifted_to")
         if self.shifted_to is not None and self.training is None:
-            raise CalliperError(
-                "--shifted-to needs --training: weights are learnt by separating new rows from "
-                "training rows, as calibration rows must not be used for it."
-            )
+            why = "weights are learnt by separating new rows from training rows"
+            raise CalliperError(f"--shifted-to needs --training: {why}.")
+
+
+class KnownRows(NamedTuple):
+    """Rows with known targets, (n, 2 + d): target, prediction and features; and what they have.
+
+    The ratio gives rows weights if it was learnt, from rows that are ``shifted``.
+    """
+
+    columns: tables.Columns
+    known: FloatArray
+    training: FloatArray | None
+    groups: tables.Labels
+    weights: FloatArray | None
+    filling: tables.Filling
+    ratio: LikelihoodRatio | None
+    shifted: FloatArray | None
+
+
+def read_known(request: CalibrationRequest, table: Any, columns: tables.Columns) -> KnownRows:
+    """Calibration rows in ``table``, and those of the other files."""
+    training, filling = tables.read_training(request.training, columns, request.form)
+    ratio = shifted = weights = None
+    if request.shifted_to is not None and training is not None:
+        with tables.open_table(request.shifted_to, request.form) as like_new:
+            shifted, _ = tables.read_rows(like_new, columns.features, filling)
+        ratio = LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], shifted)
+    needed = columns.numbers(columns.known)
+    rows, (labels,) = tables.read_rows(table, needed, filling, columns.group)
+    if columns.weight is not None:
+        rows, weights = rows[:, 1:], rows[:, 0]
+    if ratio is not None:
+        weights = ratio(rows[:, 2:])
+    return KnownRows(columns, rows, training, labels, weights, filling, ratio, shifted)
 
 
 @dataclass(frozen=True, eq=False)
 class FileCalibration:
     """A calibrated method, and what it needs to know about new rows.
 
-    Attributes
-    ----------
-    columns : those that new rows must have
-    filling : what replaces gaps
-    ratio : the likelihood ratio that gives rows their weights, if it was learnt
-    digest : a checksum of all that it was made from
-    sketch : errors of some calibration rows and half-widths there at 0.9, (2, n), to be drawn
+    The digest is a checksum of what it was made from; the sketch, (2, n), errors of some rows and
+    half-widths there at 0.9, to be drawn.
     """
 
     calibrated: CalibratedOnStored
@@ -141,95 +144,50 @@ class FileCalibration:
     digest: str
     sketch: FloatArray | None = None
 
-    @property
-    def weights(self) -> FloatArray:
-        """Weights of the calibration rows, (N,)."""
-        of = self.calibrated.calibrator
-        parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
-        return np.concatenate([part.weights_ for part in parts])
-
     def split(self, rows: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
         """Numbers of new rows without the column of weights, and weights, if there are any."""
         if self.ratio is not None:
             return rows, {"weights": self.ratio(rows[:, 1:])}
         return (rows, {}) if self.columns.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
 
-    def save(self, path: str, rows: "KnownRows") -> None:
+    def save(self, path: str, rows: KnownRows) -> None:
         """Save it to a file, with a sketch of errors and widths on these rows."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
         about |= {"columns": asdict(self.columns), "filling": vars(self.filling)}
         about["sketch"] = self._sketch(rows)
         files.save(replace(self.calibrated, about=about), path)
 
-    def _sketch(self, rows: "KnownRows") -> FloatArray:
+    def _sketch(self, rows: KnownRows) -> FloatArray:
         """Errors and half-widths, (2, n), of evenly spaced rows that have a weight."""
         known, groups, weights = rows.known, rows.groups, rows.weights
         counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
         shown = counted[:: -(-len(counted) // SKETCHED)]
         y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
-        how = {
-            "groups": None if groups is None else [groups[row] for row in shown],
-            "weights": None if weights is None else weights[shown],
-        }
+        how: dict[str, Any] = {"weights": None if weights is None else weights[shown]}
+        how["groups"] = None if groups is None else [groups[row] for row in shown]
         ends = self.calibrated.intervals(X, y_pred, 0.9, **how)
         return np.stack([np.abs(y - y_pred), ends.width / 2])
 
-
-def load_calibration(path: str) -> FileCalibration:
-    """Load what ``calliper calibrate`` saved."""
-    kind = files.inspect(path).header["object"]
-    calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
-    if calibrated is None or calibrated.about is None or calibrated.rows is None:
-        raise CalliperError(
-            f"{path}: holds a {kind} without column names, for calliper.load in Python; make a "
-            "file for the command line with calliper calibrate."
-        )
-    try:
-        about = dict(calibrated.about)
-        about["columns"] = tables.Columns(**about["columns"])
-        about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
-        return FileCalibration(calibrated=calibrated, **about)
-    except (KeyError, TypeError) as error:
-        raise CalliperError(
-            f"{path}: this version cannot read its description of the columns; run calliper "
-            "calibrate again."
-        ) from error
-
-
-class KnownRows(NamedTuple):
-    """Rows with known targets, as the files hold them.
-
-    ``known`` and ``training`` are (n, 2 + d): target, prediction and features. ``ratio`` gives rows
-    weights if it was learnt, from ``shifted``.
-    """
-
-    columns: tables.Columns
-    known: FloatArray
-    training: FloatArray | None
-    groups: list[str | None] | None
-    weights: FloatArray | None
-    filling: tables.Filling
-    ratio: LikelihoodRatio | None
-    shifted: FloatArray | None
-
-
-def read_rows(
-    request: CalibrationRequest, table: tables.Table, columns: tables.Columns
-) -> KnownRows:
-    """Calibration rows in ``table``, and those of the other files."""
-    training, filling = tables.read_training(request.training, columns, request.form)
-    ratio = shifted = weights = None
-    if request.shifted_to is not None and training is not None:
-        shifted, _ = tables.read_file(request.shifted_to, request.form, columns.features, filling)
-        ratio = LikelihoodRatio(random_state=request.seed).fit(training[:, 2:], shifted)
-    rows, (labels,) = tables.read_rows(
-        table, columns.numbers(columns.known), filling, [columns.group]
-    )
-    if columns.weight is not None:
-        rows, weights = rows[:, 1:], rows[:, 0]
-    if ratio is not None:
-        weights = ratio(rows[:, 2:])
-    return KnownRows(columns, rows, training, labels, weights, filling, ratio, shifted)
+    def summarise(
+        self, coverage: tuple[float, ...], confidence: float | None, done: str, *, explain: bool
+    ) -> None:
+        """Print what was done, the method, and its guarantee: in a line, or in full."""
+        calibrator = self.calibrated.calibrator
+        options.note_if_alone(calibrator.judges_nearness and self.columns.alone)
+        promises = [self.calibrated.guarantee(level, confidence) for level in coverage]
+        count = f"{calibrator.n_calibration_} calibration points"
+        if taught := self.calibrated.regressor.calibration_.n_taught:
+            count += f"; {taught} other rows used to learn how the model errs"
+        out.note(f"{done} ({promises[0].method}, {count})")
+        if explain and isinstance(calibrator, FullRescaled):
+            out.note(f"locality: {calibrator.locality_.describe()}")
+        given = "the same conditions" if explain else "conditions that --explain lists"
+        for place, text in enumerate(dict.fromkeys(each.describe() for each in promises)):
+            promise, *conditions = map(out.in_options, text.splitlines())
+            if conditions and not (explain and place == 0):
+                promise, conditions = f"{promise.removesuffix('.')}, under {given}.", []
+            for line in (promise, *conditions):
+                out.note(line)
 
 
 def calibrate_rows(
@@ -238,10 +196,7 @@ def calibrate_rows(
     calibrator: Any = None,
     tuned: FloatArray | None = None,
 ) -> FileCalibration:
-    """The requested method, fitted to the rows.
-
-    Or: this ``calibrator``, and what was ``tuned`` for it on these rows before.
-    """
+    """The method fitted to the rows: as requested, or with what was ``tuned`` on them before."""
     try:
         calibrated = calibrate_stored(
             calibrator or request.options.build(),
@@ -256,51 +211,65 @@ def calibrate_rows(
     except TypeError as error:  # raised by a kernel that does not support the method
         if request.kernel is None:
             raise
-        raise CalliperError(
-            f"--kernel {request.kernel} cannot be combined with --method {request.method}: give "
-            "another --kernel, or --method full."
-        ) from error
+        both = f"--kernel {request.kernel} cannot be combined with --method {request.method}"
+        raise CalliperError(f"{both}: give another --kernel, or --method full.") from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
-    method = asdict(request.options) | {"learning_part": request.learning_part}
-    made_from = [asdict(rows.columns), method, request.score, rows.groups]
-    numbers = (rows.known, rows.weights, rows.training, rows.filling.medians, rows.shifted, tuned)
-    digest = _digest(made_from, *numbers)
+    how = (__version__, asdict(request.options), request.learning_part, request.score)
+    others = (rows.training, rows.groups, rows.weights, rows.filling.medians, rows.shifted, tuned)
+    digest = joblib.hash([how, asdict(rows.columns), rows.known, others])
     return FileCalibration(calibrated, rows.columns, rows.filling, rows.ratio, digest)
 
 
-def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
-    """SHA-256 of the version, names and numbers."""
-    bytes_of = [None if a is None else np.ascontiguousarray(a, "<f8").tobytes() for a in arrays]
-    parts = [None if each is None else sha256(each).hexdigest() for each in bytes_of]
-    return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
+def load_calibration(path: str) -> FileCalibration:
+    """Load what ``calliper calibrate`` saved."""
+    kind = files.inspect(path).header["object"]
+    calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
+    if calibrated is None or calibrated.about is None or calibrated.rows is None:
+        what = f"holds a {kind} without column names, for calliper.load in Python"
+        raise CalliperError(f"{path}: {what}; make a file by calliper calibrate.")
+    try:
+        about = dict(calibrated.about)
+        about["columns"] = tables.Columns(**about["columns"])
+        about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
+        return FileCalibration(calibrated=calibrated, **about)
+    except (KeyError, TypeError) as error:
+        what = "this version cannot read its description of the columns"
+        raise CalliperError(f"{path}: {what}; run calliper calibrate again.") from error
 
 
-def summarise(
-    calibration: FileCalibration,
-    coverage: tuple[float, ...],
-    confidence: float | None,
-    done: str,
-    *,
-    explain: bool,
-) -> None:
-    """Print what was done, the method, and its guarantee: in a line, or in full."""
-    calibrated, calibrator = calibration.calibrated, calibration.calibrated.calibrator
-    options.note_if_alone(calibrator.judges_nearness and calibration.columns.alone)
-    promises = [calibrated.guarantee(level, confidence) for level in coverage]
-    count = f"{calibrator.n_calibration_} calibration points"
-    if taught := calibrated.regressor.calibration_.n_taught:
-        count += f"; {taught} other rows used to learn how the model errs"
-    out.note(f"{done} ({promises[0].method}, {count})")
-    if explain and isinstance(calibrator, FullRescaled):
-        out.note(f"locality: {calibrator.locality_.describe()}")
-    first = promises[0].describe()
-    for text in dict.fromkeys(promise.describe() for promise in promises):
-        promise, _, conditions = text.partition("\n")
-        if explain and text == first:
-            for line in text.splitlines():
-                out.note(out.in_options(line))
-        elif conditions:
-            given = "the same conditions" if explain else "conditions that --explain lists"
-            out.note(f"{promise.removesuffix('.')}, under {given}.")
-        else:
-            out.note(promise)
+@dataclass(frozen=True, kw_only=True)
+class CalibrateRequest(CalibrationRequest):
+    output: File = option(f"File to save the calibration to: {ENDING}.")
+
+    def check(self) -> None:
+        super().check()
+        check_kept(self.output, self.inputs)
+
+
+def check_kept(output: str, inputs: list[str]) -> None:
+    """Refuse a file that a calibration cannot be saved to."""
+    if not output.lower().endswith(ENDING):
+        raise CalliperError(f"{output}: the name must end in {ENDING}; rename it.")
+    out.check_output(output, inputs)
+
+
+@options.command(CalibrateRequest)
+def calibrate(request: CalibrateRequest) -> None:
+    """Calibrate a method and save it to a file, for use on later rows.
+
+    \b
+    calliper calibrate --calibration cal.csv --target y --prediction y_pred --features a,b \\
+        --training train.csv --output model.calliper
+    calliper interval --calibrated model.calliper --new new.csv --output out.csv
+
+    The intervals are the same, digit for digit, as from 'calliper interval' in one step. Opening
+    the file runs no code; 'calliper inspect' shows what it holds and what it guarantees.
+    """  # noqa: D301
+    with out.warnings_as_lines(), tables.open_table(request.calibration, request.form) as table:
+        rows = read_known(request, table, request.columns(table))
+        calibration = calibrate_rows(request, rows)
+        calibration.save(request.output, rows)
+    if not request.quiet:
+        calibration.filling.say()
+        done = f"calibration written to {request.output}"
+        calibration.summarise((0.9,), None, done, explain=request.explain)

@@ -1,8 +1,4 @@
-"""``calliper demo``: every method on one small problem, as a table, a picture and a page.
-
-The methods are calibrated and measured once, by the comparison that the page shows; the table and
-the picture show the same intervals.
-"""
+"""``calliper demo``: every method on one small problem, as a table, a picture and a page."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,21 +22,17 @@ from calliper.lab.report import BandDisplay, Provenance, draw_bands, render_page
 DEMO_LEVEL, K = 0.9, 20
 N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000
 _N_SHOWN = 500  # test points in the picture; more would hide the bands
-_CAPTIONS = {
-    "Split": "same width everywhere; proved {}",
-    "JackknifeRescaled": "as wide as nearby errors; proved {}",
-    "FullRescaled": "as wide as nearby errors; proved {}",
-}
+_CAPTIONS = {"Split": "same width everywhere"}
+_CAPTIONS |= dict.fromkeys(("JackknifeRescaled", "FullRescaled"), "as wide as nearby errors")
 
 _EXPLANATION = (
     "The noise of this problem changes with x. One width for all (Split) is too wide where there "
     "is little noise and too narrow where there is much. The rescaled methods follow the noise and "
-    "come closer to the oracle, which knows it: narrower on average, and a better (smaller) score.",
+    "come closer to the oracle, which knows it.",
     "Coverage is marginal: it is promised on average over draws of the calibration points and "
     "over all x, not at each x. A single draw like this one varies by a percent or two around it.",
-    "coverage: share of the {n_test} test points inside. width: on average. worst tenth: the share "
-    "inside in the tenth of the predictions where it is lowest. score: width plus a penalty for "
-    "each miss. The page has more measures.",
+    "coverage: share of the test points inside. worst tenth: the same in the tenth of the "
+    "predictions where it is lowest. score: width plus a penalty for each miss.",
 )
 
 
@@ -49,7 +41,7 @@ _EXPLANATION = (
     "--output",
     metavar="FILE",
     default="calliper-demo.png",
-    help="The figure: .png, .pdf or .svg; an .html page of the same name is written next to it.",
+    help="The figure: .png, .pdf or .svg; the page has the same name, with .html.",
 )
 @click.option("--seed", default=0, **SEED)
 def demo(output: str, seed: int) -> None:
@@ -68,16 +60,14 @@ def demo(output: str, seed: int) -> None:
     out.check_output(page)
     with out.progress("training and calibrating") as report:
         comparison, problem = demonstrate(seed, report)
-        with out.open_output(output) as handle:
-            out.save_figure(draw_bands(*_picture(comparison, problem)), handle, output)
-        command = command_without_folders([output])
+        out.write_file(output, out.drawn(draw_bands(*_picture(comparison, problem)), output))
         notes = ("Data: calliper.lab.datasets.one_dimensional with this seed.",)
+        made_by = Provenance(command=command_without_folders([output]), notes=notes)
         title = "Demonstration: noise that changes with x"
-        made_by = Provenance(command=command, notes=notes)
-        out.write_text(page, render_page(comparison, title=title, provenance=made_by))
-    _print_table(measured(comparison, problem))
+        out.write_file(page, render_page(comparison, title=title, provenance=made_by).encode())
+    _print_table(comparison, problem)
     for sentence in _EXPLANATION:
-        click.echo(f"\n{out.wrapped(sentence.format(n_test=N_TEST))}")
+        click.echo(f"\n{out.wrapped(sentence)}")
     out.note(f"\nfigure written to {output}")
     out.note(f"report written to {page}: open it in a browser")
 
@@ -103,43 +93,16 @@ def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensi
     model = RandomForestRegressor(min_samples_leaf=20, random_state=seed)
     model.fit(problem.X[:N_TRAINING], problem.y[:N_TRAINING])
     every = Points(problem.X, problem.y, model.predict(problem.X), feature_names=("x",))
-    rows = np.arange(len(every))
-    training, calibration, test = np.split(rows, [N_TRAINING, N_TRAINING + N_CALIBRATION])
-    comparison = compare(
-        every.take(calibration),
-        every.take(test),
-        methods=calibrators(seed),
-        coverage=DEMO_LEVEL,
-        training=every.take(training),
-        random_state=seed,
-        progress=report,
-    )
-    return comparison, problem
-
-
-#: What the table shows of a method: its name, what is proved, and measures.
-DemoRow = tuple[str, float | None, tuple[float, ...]]
-
-
-def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
-    """A row for each method, as the page has it, and one for the oracle."""
-    test = comparison.test
-    best = problem.oracle(test.Z, DEMO_LEVEL)
-    context = metrics.Context(level=DEMO_LEVEL, y_pred=test.y_pred)
-    names = ("coverage", "mean_width", "worst_by_prediction", "interval_score")
-    of_best = metrics.measured(names, test.y, best, context)
-    rows: list[DemoRow] = []
-    for answer in comparison.answers:
-        found = comparison.record(answer.method, DEMO_LEVEL)
-        measures = found.coverage, found.mean_width, found.worst_by_prediction, found.score
-        rows.append((answer.method, found.proved, measures))
-    return [*rows, ("(oracle)", None, (*of_best.values(),))]
+    parts = np.split(np.arange(len(every)), [N_TRAINING, N_TRAINING + N_CALIBRATION])
+    training, calibration, test = map(every.take, parts)
+    how: Any = {"methods": calibrators(seed), "coverage": DEMO_LEVEL, "random_state": seed}
+    return compare(calibration, test, training=training, progress=report, **how), problem
 
 
 def _picture(
     comparison: Comparison, problem: OneDimensional
 ) -> tuple[dict[str, BandDisplay], dict[str, str]]:
-    """A constant and two adaptive bands at the test points, around the oracle; and captions."""
+    """Bands at the test points, around the oracle; and captions."""
     test, bands, captions = comparison.test, {}, {}
     known: Any = {"y_pred": test.y_pred, "oracle": problem.oracle(test.Z, DEMO_LEVEL)}
     order = np.argsort(test.Z[:, 0], kind="stable")
@@ -148,30 +111,34 @@ def _picture(
         if answer.method in _CAPTIONS:
             band = BandDisplay.from_intervals(test.Z, answer.at(DEMO_LEVEL), y=test.y, **known)
             bands[answer.method] = replace(band, y=drawn)
-            proved = comparison.record(answer.method, DEMO_LEVEL).proved
-            captions[answer.method] = _CAPTIONS[answer.method].format(promise(proved))
+            proved = _promise(comparison.record(answer.method, DEMO_LEVEL).proved)
+            captions[answer.method] = f"{_CAPTIONS[answer.method]}; proved {proved}"
     return bands, captions
 
 
-def promise(proved: float) -> str:
-    """The proved coverage in percent, rounded down so as not to promise more."""
-    return f"≥ {floor(proved * 1000) / 10:.1f} %"
+def _promise(proved: float) -> str:
+    return f"≥ {floor(proved * 1000) / 10:.1f} %"  # rounded down so as not to promise more
 
 
-def _print_table(rows: Sequence[DemoRow]) -> None:
-    """A row for each method; the last, the oracle, set apart."""
-    names = ("proved", "coverage", "width", "worst tenth", "score")
-    columns = {name: {"justify": "right", "no_wrap": True} for name in names}
+def _print_table(comparison: Comparison, problem: OneDimensional) -> None:
+    """A row for each method, as the page has it; the last, the oracle, set apart."""
+    test, rows = comparison.test, list[Sequence[Any]]()
+    for answer in comparison.answers:
+        found = comparison.record(answer.method, DEMO_LEVEL)
+        measures = found.coverage, found.mean_width, found.worst_by_prediction, found.score
+        rows.append((answer.method, _promise(found.proved), *measures))
+    context = metrics.Context(level=DEMO_LEVEL, y_pred=test.y_pred)
+    names = ("coverage", "mean_width", "worst_by_prediction", "interval_score")
+    best = metrics.measured(names, test.y, problem.oracle(test.Z, DEMO_LEVEL), context)
+    rows.append(("(oracle)", "", *best.values()))
+    titles = ("proved", "coverage", "width", "worst tenth", "score")
+    columns = {name: {"justify": "right", "no_wrap": True} for name in titles}
     out.print_table(
         f"Coverage {DEMO_LEVEL:g} asked for, {N_CALIBRATION} calibration points, {K} neighbours",
         {"method": {"no_wrap": True}, **columns},
         [
-            (
-                method,
-                "" if proved is None else promise(proved),
-                *(f"{coverage:.1%}", f"{width:.3f}", f"{worst:.1%}", f"{score:.3f}"),
-            )
-            for method, proved, (coverage, width, worst, score) in rows
+            (method, proved, f"{coverage:.1%}", f"{width:.3f}", f"{worst:.1%}", f"{score:.3f}")
+            for method, proved, coverage, width, worst, score in rows
         ],
         line_after=len(rows) - 2,
         padding=(0, 1 if out.console().width >= out.WIDTH else 0),

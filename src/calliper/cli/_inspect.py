@@ -1,5 +1,6 @@
 """``calliper inspect``: what a saved calibration is, what it promises and how it was made."""
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -7,16 +8,11 @@ import numpy as np
 
 from calliper import files
 from calliper._stored import CalibratedOnStored
-from calliper._types import FloatArray
 from calliper._writing import to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import FileCalibration, load_calibration
 from calliper.exceptions import CalliperError
-
-_BARS = "▁▂▃▄▅▆▇█"
-_N_BARS = 40
-_TITLES = ("calibration errors", "half-widths at 0.9")
 
 
 @click.command()
@@ -40,72 +36,46 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
     with out.warnings_as_lines():
         kept = files.inspect(file)
         by_us = kept.header["object"] == CalibratedOnStored.__name__
-        calibration = load_calibration(file) if by_us else None
+        made = load_calibration(file) if by_us else None
         if as_json:
-            parts: dict[str, Any] = {}
-            if calibration is not None:  # of a file that was saved in Python its header has them
-                of, roles = calibration.columns, ("target", "prediction", "group", "weight")
-                parts = {"columns": [*of.features], **{name: getattr(of, name) for name in roles}}
-            click.echo(to_text({**kept.header, **parts}, indent=1))
+            roles: dict[str, Any] = {}
+            if made is not None:  # of a file that was saved in Python its header has them
+                roles = {**asdict(made.columns), "columns": made.columns.features}
+            click.echo(to_text({**kept.header, **roles}, indent=1))
         else:
-            _say(file, kept, calibration)
+            first, *rest = kept.describe() if made is None else _described(kept, made)
+            click.echo(out.wrapped(f"{file}: {first}"))
+            for line in rest:
+                click.echo(out.wrapped(line, indent="  "))
         if figure is not None:
-            _draw(file, calibration, figure)
+            if made is None or made.sketch is None:
+                what = "was saved in Python and holds no rows for --figure to draw"
+                raise CalliperError(f"{file}: {what}; omit it.")
+            from calliper.lab.report import draw_calibration
+
+            (errors, widths), method = made.sketch, made.calibrated.guarantee(0.9).method
+            out.write_figure(draw_calibration(errors, widths, method), figure)
 
 
-def _say(file: str, kept: files.Kept, calibration: FileCalibration | None) -> None:
+def _described(kept: files.Kept, made: FileCalibration) -> list[str]:
+    """The file in words, with its columns by their roles, and how wide its intervals are."""
     first, *rest = kept.describe()
-    if calibration is not None:  # its header names no model of the user's
-        first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
-        said = [out.in_options(line) for line in rest if not line.startswith("model:")]
-        rest = [*_columns(calibration), *said]
-    click.echo(out.wrapped(f"{file}: {first}"))
-    for line in rest:
-        click.echo(out.wrapped(line, subsequent_indent="  "))
-    if calibration is not None and calibration.sketch is not None:
-        click.echo("")
-        for title, values in zip(_TITLES, calibration.sketch, strict=True):
-            _print_bars(title, values)
-
-
-def _columns(calibration: FileCalibration) -> list[str]:
-    """The columns by their roles, and how gaps are filled."""
-    columns = calibration.columns
-    text = f"target {columns.target!r}, prediction {columns.prediction!r}, "
+    columns = made.columns
+    text = f"columns: target {columns.target!r}, prediction {columns.prediction!r}, "
     text += f"{len(columns.features)} features: {tables.listed(columns.features, most=8)}"
     for part, name in (("group", columns.group), ("weight", columns.weight)):
         text += "" if name is None else f"; {part} {name!r}"
-    gaps = "filled with medians of training rows" if len(calibration.filling.medians) else "refused"
-    learnt = [] if calibration.ratio is None else ["weights for a shift, learnt from the features"]
-    return [f"columns: {text}", *learnt, f"gaps among features: {gaps}"]
-
-
-def _print_bars(title: str, values: FloatArray) -> None:
-    """A line of bars from the smallest value to the 99th percentile."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        click.echo(f"{title}: all infinite")
-        return
-    low, high = float(finite.min()), float(np.quantile(finite, 0.99))
-    if high - low <= 1e-9 * abs(high):  # but for rounding
-        click.echo(f"{title}: {low:.3g} everywhere")
-        return
-    count, _ = np.histogram(finite, bins=_N_BARS, range=(low, high))
-    level = np.ceil(count / count.max() * (len(_BARS) - 1)).astype(int)
-    infinite = len(values) - len(finite)
-    tail = f", {infinite} infinite" if infinite else ""
-    bars = "".join(_BARS[each] for each in level)
-    middle = f"median {np.median(finite):.3g}{tail}"
-    click.echo(f"{title}  {format(low, '.3g'):>8} {bars} {high:.3g}  ({middle})")
-
-
-def _draw(file: str, calibration: FileCalibration | None, figure: str) -> None:
-    if calibration is None or calibration.sketch is None:
-        raise CalliperError(
-            f"{file}: was saved in Python and holds no rows for --figure to draw; omit it."
-        )
-    from calliper.lab.report import draw_calibration
-
-    errors, widths = calibration.sketch
-    made = draw_calibration(errors, widths, calibration.calibrated.guarantee(0.9).method)
-    out.write_figure(made, figure)
+    lines = [first.replace(CalibratedOnStored.__name__, "stored predictions,"), text]
+    if made.ratio is not None:
+        lines.append("weights for a shift, learnt from the features")
+    gaps = "filled with medians of training rows" if len(made.filling.medians) else "refused"
+    lines.append(f"gaps among features: {gaps}")
+    # The header names no model of the user's.
+    lines += [out.in_options(line) for line in rest if not line.startswith("model:")]
+    if made.sketch is not None:
+        for title, values in zip(
+            ("calibration errors", "half-widths at 0.9"), made.sketch, strict=True
+        ):
+            low, middle, high = np.quantile(values, [0, 0.5, 0.99], method="lower")
+            lines.append(f"{title}: {low:.3g} to {high:.3g} (median {middle:.3g}; 99 % of rows)")
+    return lines

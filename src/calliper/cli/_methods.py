@@ -25,14 +25,6 @@ PYTHON_ONLY = {
     **{kind.__name__: kind for kind in (JackknifePlus, CVPlus, JackknifeAfterBootstrap)},
 }
 
-#: The number of neighbours if --neighbors is not given.
-USUAL = About(width="").usual_neighbors
-UNUSUAL = {
-    name: kind.about.usual_neighbors
-    for name, kind in METHODS.items()
-    if kind.about.neighbors is not None and kind.about.usual_neighbors != USUAL
-}
-
 _END = (
     f"The default is {DEFAULT}. 1−α is the coverage you ask for. All guarantees are marginal: they "
     f"hold on average over draws of the calibration points and over all inputs (for locart, over "
@@ -46,8 +38,6 @@ _LETTERS = (
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """A method and its options; ``None`` where an option was not given."""
-
     name: str
     kernel: str | None = None
     neighbors: int | None = None
@@ -57,40 +47,30 @@ class MethodOptions:
 
     def check(self, *, has_training: bool) -> None:
         """Refuse options that this method cannot use."""
+        given = {
+            "kernel": (self.kernel, self.takes_kernel),
+            "neighbors": (self.neighbors, self.kind.about.neighbors is not None),
+            "statistic": (self.statistic, self._takes("statistic")),
+            "offset": (self.offset, self._takes("offset")),
+        }
+        for name, (value, takes) in given.items():
+            if value is not None and not takes:
+                raise CalliperError(f"--method {self.name} takes no --{name}: omit it.")
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
-        unused = [
-            f"--{name}"
-            for name, takes in {
-                "kernel": self.takes_kernel,
-                "neighbors": self.kind.about.neighbors is not None,
-                "statistic": self._takes("statistic"),
-                "offset": self._takes("offset"),
-            }.items()
-            if getattr(self, name) is not None and not takes
-        ]
-        if unused:
-            them = "them" if len(unused) > 1 else "it"
-            raise CalliperError(
-                f"--method {self.name} takes no {' and no '.join(unused)}: omit {them}."
-            )
         if self.kernel is not None and self.neighbors is not None:
             kernel: Any = named_kernels()[self.kernel]()
             if "n_neighbors" not in kernel.get_params():
-                raise CalliperError(
-                    f"--kernel {self.kernel} has no number of neighbours: omit --neighbors."
-                )
+                what = f"--kernel {self.kernel} has no number of neighbours"
+                raise CalliperError(f"{what}: omit --neighbors.")
         if (uses := self.build().uses).needs and not has_training:
-            by_kernel = not self.kind().uses.needs
-            what, instead = ("--kernel", "knn") if by_kernel else ("--method", "full")
             raise CalliperError(
-                f"{what} {self.kernel if by_kernel else self.name} learns from {uses.in_words()}: "
-                f"give --training FILE, or use {what} {instead}, which needs none."
+                f"--method {self.words} learns from {uses.in_words()}: give --training FILE, or "
+                f"use --method {DEFAULT}, which needs none."
             )
 
     @property
     def kind(self) -> type[Calibrator]:
-        """Its class."""
         return METHODS[self.name]
 
     @property
@@ -104,7 +84,6 @@ class MethodOptions:
         return self.kind.about.neighbors not in (None, "n_neighbors")
 
     def _takes(self, parameter: str) -> bool:
-        """Whether the class has this parameter."""
         return parameter in self.kind().get_params(deep=False)
 
     def build(self, kernel: Any = None) -> Any:
@@ -147,39 +126,32 @@ def methods(long: bool) -> None:
 
 
 def _print_choice(title: str, kinds: dict[str, Any]) -> None:
-    body = [
-        (name, about.width, about.guarantee, about.needs or kind().uses.in_words(), about.when)
-        for name, kind in kinds.items()
-        for about in (kind.about,)
-    ]
-    first = max(map(len, kinds))
-    widths = {"name": first, "width": None, "guarantee": 11, "also needs": 10}
-    _print_table(title, {**widths, "when to choose it": None}, body)
+    body = []
+    for name, kind in kinds.items():
+        about, needs = kind.about, kind.about.needs or kind().uses.in_words()
+        body.append((name, about.width, about.guarantee, needs, about.when))
+    columns = ("name", "width", "guarantee", "also needs", "when to choose it")
+    _print_table(title, columns, (max(map(len, kinds)), None, 11, 10, None), body)
 
 
 def _print_costs() -> None:
-    every = {**METHODS, **PYTHON_ONLY}
-    named = {name: kind.about.python or kind.__name__ for name, kind in every.items()}
-    body = [
-        ("" if name == named[name] else name, named[name], kind.about.cost)
-        for name, kind in every.items()
-    ]
-    _print_table("What they cost", {"name": 14, "Python": 23, "cost": None}, body)
+    body, neighbors, usual = [], [], About(width="").usual_neighbors
+    for name, kind in {**METHODS, **PYTHON_ONLY}.items():
+        about, python = kind.about, kind.about.python or kind.__name__
+        body.append(("" if name == python else name, python, about.cost))
+        if about.neighbors is not None and about.usual_neighbors != usual:
+            neighbors.append(f"{name}: {about.usual_neighbors}")
+    _print_table("What they cost", ("name", "Python", "cost"), (14, 23, None), body)
     _print_text(_LETTERS)
-    asked = "; ".join(f"{name}: {text}" for name, text in UNUSUAL.items())
-    _print_text(f"Nearest points without --neighbors: {asked}; others: {USUAL}.")
+    _print_text(f"Nearest points without --neighbors: {'; '.join(neighbors)}; others: {usual}.")
 
 
-def _print_table(title: str, widths: dict[str, int | None], body: Sequence[Sequence[str]]) -> None:
-    columns = {
-        name: {"width": width, "ratio": None if width else 1} for name, width in widths.items()
-    }
-    room = min(out.console().width, out.WIDTH)
+def _print_table(title: str, names: Sequence[str], widths: Any, body: Any) -> None:
+    looks = [{"width": width, "ratio": None if width else 1} for width in widths]
+    columns, room = dict(zip(names, looks, strict=True)), min(out.console().width, out.WIDTH)
     out.print_table(title, columns, body, padding=(0, 1, 0, 0), pad_edge=False, width=room)
-    out.console().print()
+    click.echo()
 
 
 def _print_text(text: str) -> None:
-    terminal = out.console()
-    terminal.print(text, width=min(terminal.width, out.WIDTH), highlight=False)
-    terminal.print()
+    click.echo(f"{out.wrapped(text)}\n")

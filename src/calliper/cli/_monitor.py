@@ -21,22 +21,16 @@ from calliper.monitoring import CoverageMonitor
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorRequest(options.TableRequest):
-    """The options of ``calliper monitor``."""
-
-    labels: File = option("Intervals and targets, in chronological order.", after="")
-    lower: Column = option("Lower ends.", "lower", after="target")
+    labels: File = option("Intervals and targets, in chronological order.")
+    lower: Column = option("Lower ends.", "lower")
     upper: Column = option("Upper ends.", "upper")
     time: Column | None = option("Column with row labels for the output.")
-    coverage: float = options.coverage("The level of the intervals in the log.")
-    calibrated: File | None = option(
-        "Or: a file made by 'calliper calibrate' with a method such as split."
-    )
+    coverage: float = options.level("The level of the intervals in the log.")
+    calibrated: File | None = option("Or: a file made by 'calliper calibrate'.")
     n_calibration: int | None = option("Or: the number of calibration points.")
     tolerated: float | None = option("The share of misses that you accept.")
     online: bool = option("Or: each label was added to the calibration set at once.", False)
-    side: Literal["more", "fewer", "both"] = option(
-        "Alarm on more misses than promised, fewer, or both.", "more"
-    )
+    side: Literal["more", "fewer", "both"] = option("Alarm on more or fewer misses.", "more")
     ties: bool = option("Errors may be equal, for example with counts.", False)
     false_alarms: float = option("Largest probability of any false alarm.", 0.05)
     figure: File | None = option("Draw the evidence over time: .png, .pdf or .svg.")
@@ -49,19 +43,13 @@ class MonitorRequest(options.TableRequest):
 
     def monitor(self) -> CoverageMonitor:
         """A new monitor; wrong options are refused before anything is read."""
-        how: dict[str, Any] = {
-            "coverage": self.coverage,
-            "tolerated": self.tolerated,
-            "online": self.online,
-            "side": self.side,
-            "ties": self.ties,
-            "false_alarms": self.false_alarms,
-        }
+        how: Any = {"coverage": self.coverage, "tolerated": self.tolerated, "online": self.online}
+        how |= {"side": self.side, "ties": self.ties, "false_alarms": self.false_alarms}
         if self.calibrated is not None:
             made = CoverageMonitor.of(load_calibration(self.calibrated).calibrated, **how)
         else:
             made = CoverageMonitor(n_calibration=self.n_calibration, **how)
-        made.restore({"inside": [], "steps": []})
+        made.restore({"seen": [], "steps": []})
         return made
 
 
@@ -103,10 +91,10 @@ def _read(request: MonitorRequest) -> tuple[BoolArray, list[str]]:
     inside, times, unknown, path, time = [], list[str](), 0, request.labels, request.time
     ends, target = (request.lower, request.upper), request.target
     with tables.open_table(path, request.form) as table:
-        tables.require_columns(table, [*ends, target, *([] if time is None else [time])])
+        tables.require_columns(table, [*ends, target, time])
         any_gap = tables.Filling(1, np.full(1, np.nan))  # gaps are kept
-        for chunk in table.chunks([target], carry=True):
-            y = any_gap.numbers(chunk)[:, 0]
+        for chunk in table.chunks([*ends, target, *filter(None, [time])]):
+            y = any_gap.numbers(chunk, [target])[:, 0]
             known = ~np.isnan(y)
             lower, upper = (_ends(chunk, name, path)[known] for name in ends)
             inside.append(Intervals(lower, upper).contains(y[known]))
@@ -120,15 +108,13 @@ def _read(request: MonitorRequest) -> tuple[BoolArray, list[str]]:
     return np.concatenate(inside), times
 
 
-def _ends(chunk: tables.Chunk, name: str, path: str) -> FloatArray:
+def _ends(chunk: Any, name: str, path: str) -> FloatArray:
     """One end of each interval; infinite only if the file says so."""
     values, texts = chunk.floats(name), chunk.labels(name)
-    for place, text in enumerate(texts):
-        value = np.nan if values is None else values[place]
-        if np.isnan(value) or (
-            np.isinf(value) and text.strip().lower().lstrip("+-") not in ("inf", "infinity")
-        ):
-            raise CalliperError(
-                f"{path}, column {name!r}: {text!r} is not a number; repair or remove the row."
-            )
+    values = np.full(len(chunk), np.nan) if values is None else values
+    for place in np.flatnonzero(~np.isfinite(values)):
+        sign = texts[place].strip().lower().lstrip("+-")
+        if np.isnan(values[place]) or sign not in ("inf", "infinity"):
+            what = f"column {name!r}: {texts[place]!r} is not a number"
+            raise CalliperError(f"{path}, {what}; repair or remove the row.")
     return np.asarray(values)

@@ -1,12 +1,11 @@
 """Options of commands, each declared once: as a field of the request that its command takes.
 
-What ``calibrate``, ``compare``, ``interval`` and ``tune`` have in common is :class:`Request`: an
-option that all of them have is a field of that class.
+What ``calibrate``, ``compare``, ``interval`` and ``tune`` have in common is :class:`Request`.
 """
 
 import codecs
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from types import NoneType
@@ -14,11 +13,9 @@ from typing import Any, Literal, NewType, get_args
 
 import click
 
-from calliper._types import Coverage
 from calliper._validation import check_levels
-from calliper.cli._csv import Form
 from calliper.cli._output import note
-from calliper.cli._tables import Columns, Table, split_names, there_are
+from calliper.cli._tables import Columns, Form, split_names, there_are
 from calliper.exceptions import CalliperError
 from calliper.kernels import named_kernels
 from calliper.scores import Score, named_scores
@@ -38,20 +35,18 @@ def option(help: str, default: Any = None, **how: Any) -> Any:  # noqa: A002
     """A field of a request that is an option; ``how`` is what click's takes, and
 
     - ``flag``: its name, if it is not that of the field;
-    - ``after``: the field that help lists it after, ``""`` for none; without it, the one above it;
-    - ``check``: a function that its value is passed through.
+    - ``check``: a function that its value is passed through;
+    - ``late``: whether help lists it after the options of the command itself.
     """
     if default is not None:
         how["default"] = default
     return field(default=default, metadata={"help": help, **how})
 
 
-def command(
-    kind: Any, *, optional: Collection[str] = (), without: Collection[str] = ()
-) -> Decorator:
+def command(kind: Any, *, optional: Sequence[str] = (), without: Collection[str] = ()) -> Decorator:
     """A command that takes a request, which is checked before any work is done.
 
-    The fields named in ``optional`` are not required by click; those in ``without`` are no options.
+    Fields that are ``optional`` may be missing; those in ``without`` are no options.
     """
 
     def decorate(run: Callable[[Any], None]) -> click.Command:
@@ -60,32 +55,18 @@ def command(
             request.check()
             run(request)
 
-        params = [
-            _as_click(each, each.name not in optional)
-            for each in in_order(kind)
-            if each.metadata and each.name not in without
-        ]
+        shown = [each for each in fields(kind) if each.metadata and each.name not in without]
+        shown.sort(key=lambda each: "late" in each.metadata)
+        params = [_as_click(each, each.name not in optional) for each in shown]
         return click.command(params=params)(wraps(run)(called))
 
     return decorate
 
 
-def in_order(kind: Any) -> list[Any]:
-    """The fields of a request in the order of help."""
-    found: list[Any] = []
-    place = 0
-    for each in fields(kind):
-        if (before := each.metadata.get("after")) is not None:
-            place = [other.name for other in found].index(before) + 1 if before else 0
-        found.insert(place, each)
-        place += 1
-    return found
-
-
 def _as_click(each: Any, required: bool) -> click.Option:
     """The option of a field: its type says whether it must be given, and what it takes."""
     said, types = each.metadata, get_args(each.type) or (each.type,)
-    how = {key: value for key, value in said.items() if key not in ("after", "check", "flag")}
+    how = {key: value for key, value in said.items() if key not in ("check", "flag", "late")}
     if isinstance(how.get("default"), bool):
         how["is_flag"] = True
     elif "default" not in how and not how.get("multiple"):
@@ -102,54 +83,34 @@ def _as_click(each: Any, required: bool) -> click.Option:
 
 
 def flag(name: str) -> str:
-    """The option of a field."""
     return f"--{name.replace('_', '-')}"
 
 
-def coverage(help: str, *, several: bool = False, **how: Any) -> Any:  # noqa: A002
-    """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
-    how |= {"type": Level(several), "multiple": several}
-    if several:
-        return option(help, check=_levels, **how)
-    return option(help, 0.9, check=lambda value: _checked(value)[0], **how)
-
-
-class Level(click.types.FloatParamType):
-    """A number; several in one word get an error that says how to give them."""
-
-    def __init__(self, several: bool) -> None:
-        self.several = several
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The number."""
-        levels = re.split("[,;]", value) if isinstance(value, str) else []
-        if self.several and len(levels) > 1:
-            again = " ".join(f"--coverage {each.strip()}" for each in levels)
-            self.fail(f"{value!r} is not one number. For several levels: {again}.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
-    levels = sorted(values) or [0.9]
-    if len(set(levels)) < len(levels):
-        raise CalliperError(f"--coverage names the same level twice: {levels}.")
-    return _checked(levels)
-
-
-def _checked(levels: Coverage) -> tuple[float, ...]:
+def levels(words: tuple[Any, ...]) -> tuple[float, ...]:
+    """The levels of ``--coverage`` in ascending order."""
     try:
-        return check_levels(levels)
+        found = sorted(map(float, words)) or [0.9]
+    except ValueError as error:
+        again = " ".join(f"--coverage {level}" for level in re.split("[,;] *", ";".join(words)))
+        raise CalliperError(f"--coverage: {error}. For several levels: {again}.") from error
+    if len(set(found)) < len(found):
+        raise CalliperError(f"--coverage names the same level twice: {found}.")
+    try:
+        return check_levels(found)
     except CalliperError as error:
         raise CalliperError(f"--{error}") from error
+
+
+def level(help: str) -> Any:  # noqa: A002
+    """``--coverage`` of a command that takes a single level."""
+    return option(help, 0.9, type=float, check=lambda value: levels((value,))[0])
 
 
 def _delimiter(text: str | None) -> str | None:
     sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     # A character of numbers cannot separate them.
     if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
-        raise CalliperError(
-            f"--delimiter {text!r}: give one character, as in --delimiter ';', or tab."
-        )
+        raise CalliperError(f"--delimiter {text!r}: give one character, such as ';', or tab.")
     return sign
 
 
@@ -158,17 +119,17 @@ _LINE = "column," * 20 + "1.5,-\r\n"
 
 
 def _encoding(name: str) -> str:
-    known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
     try:
         encoder = codecs.getincrementalencoder(name)()
         pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
-        whole = b"".join(pieces).decode(name)
-    except (LookupError, TypeError, ValueError) as error:
-        raise CalliperError(f"--encoding {name!r}: {known}.") from error
-    # Those of network names, punycode and idna, cannot continue where they stopped.
-    if whole != 2 * _LINE:
-        raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
-    return name
+        # Those of network names, punycode and idna, cannot continue where they stopped.
+        if b"".join(pieces).decode(name) == 2 * _LINE:
+            return name
+    except (LookupError, TypeError, ValueError):
+        pass
+    raise CalliperError(
+        f"--encoding {name!r}: give one that Python knows, such as utf-8, latin-1, utf-16, cp1252."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,20 +141,20 @@ class TableRequest:
         "Column separator in .csv files.  [default: a comma; with --decimal , a semicolon]",
         metavar="SIGN",
         check=_delimiter,
+        late=True,
     )
-    decimal: Literal[".", ","] = option("Decimal separator in .csv and .tsv files.", ".")
+    decimal: Literal[".", ","] = option("Decimal separator of text files.", ".", late=True)
     encoding: Name = option(
-        "Encoding of text files without a byte order mark.",
-        "utf-8",
-        check=_encoding,
+        "Encoding of text files without a byte order mark.", "utf-8", check=_encoding, late=True
     )
 
     def check(self) -> None:
-        """Refuse options that contradict one another, before any work is done."""
+        """Refuse options that contradict one another."""
 
     def given(self, name: str) -> bool:
         """Whether an option without a default was given."""
-        return getattr(self, name) is not None
+        value = getattr(self, name)
+        return value is not None and value is not False
 
     def refuse_both(self, one: str, other: str) -> None:
         """Refuse two options that exclude each other."""
@@ -214,9 +175,9 @@ class Request(TableRequest):
     """The options that ``calibrate``, ``compare``, ``interval`` and ``tune`` share."""
 
     calibration: File = option(
-        "Rows that the model was not trained on, with target, prediction and features.", after=""
+        "Rows that the model was not trained on, with target, prediction and features."
     )
-    prediction: Column = option("The model's predictions.", after="target")
+    prediction: Column = option("The model's predictions.")
     features: str | None = option(
         "Columns that may show where errors are large; if omitted, only the prediction.",
         metavar="A,B,...",
@@ -227,34 +188,30 @@ class Request(TableRequest):
         type=click.Choice([*named_kernels()]),
     )
     score: Name = option(
-        f"How errors are measured: {', '.join(named_scores())}. With signed, each side of the "
-        "interval has its own width; lower and upper give one-sided bounds.",
+        "signed: each side has its own width; lower and upper give one-sided bounds.",
         "absolute",
         type=click.Choice([*named_scores()]),
     )
     training: File | None = option(
-        "Rows that the model was trained on, with the same columns. They are checked against "
-        "the calibration rows and used to standardise features and fill missing values; some "
-        "methods and kernels learn from them."
+        "Rows that the model was trained on, with the same columns: to standardise features, fill "
+        "missing values and, for some methods and kernels, to learn from."
     )
     gaps: Literal["fill", "refuse"] = option(
-        "Missing feature values: fill them with the median of --training, or report an error. "
-        "Without --training, they are always an error.",
+        "Fill missing feature values with the median of --training, or report an error.",
         "fill",
-        after="encoding",
+        late=True,
     )
-    seed: int = option(**SEED, default=0)
-    quiet: bool = option("Print errors and warnings only.", False)
+    seed: int = option(**SEED, default=0, late=True)
+    quiet: bool = option("Print errors and warnings only.", False, late=True)
 
     def check(self) -> None:
         """Refuse names of columns that contradict one another."""
         if self.target == self.prediction:
-            raise CalliperError(
-                f"--target and --prediction are both {self.target!r}: name two columns."
-            )
+            both = f"--target and --prediction are both {self.target!r}"
+            raise CalliperError(f"{both}: name two columns.")
         self.refuse_both("features", "features_prefix")
 
-    def columns(self, calibration: Table) -> Columns:
+    def columns(self, calibration: Any) -> Columns:
         """The columns; features are named by a list or a prefix, or are the prediction alone."""
         prefix, features = self.features_prefix, [str(self.prediction)]
         if self.features is not None:
@@ -262,21 +219,15 @@ class Request(TableRequest):
         elif prefix is not None:
             features = [name for name in calibration.columns if name.startswith(prefix)]
             if not features:
-                raise CalliperError(
-                    f"{calibration.name}: no column starts with {prefix!r}; "
-                    f"{there_are(calibration)}."
-                )
+                what = f"{calibration.name}: no column starts with {prefix!r}"
+                raise CalliperError(f"{what}; {there_are(calibration)}.")
         if self.target in features:
-            raise CalliperError(
-                f"the features include the target {self.target!r}, which new rows do not have: "
-                f"leave it out."
-            )
+            raise CalliperError(f"the features include the target {self.target!r}: leave it out.")
         alone = self.features is None and prefix is None
         return Columns(self.target, self.prediction, tuple(features), prefix, alone)
 
     @property
     def score_function(self) -> Score:
-        """The score that measures errors."""
         return named_scores()[self.score]
 
     @property

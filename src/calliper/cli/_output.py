@@ -1,7 +1,6 @@
-"""Output: complete files or none, and messages.
+"""Output: files that appear when they are complete, or not at all, and messages.
 
-A file appears when it is complete, or not at all. Notes, warnings and progress go to standard
-error, where they cannot get into the data; tables and texts to standard output, at its width.
+Notes, warnings and progress go to standard error, where they cannot get into the data.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,12 +25,8 @@ from calliper.exceptions import CalliperError
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Characters in a line of a table; a pipe has no width of its own.
-WIDTH = 100
+WIDTH = 100  # of a table; a pipe has no width of its own
 _FIGURES = (".png", ".pdf", ".svg")
-
-#: The exit code of a program whose reader is gone (128 + SIGPIPE).
-_PIPE_CLOSED = 141
 
 #: Advice of the library for Python, and the same for the command line.
 _OPTIONS = {
@@ -59,31 +54,36 @@ _OPTIONS = {
 Progress = Callable[[float | None], None]
 
 
-def check_output(output: str, inputs: Sequence[str] = ()) -> None:
+def check_output(path: str, inputs: Sequence[str] = ()) -> None:
     """Refuse an output that cannot be written, or is one of the inputs."""
-    if output == "-":
+    target, wrong = Path(os.path.realpath(path)), ""
+    if path == "-":
         if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.name == os.devnull:
             raise CalliperError("cannot write to standard output: it is closed; name a file.")
-        return
-    if any(is_same(path, output) for path in inputs):
-        raise CalliperError(f"--output {output} is also an input: choose another file.")
-    _check_writable(output)
+    elif any(is_same(each, path) for each in inputs):
+        raise CalliperError(f"--output {path} is also an input: choose another file.")
+    elif not target.parent.is_dir():
+        wrong = f"there is no folder {target.parent}; create it"
+    elif target.is_dir():
+        wrong = "it is a folder; name a file in it"
+    elif target.exists() and not target.is_file():
+        wrong = "not a plain file; use --output - and redirect"
+    elif target.exists() and not os.access(target, os.W_OK):
+        wrong = "it is read-only; choose another file"
+    if wrong:
+        raise CalliperError(f"cannot write {path}: {wrong}.")
 
 
 def is_same(path: str, other: str) -> bool:
-    """Whether both name one file that exists."""
     return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
 @contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
     """Standard output for ``-``, otherwise a file that appears when it is complete."""
-    if path == "-":
-        with _standard_output() as handle:
-            yield handle
-        return
-    _check_writable(path)
-    with whole_file(path, lambda: writing(path)) as handle:
+    check_output(path)
+    file = _standard_output() if path == "-" else whole_file(path)
+    with writing(path), file as handle:
         yield handle
 
 
@@ -109,57 +109,40 @@ def need(*packages: str) -> None:
 def check_figure_name(output: str) -> None:
     """Refuse a figure that cannot be drawn or written, before any work is done."""
     need("matplotlib")
-    if Path(output).suffix.lower() not in _FIGURES:
+    if not output.lower().endswith(_FIGURES):
         raise CalliperError(f"{output}: a figure's name must end in {', '.join(_FIGURES)}.")
     check_output(output)
 
 
-def write_text(path: str, text: str) -> None:
-    """A file of this text, in UTF-8."""
-    with open_output(path) as handle, writing(path):
-        handle.write(text.encode())
+def write_file(path: str, content: bytes) -> None:
+    with open_output(path) as handle:
+        handle.write(content)
 
 
-def save_figure(figure: Any, handle: BinaryIO, path: str) -> None:
-    """Write a Matplotlib figure in the format of its file name."""
-    with writing(path):
-        figure.savefig(handle, format=Path(path).suffix[1:].lower())
+def drawn(figure: Any, path: str) -> bytes:
+    """A Matplotlib figure in the format of its file name."""
+    picture = BytesIO()
+    figure.savefig(picture, format=Path(path).suffix[1:].lower())
+    return picture.getvalue()
 
 
 def write_figure(figure: Any, path: str) -> None:
     """A file of a Matplotlib figure, and a note that it is there."""
-    with open_output(path) as handle:
-        save_figure(figure, handle, path)
+    write_file(path, drawn(figure, path))
     note(f"figure written to {path}")
-
-
-def _check_writable(path: str) -> None:
-    target = Path(os.path.realpath(path))
-    wrong = None
-    if not target.parent.is_dir():
-        wrong = f"there is no folder {target.parent}; create it"
-    elif target.is_dir():
-        wrong = "it is a folder; name a file in it"
-    elif target.exists() and not target.is_file():
-        wrong = "not a plain file; use --output - and redirect"
-    elif target.exists() and not os.access(target, os.W_OK):
-        wrong = "it is read-only; choose another file"
-    if wrong is not None:
-        raise CalliperError(f"cannot write {path}: {wrong}.")
 
 
 @contextmanager
 def _standard_output() -> Iterator[BinaryIO]:
     try:
         yield sys.stdout.buffer
-        with writing("-"):
-            sys.stdout.buffer.flush()
+        sys.stdout.buffer.flush()
     except BaseException as error:
         # Discard the buffer, so that it cannot fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            # The reader has stopped reading (``| head``), which is no error.
-            raise SystemExit(_PIPE_CLOSED) from None
+            # The reader has stopped reading (``| head``), which is no error: 128 + SIGPIPE.
+            raise SystemExit(141) from None
         raise
 
 
@@ -167,16 +150,10 @@ def in_options(text: str) -> str:
     """A message of the library in one line, with options instead of arguments."""
     for python, option in _OPTIONS.items():
         text = re.sub(python, option, text)
-    return one_line(text)
-
-
-def one_line(text: str) -> str:
-    """The text with all white space, also line ends, as single spaces."""
     return " ".join(text.split())
 
 
 def note(message: str) -> None:
-    """Print a note to standard error, where it cannot get into the data."""
     click.echo(message, err=True)
 
 
@@ -194,10 +171,7 @@ def recorded_warnings() -> Iterator[list[str]]:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print each distinct warning once, as one line, when the work is done.
-
-    If the work fails, its error is the only message.
-    """
+    """Print each distinct warning once when the work is done; if it fails, only its error."""
     with recorded_warnings() as texts:
         yield
     for text in dict.fromkeys(in_options(f"warning: {text}") for text in texts):
@@ -216,11 +190,7 @@ def progress(title: str, *, hidden: bool = False) -> Iterator[Progress]:
     with Bar(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
 
-        def update(fraction: float | None) -> None:
-            total = None if fraction is None else 1.0
-            bar.update(task, total=total, completed=fraction or 0.0)
-
-        yield update
+        yield lambda part: bar.update(task, total=part and 1.0, completed=part or 0.0)
 
 
 def console() -> Console:
@@ -231,18 +201,9 @@ def console() -> Console:
 
 
 def print_table(
-    title: str,
-    columns: Mapping[str, Any],
-    rows: Sequence[Sequence[str]],
-    *,
-    line_after: int | None = None,
-    bold: int | None = None,
-    **style: Any,
+    title: str, columns: Any, rows: Sequence[Sequence[str]], line_after: int = -1, **style: Any
 ) -> None:
-    """Print a table; columns and ``style`` are what rich takes for them.
-
-    A line is drawn after row ``line_after``, and row ``bold`` is printed in bold.
-    """
+    """Print a table, with a line after one row; columns and ``style`` are what rich takes."""
     from rich import box
     from rich.table import Table
 
@@ -251,13 +212,11 @@ def print_table(
     for name, how in columns.items():
         table.add_column(name, **how)
     for place, row in enumerate(rows):
-        heavy = "bold" if place == bold else None
-        table.add_row(*row, end_section=place == line_after, style=heavy)
+        table.add_row(*row, end_section=place == line_after)
     console().print(table)
 
 
-def wrapped(text: str, *, subsequent_indent: str = "") -> str:
-    """The text in lines that fit the terminal, or :data:`WIDTH` for a pipe."""
+def wrapped(text: str, *, indent: str = "") -> str:
+    """The text in lines that fit the terminal; all but the first are indented."""
     columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-    width = min(WIDTH - 2, columns)
-    return click.wrap_text(text, width=width, subsequent_indent=subsequent_indent)
+    return click.wrap_text(text, width=min(WIDTH - 2, columns), subsequent_indent=indent)

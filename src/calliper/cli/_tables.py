@@ -1,34 +1,45 @@
-"""Tables in files: formats, roles of columns, and reading of rows."""
+"""Tables in files: their form, the roles of columns, and reading of rows."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form
-from calliper.cli._output import note, writing
+from calliper.cli._output import note
 from calliper.exceptions import CalliperError
 
-if TYPE_CHECKING:
-    from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
+if TYPE_CHECKING:  # pyarrow is not loaded before a file is read
+    from calliper.cli._formats import Chunk, TableFile
 
 FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
-_WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+
+#: Labels of rows; None where a cell is empty, or for a column that was not named.
+Labels = list[str | None] | None
 
 
-Table: TypeAlias = "CsvTable | ParquetTable"
-Chunk: TypeAlias = "CsvChunk | ParquetChunk"
-Writer: TypeAlias = "CsvWriter | ParquetWriter"
+@dataclass(frozen=True)
+class Form:
+    """The form of text files; with ``gaps``, training rows fill feature cells without numbers."""
+
+    delimiter: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    zipped: bool = False
+    gaps: bool = True
+
+    def of(self, extension: str) -> Form:
+        """The form with what the extension says: tabs, compression."""
+        delimiter = "\t" if extension.startswith(".tsv") else self.delimiter
+        return replace(self, delimiter=delimiter, zipped=extension.endswith(".gz"))
 
 
 def format_of(path: str) -> str:
@@ -36,69 +47,70 @@ def format_of(path: str) -> str:
     for extension in FORMATS:
         if path == "-" or path.lower().endswith(extension):
             return extension
-    if path.lower().endswith(_WORKBOOKS):
-        raise CalliperError(
-            f"{path}: workbooks are neither read nor written; save it as CSV in the program that "
-            "made it, or name a .csv file, which spreadsheet programs open."
-        )
-    raise CalliperError(f"{path}: the name must end in {', '.join(FORMATS)}; rename it.")
+    known = ", ".join(FORMATS)
+    raise CalliperError(f"{path}: the name must end in {known}; save a workbook as .csv.")
 
 
 @contextmanager
-def open_table(path: str, form: Form) -> Iterator[Table]:
+def open_table(path: str, form: Form) -> Iterator[TableFile]:
     """The table in a file; ``-`` is CSV on standard input."""
-    extension = format_of(path)
-    with open_bytes(path) as handle:
-        if extension == ".parquet":
-            from calliper.cli._parquet import ParquetTable
+    from calliper.cli._formats import CsvTable, ParquetTable
 
-            table: Table = ParquetTable(handle, path, form)
-        else:
-            table = CsvTable(handle, path, _form_of(extension, form))
-        count = Counter(table.columns)
-        if len(count) < len(table.columns):
-            repeated = max(table.columns, key=lambda name: count[name] > 1)
-            raise CalliperError(f"{path}: column {repeated!r} occurs more than once; rename it.")
+    kind = ParquetTable if format_of(path) == ".parquet" else CsvTable
+    with _open_bytes(path) as handle:
+        table = kind(handle, path, form.of(format_of(path)))
+        for name, count in Counter(table.columns).items():
+            if count > 1:
+                raise CalliperError(f"{path}: column {name!r} occurs more than once; rename it.")
         yield table
+
+
+def _open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
+    if path == "-":
+        return nullcontext(sys.stdin.buffer)
+    if os.path.isdir(path):
+        raise CalliperError(f"cannot read {path}: it is a folder; name a file in it.")
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
+
+
+def open_writer(
+    path: str, handle: BinaryIO, table: TableFile, form: Form, added: list[str], numeric: list[str]
+) -> AbstractContextManager[Callable[[Chunk, FloatArray], None]]:
+    """Writes chunks of ``table`` with ``added`` columns of numbers, in the format of ``path``."""
+    from calliper.cli._formats import csv_writer, parquet_writer
+
+    if format_of(path) == ".parquet":
+        return parquet_writer(handle, table, added, numeric)
+    return csv_writer(handle, table, added, form.of(format_of(path)))
 
 
 @dataclass(eq=False)
 class Filling:
-    """What replaces feature cells without a number: medians of training rows, as in Python.
-
-    Without medians such cells are refused; the last ``n_features`` columns are features.
-    """
+    """What replaces gaps in the last ``n_features`` columns; without medians, gaps are refused."""
 
     n_features: int = 0
     medians: FloatArray = field(default_factory=lambda: np.empty(0))
     n_filled: int = 0
 
-    @classmethod
-    def learn(cls, features: FloatArray) -> Filling:
-        """The median of the known values of each column; 0 if there are none."""
-        known = [column[~np.isnan(column)] for column in features.T]
-        medians = [np.median(values) if len(values) else 0.0 for values in known]
-        return cls(len(medians), np.array(medians))
-
     def say(self) -> None:
         """Print how many cells were filled, if any."""
         if self.n_filled:
-            what = "1 feature cell" if self.n_filled == 1 else f"{self.n_filled:,} feature cells"
-            note(
-                f"note: {what} without a number got the median of the training rows; "
-                f"--gaps refuse would refuse them"
-            )
+            what = f"{self.n_filled:,} feature cells without a number got the median"
+            note(f"note: {what} of the training rows; --gaps refuse would refuse them")
 
-    def numbers(self, chunk: Chunk) -> FloatArray:
+    def numbers(self, chunk: Chunk, needed: Sequence[str]) -> FloatArray:
         """The needed columns of a chunk, with gaps among the features filled."""
-        columns = [chunk.floats(name) for name in chunk.needed]
+        columns = [chunk.floats(name) for name in needed]
         nothing = np.full(len(chunk), np.inf)
         values = np.stack([nothing if each is None else each for each in columns], axis=1)
         first = values.shape[1] - self.n_features
         allowed = np.isnan(values)
         allowed[:, : first if len(self.medians) else None] = False
         for row, column in np.argwhere(~np.isfinite(values) & ~allowed)[:1].tolist():
-            _refuse_cell(chunk, row, chunk.needed[column], is_feature=column >= first)
+            _refuse_cell(chunk, row, needed[column], is_feature=column >= first)
         return self.fill(values)
 
     def fill(self, rows: FloatArray) -> FloatArray:
@@ -112,107 +124,26 @@ class Filling:
 
 def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoReturn:
     """Say where a cell without a finite number is, and what to do about it."""
-    values, where, remedy = chunk.floats(name), f"column {name!r}", "repair or remove the row"
-    other_column = "name a column of numbers, or convert this one"
-    if is_feature:
-        other_column = "leave the column out of --features, or encode it as numbers"
+    values, where = chunk.floats(name), f"column {name!r}"
     if values is None:
-        wrong, remedy = f"holds {chunk.table.kinds()[name]}, not numbers", other_column
+        wrong = f"holds {chunk.table.schema.field(name).type}, not numbers"
+        remedy = "name a column of numbers, or convert this one"
     else:
         where, wrong = f"{chunk.where(row)}, {where}", chunk.why(row, name)
-        others = np.isinf(np.delete(values, row))
-        if is_feature and np.isnan(values[row]):
-            how = "" if chunk.table.form.gaps else " without --gaps refuse"
-            remedy = (
-                f"give --training FILE{how}, whose medians fill the gaps, leave the column out of "
-                f"--features, or {remedy}"
-            )
-        elif wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
-            wrong += f", nor are {others.sum()} of {len(others)} other cells"
-            remedy = other_column
+        remedy = "repair or remove the row"
+    if is_feature:
+        remedy += ", or leave the column out of --features"
+    if is_feature and values is not None and np.isnan(values[row]):
+        how = "" if chunk.table.form.gaps else " without --gaps refuse"
+        remedy = f"give --training FILE{how}, whose medians fill the gaps, or {remedy}"
     raise CalliperError(f"{chunk.table.name}, {where}: {wrong}; {remedy}.")
-
-
-def read_rows(
-    table: Table, needed: Sequence[str], filling: Filling, names: Sequence[str | None] = ()
-) -> tuple[FloatArray, list[list[str | None] | None]]:
-    """The needed columns of the whole table, (n, number of columns), and columns of labels.
-
-    There is at least one row. If the name of a column of labels is None, so are the labels.
-    """
-    labels: list[list[str | None] | None] = [None if name is None else [] for name in names]
-    numbers = []
-    for chunk in table.chunks(needed, carry=any(names)):
-        numbers.append(filling.numbers(chunk))
-        for name, texts in zip(names, labels, strict=True):
-            if name is not None and texts is not None:
-                texts += known_labels(chunk, name)
-    if not numbers:
-        refuse_no_rows(table)
-    return np.concatenate(numbers), labels
-
-
-def read_file(
-    path: str,
-    form: Form,
-    needed: Sequence[str],
-    filling: Filling,
-    names: Sequence[str | None] = (),
-) -> tuple[FloatArray, list[list[str | None] | None]]:
-    """What :func:`read_rows` reads of a file, which must have all these columns."""
-    with open_table(path, form) as table:
-        require_columns(table, [*needed, *filter(None, names)])
-        return read_rows(table, needed, filling, names)
-
-
-def known_labels(chunk: Chunk, label: str) -> list[str | None]:
-    """A column as text without outer blanks; None if nothing remains."""
-    return [text.strip() or None for text in chunk.labels(label)]
-
-
-def refuse_no_rows(table: Table) -> None:
-    """Refuse a header without rows below it."""
-    raise CalliperError(f"{table.name}: there are columns but no rows; at least one is needed.")
-
-
-@contextmanager
-def open_writer(
-    path: str,
-    handle: BinaryIO,
-    table: Table,
-    form: Form,
-    *,
-    numeric: Sequence[str],
-    added: Sequence[str],
-) -> Iterator[Writer]:
-    """A writer of the rows of ``table`` with ``added`` columns, in the format of ``path``."""
-    with writing(path):
-        extension = format_of(path)
-        if extension == ".parquet":
-            from calliper.cli._parquet import ParquetWriter
-
-            writer: Writer = ParquetWriter(handle, table.schema(numeric), added)
-        else:
-            writer = CsvWriter(handle, table, added, _form_of(extension, form))
-    try:
-        yield writer
-        with writing(path):
-            writer.close()
-    except BaseException:
-        writer.abandon()
-        raise
 
 
 @dataclass(frozen=True)
 class Columns:
     """Columns by their roles, which calibration rows and new rows must have.
 
-    Attributes
-    ----------
-    target, prediction, features : the features tell where errors are large
-    prefix : what the names of all features start with, if they were named like this
-    alone : whether the prediction stands in for features
-    group, weight : columns of labels and of weights, if there are any
+    Features are named one by one or by a prefix, or the prediction stands in for them, alone.
     """
 
     target: str
@@ -233,31 +164,22 @@ class Columns:
         """What a table of new rows must have: prediction, features."""
         return [self.prediction, *self.features]
 
-    @property
-    def beyond(self) -> list[str]:
-        """Columns that are neither target, prediction nor feature."""
-        return [name for name in (self.weight, self.group) if name is not None]
-
     def numbers(self, columns: list[str]) -> list[str]:
         """These columns, after the one of weights, if there is one."""
         return columns if self.weight is None else [self.weight, *columns]
 
-    def check(self, table: Table, added: list[str]) -> None:
+    def check(self, table: TableFile, added: list[str]) -> None:
         """Refuse new rows that lack what is needed, or have what would be added."""
-        require_columns(table, [*self.new, *self.beyond])
+        require_columns(table, [*self.numbers(self.new), self.group])
         known = {*self.features}
         for name in table.columns:
             by_prefix = self.prefix is not None and name.startswith(self.prefix)
             if by_prefix and name not in known:
-                raise CalliperError(
-                    f"{table.name}: column {name!r} is a feature by its prefix, but the "
-                    f"calibration file has none of this name; give both the same features."
-                )
-        for name in added:
-            if name in table.columns:
-                raise CalliperError(
-                    f"{table.name}: already has a column {name!r}, which is to be added; rename it."
-                )
+                what = "is a feature by its prefix, but the calibration file has none of this name"
+                raise CalliperError(f"{table.name}: column {name!r} {what}; rename it.")
+            if name in added:
+                what = f"already has a column {name!r}, which is to be added"
+                raise CalliperError(f"{table.name}: {what}; rename it.")
 
 
 def split_names(text: str) -> list[str]:
@@ -268,54 +190,19 @@ def split_names(text: str) -> list[str]:
     return names
 
 
-def require_columns(table: Table, needed: Sequence[str]) -> None:
-    """Refuse a table that lacks a needed column."""
-    present = set(table.columns)
-    missing = [name for name in needed if name not in present]
-    if missing:
-        raise CalliperError(f"{table.name}: no column {missing[0]!r}; {there_are(table)}.")
+def require_columns(table: TableFile, needed: Sequence[str | None]) -> None:
+    present = {*table.columns, None}
+    for name in needed:
+        if name not in present:
+            raise CalliperError(f"{table.name}: no column {name!r}; {there_are(table)}.")
 
 
-def read_training(
-    path: str | None, columns: Columns, form: Form
-) -> tuple[FloatArray | None, Filling]:
-    """Training rows, (n, 2 + d): target, prediction, features; and what they fill gaps with.
-
-    Without a file there are none, and gaps are refused.
-    """
-    filling = Filling(len(columns.features))
-    if path is None:
-        return None, filling
-    if not form.gaps:
-        return read_file(path, form, columns.known, filling)[0], filling
-    as_they_are = replace(filling, medians=np.full(filling.n_features, np.nan))
-    rows, _ = read_file(path, form, columns.known, as_they_are)
-    filling = Filling.learn(rows[:, 2:])
-    return filling.fill(rows), filling
-
-
-def _form_of(extension: str, form: Form) -> Form:
-    """The form with what the extension says: tabs, compression."""
-    delimiter = "\t" if extension.startswith(".tsv") else form.delimiter
-    return replace(form, delimiter=delimiter, zipped=extension.endswith(".gz"))
-
-
-def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
-    """A file to read from; ``-`` is standard input."""
-    if path == "-":
-        return nullcontext(sys.stdin.buffer)
-    if os.path.isdir(path):
-        raise CalliperError(f"cannot read {path}: it is a folder; name a file in it.")
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
-
-
-def sum_of(path: str) -> str:
-    """SHA-256 of the bytes of a file."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+def there_are(table: TableFile) -> str:
+    names = table.columns
+    text = f"there are {listed(names)}"
+    if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
+        return f"{text}: if {signs[0]!r} separates cells, give --delimiter {signs[0]!r}"
+    return text
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
@@ -324,9 +211,44 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(map(repr, names[:most])) + (f" and {more} more" if more > 0 else "")
 
 
-def there_are(table: Table) -> str:
-    names = table.columns
-    text = f"there are {listed(names)}"
-    if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
-        return f"{text}: if {signs[0]!r} separates cells, give --delimiter {signs[0]!r}"
-    return text
+def refuse_no_rows(table: TableFile) -> None:
+    raise CalliperError(f"{table.name}: there are columns but no rows; at least one is needed.")
+
+
+def known_labels(chunk: Chunk, label: str) -> list[str | None]:
+    """A column as text without outer blanks; None if nothing remains."""
+    return [text.strip() or None for text in chunk.labels(label)]
+
+
+def read_rows(
+    table: TableFile, needed: Sequence[str], filling: Filling, *names: str | None
+) -> tuple[FloatArray, list[Labels]]:
+    """The needed columns of all rows, at least one, and labels; None for names that are None."""
+    require_columns(table, [*needed, *names])
+    labels: list[Labels] = [None if name is None else [] for name in names]
+    numbers = []
+    for chunk in table.chunks([*needed, *filter(None, names)]):
+        numbers.append(filling.numbers(chunk, needed))
+        for name, texts in zip(names, labels, strict=True):
+            if name is not None and texts is not None:
+                texts += known_labels(chunk, name)
+    if not numbers:
+        refuse_no_rows(table)
+    return np.concatenate(numbers), labels
+
+
+def read_training(
+    path: str | None, columns: Columns, form: Form
+) -> tuple[FloatArray | None, Filling]:
+    """Training rows, (n, 2 + d): target, prediction, features; and what they fill gaps with."""
+    n_features = len(columns.features)
+    filling = Filling(n_features, np.full(n_features if path and form.gaps else 0, np.nan))
+    if path is None:
+        return None, filling
+    with open_table(path, form) as table:
+        rows, _ = read_rows(table, columns.known, filling)
+    if form.gaps:
+        known = [column[~np.isnan(column)] for column in rows[:, 2:].T]
+        medians = [np.median(values) if len(values) else 0.0 for values in known]
+        filling = Filling(n_features, np.array(medians))
+    return filling.fill(rows), filling

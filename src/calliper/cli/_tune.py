@@ -1,27 +1,20 @@
 """``calliper tune``: choose how local each calibration point is on the others, and save it."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import isfinite, isnan
-from typing import Any, Literal
+from math import isfinite
+from typing import Any
 
 import click
 
 from calliper._row_checks import refuse_seen, sketch_rows
+from calliper.cli import _calibration as calibration
 from calliper.cli import _options as options
 from calliper.cli import _output as out
-from calliper.cli._calibrate import check_kept
-from calliper.cli._calibration import (
-    CalibrationRequest,
-    KnownRows,
-    calibrate_rows,
-    read_rows,
-)
 from calliper.cli._options import File, option
 from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
-from calliper.kernels import TunedKNN, TunedRBF, named_kernels
+from calliper.kernels import TunedKNN, TunedRBF
 from calliper.lab.tuning import CRITERIA_IN_WORDS, TuningCurve, tuning_curve
 from calliper.space import fit_embedding
 
@@ -46,93 +39,48 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneRequest(CalibrationRequest):
-    """The options of ``calliper tune``; ``None`` where an option was not given."""
-
+class TuneRequest(calibration.CalibrateRequest):
     method: options.Name = options.Name("jackknife")
     learning_part: None = None
-    output: File = option("The calibration file: .calliper.", after="prediction")
     figure: File | None = option("Draw the curve: .png, .pdf or .svg.")
-    criterion: str = option(
-        "See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]), after="score"
-    )
-    grid: Literal["auto", "guarded", "paper"] | None = option(
-        "guarded skips scales that average over fewer than about ten points; auto does so for "
-        "mi only.  [default: auto]"
-    )
-    scan: int | None = option(
-        "How many scales to try.  [default: 30]", type=click.IntRange(1, 1000)
-    )
-    sample: int | None = option(
-        "Number of pairs of training rows whose distances span the grid.  [default: 1000]",
-        type=click.IntRange(1, 10**6),
-    )
-    expand: float | None = option(
-        "Factor that widens the grid at both ends.  [default: 1]", type=click.FloatRange(1, 1e6)
-    )
+    criterion: str = option("See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]))
     length_scales: tuple[float, ...] | None = option(
-        "The grid itself; without --training, features are then used as they are.",
+        "The scales to try; without --training, features are then used as they are.  "
+        "[default: 30 scales that distances between training rows span]",
         metavar="L,M,...",
         check=_length_scales,
-    )
-    components: int | None = option(
-        "For mi: number of principal components.  [default: all features]",
-        type=click.IntRange(min=1),
     )
 
     def check(self) -> None:
         options.Request.check(self)
-        if not issubclass(self.kind, TunedRBF | TunedKNN):
+        if self.kernel not in (None, "tuned-rbf", "tuned-knn"):
             raise CalliperError(
                 f"--kernel {self.kernel} has nothing to tune: give tuned-rbf or tuned-knn."
             )
-        self._check_grid()
-        if self.expand is not None and isnan(self.expand):  # which click accepts in a range
-            raise CalliperError("--expand must be a number; got nan.")
-        if self.components is not None and self.criterion != "mi":
-            raise CalliperError("--components is for --criterion mi only: omit it.")
-        if self.components is not None and self.training is None:
-            raise CalliperError("--components are fitted to training rows: give --training FILE.")
-        check_kept(self.output, self.inputs)
-        if self.figure is not None:
-            out.check_figure_name(self.figure)
-
-    def _check_grid(self) -> None:
-        radial = issubclass(self.kind, TunedRBF)
-        if radial and self.length_scales is None and self.training is None:
+        if self.radial and self.length_scales is None and self.training is None:
             raise CalliperError(
                 "--training FILE is needed, since distances between its rows span the grid; or "
                 "give the grid itself, as in --length-scales 0.1,0.2,0.5."
             )
-        for name in ("grid", "scan", "sample", "expand", "length_scales"):
-            if not self.given(name):
-                continue
-            if not radial:
-                raise CalliperError(f"{options.flag(name)} is for --kernel tuned-rbf: omit it.")
-            if self.length_scales is not None and name != "length_scales":
-                raise CalliperError(
-                    f"--length-scales is the grid itself: omit {options.flag(name)}."
-                )
+        if not self.radial and self.length_scales is not None:
+            raise CalliperError("--length-scales is for --kernel tuned-rbf: omit it.")
+        calibration.check_kept(self.output, self.inputs)
+        if self.figure is not None:
+            out.check_figure_name(self.figure)
 
     @property
-    def kind(self) -> Any:
-        """The class of the kernel."""
-        return named_kernels()[self.kernel or "tuned-rbf"]
+    def radial(self) -> bool:
+        """Whether length scales are tuned, or else numbers of neighbours."""
+        return self.kernel != "tuned-knn"
 
-    @property
-    def _given(self) -> dict[str, Any]:
-        """The options of the kernel that were given, by its parameters."""
-        scans = {"grid": self.grid, "n_scan": self.scan, "n_sample": self.sample}
-        others = {"expand": self.expand, "length_scales": self.length_scales}
-        every = {**scans, **others, "n_components": self.components}
-        return {name: value for name, value in every.items() if value is not None}
-
-    def tuned_kernel(self, report: Callable[[float], None] | None = None) -> Any:
+    def tuned_kernel(self, report: Any = None) -> Any:
         """The kernel, with the defaults of the library."""
-        return self.kind(self.criterion, progress=report, **self._given)
+        if not self.radial:
+            return TunedKNN(self.criterion, progress=report)
+        return TunedRBF(self.criterion, length_scales=self.length_scales, progress=report)
 
 
-@options.command(TuneRequest, without=CalibrationRequest.__annotations__)
+@options.command(TuneRequest, without=calibration.CalibrationRequest.__annotations__)
 def tune(request: TuneRequest) -> None:
     """Tune how local the intervals are at each calibration point, and calibrate.
 
@@ -141,10 +89,9 @@ def tune(request: TuneRequest) -> None:
         --features a,b --figure tuning.png --output tuned.calliper
     calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
-    Prints the criterion for each length scale (with --kernel tuned-knn, each number of neighbours)
-    and, for comparison, for the 10 nearest neighbours, the default of --method jackknife. The
-    scale of a calibration point is chosen on all others, so the guarantee of --method jackknife,
-    which the file uses, still holds. (--method full needs no tuning.)
+    Prints the criterion for each length scale (with --kernel tuned-knn, number of neighbours) and
+    for the 10 nearest neighbours. The scale of a calibration point is chosen on all others, so the
+    guarantee of --method jackknife, which the file uses, still holds.
 
     \b
     Criteria; smaller is better:
@@ -154,38 +101,33 @@ def tune(request: TuneRequest) -> None:
     """  # noqa: D301
     with out.warnings_as_lines():
         with open_table(request.calibration, request.form) as table:
-            rows = read_rows(request, table, request.columns(table))
-        _warn_of_memory(request, len(rows.known))
+            rows = calibration.read_known(request, table, request.columns(table))
+        n, about = len(rows.known), _PAIR_BYTES[request.criterion] * len(rows.known) ** 2
+        if about > _MANY_BYTES and request.radial:
+            out.note(
+                f"warning: tuning on {n} calibration rows takes about {about / 1e9:.0f} GB of "
+                "memory: half of them take a quarter, and TunedRBF(n_folds=10) in Python far less"
+            )
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
         # TunedRBF can be given what was chosen, and need not choose again.
-        radial = issubclass(request.kind, TunedRBF)
-        kernel = TunedRBF(chosen=curve.chosen) if radial else request.tuned_kernel()
-        calibration = calibrate_rows(request, rows, request.options.build(kernel), curve.chosen)
+        kernel = TunedRBF(chosen=curve.chosen) if request.radial else request.tuned_kernel()
+        method = request.options.build(kernel)
+        made = calibration.calibrate_rows(request, rows, method, curve.chosen)
         with ExitStack() as stack:  # both files, or neither
             if request.figure is not None:
                 from calliper.lab.report import draw_tuning
 
                 handle = stack.enter_context(out.open_output(request.figure))
-                out.save_figure(draw_tuning(curve), handle, request.figure)
-            calibration.save(request.output, rows)
+                handle.write(out.drawn(draw_tuning(curve), request.figure))
+            made.save(request.output, rows)
     if not request.quiet:
         _show(request, curve)
         options.note_if_alone(rows.columns.alone)
         rows.filling.say()
 
 
-def _warn_of_memory(request: TuneRequest, n: int) -> None:
-    """Warn before the work, as a machine may have less."""
-    about = _PAIR_BYTES[request.criterion] * n**2
-    if about > _MANY_BYTES and issubclass(request.kind, TunedRBF):
-        out.note(
-            f"warning: tuning on {n} calibration rows takes about {about / 1e9:.0f} GB of memory: "
-            f"half of them take a quarter, and TunedRBF(n_folds=10) in Python far less"
-        )
-
-
-def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None]) -> TuningCurve:
+def _curve(request: TuneRequest, rows: calibration.KnownRows, report: Any) -> TuningCurve:
     """The curve in the same features that ``calliper interval`` judges nearness in."""
     known, training = rows.known, rows.training
     X, X_train = known[:, 2:], None if training is None else training[:, 2:]
@@ -202,18 +144,17 @@ def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
-    _print_curve(curve)
-    click.echo(f"\n{out.wrapped(curve.describe())}")
-    output = request.output
-    out.note(f"\ncalibration of {len(curve.chosen)} points written to {output}")
-    if request.figure is not None:
-        out.note(f"figure written to {request.figure}")
-    out.note(f"to use it: calliper interval --calibrated {output} --new new.csv --output out.csv")
-
-
-def _print_curve(curve: TuningCurve) -> None:
-    """A row for each candidate; the last, the kernel to compare with, set apart."""
-    rows = [_cells(curve, i) for i in range(len(curve.candidates))]
+    """Print a row for each candidate and, set apart, the kernel to compare with; and notes."""
+    form = "#.4g" if curve.what == "length scale" else "g"
+    rows = [
+        [
+            format(curve.candidates[i], form),
+            _number(float(curve.mean[i])),
+            f"{curve.deviation[i]:.2g}" if isfinite(curve.deviation[i]) else "-",
+            str(curve.counts[i] or ""),
+        ]
+        for i in range(len(curve.candidates))
+    ]
     if curve.reference_name is not None:
         value = curve.reference_value
         rows.append([curve.reference_name, "too few points" if value is None else _number(value)])
@@ -223,16 +164,14 @@ def _print_curve(curve: TuningCurve) -> None:
         {name: {"justify": "right", "no_wrap": True} for name in names},
         rows,
         line_after=len(curve.candidates) - 1,
-        bold=curve.favourite,
         padding=(0, 1),
     )
-
-
-def _cells(curve: TuningCurve, i: int) -> list[str]:
-    value, deviation = curve.candidates[i], curve.deviation[i]
-    name = f"{value:#.4g}" if curve.what == "length scale" else f"{value:g}"
-    scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
-    return [name, _number(float(curve.mean[i])), scatter, str(curve.counts[i] or "")]
+    click.echo(f"\n{out.wrapped(curve.describe())}")
+    output = request.output
+    out.note(f"\ncalibration of {len(curve.chosen)} points written to {output}")
+    if request.figure is not None:
+        out.note(f"figure written to {request.figure}")
+    out.note(f"to use it: calliper interval --calibrated {output} --new new.csv --output out.csv")
 
 
 def _number(value: float) -> str:

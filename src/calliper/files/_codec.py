@@ -5,10 +5,10 @@ parameters as its constructor takes them, and what ``fit`` was given and learnt,
 booleans, finite numbers, texts and lists stand as they are. Anything else is its kind and simpler
 values: ``{"tuple": […]}``, ``{"float": "inf"}``, and so on by :data:`WAYS`; besides
 
-    {"array": 3}             an array of the file
-    {"model": 0}             the user's model, which is not in the file
-    {"opened": ["core", 0]}  the same taken apart
+    {"array": 3}             an array of the file: numbers, texts or times
+    {"brought": 0}           the user's model, which is not in the file
     {"brought": "embed"}     something else of the user's, likewise
+    {"opened": ["core", 0]}  a model taken apart
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from calliper._kept import (
 )
 from calliper.calibrators import Calibrator
 from calliper.exceptions import CannotSaveError, DamagedFileError
-from calliper.files._file import NUMBERS
+from calliper.files._file import is_kept
 from calliper.models import OpenedModel, open_model, unwrapped
 
 #: Modules whose classes files know as soon as their ``__all__`` names them.
@@ -62,12 +62,6 @@ CLASSES = {
     "space": "ErrorModel",
     "scale._cells": "Cells PlacedCells",
 }
-#: Types of dates and of spans of time.
-TIMES = frozenset(
-    f"<{kind}8[{unit}]"
-    for kind in "mM"
-    for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
-)
 #: Whole numbers beyond have no place in an array either.
 LARGEST_INT = 2**63
 #: How many may hold one array, and from how many bytes on it is written once for them.
@@ -138,35 +132,14 @@ def _generator(node: Any) -> Any:
     return made
 
 
-def _texts(node: Any) -> NDArray[Any]:
-    texts, shape = node
-    if not all(isinstance(each, str) for each in _listed(texts)):
-        refuse("texts must be strings")
-    total, longest = sum(map(len, texts)), max(map(len, texts), default=1)
-    # Where one text is much longer than others, equal lengths would take much more memory.
-    return _shaped(np.array(texts, object if longest * len(texts) > 64 + 4 * total else str), shape)
-
-
 def _cells(node: Any) -> NDArray[Any]:
-    items, shape = node
-    flat = np.empty(len(_listed(items)), dtype=object)
+    items, shape = map(_listed, node)
+    if len(shape) > 8 or not all(type(each) is int and 0 <= each <= len(items) for each in shape):
+        refuse(f"{shape!r:.40} is not a shape of {len(items)} values")
+    flat = np.empty(len(items), dtype=object)
     for place, each in enumerate(items):
         flat[place] = each
-    return _shaped(flat, shape)
-
-
-def _shaped(flat: NDArray[Any], shape: Any) -> NDArray[Any]:
-    sizes = _listed(shape)
-    if len(sizes) > 8 or not all(type(each) is int and 0 <= each <= flat.size for each in sizes):
-        refuse(f"{shape!r:.40} is not a shape of {flat.size} values")
-    return flat.reshape(sizes)
-
-
-def _times(node: Any) -> NDArray[Any]:
-    numbers, kind = node
-    if kind not in TIMES or not isinstance(numbers, np.ndarray) or numbers.dtype != np.int64:
-        refuse(f"{kind!r:.40} is not a type of dates")
-    return np.asarray(numbers.view(kind))
+    return flat.reshape(shape)
 
 
 #: By kind, how values are written as simpler ones, and how they are made of these again.
@@ -177,47 +150,32 @@ WAYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "ellipsis": (lambda value: True, lambda node: Ellipsis),
     "datetime": (datetime.datetime.isoformat, datetime.datetime.fromisoformat),
     "date": (datetime.date.isoformat, datetime.date.fromisoformat),
-    "time": (datetime.time.isoformat, datetime.time.fromisoformat),
     "timedelta": (
         lambda value: [value.days, value.seconds, value.microseconds],
         lambda node: datetime.timedelta(*node),
     ),
     "RandomState": (lambda value: list(value.get_state()[1:]), _generator),
-    "texts": (lambda value: [value.ravel().tolist(), list(value.shape)], _texts),
     "cells": (lambda value: [list(value.ravel()), list(value.shape)], _cells),
-    "times": (
-        lambda value: [
-            value.astype(value.dtype.newbyteorder("=")).view(np.int64),
-            f"<{value.dtype.str[1:]}",
-        ],
-        _times,
-    ),
 }
-#: Types of the values that are written so, but for arrays.
-TYPES = {tuple, dict, float, type(...), datetime.datetime, datetime.date, datetime.time}
-TYPES |= {datetime.timedelta, np.random.RandomState}
+#: Types of the values that are written so, but for arrays of objects, which are cells.
+TYPES = {tuple, dict, float, type(...), datetime.datetime, datetime.date, datetime.timedelta}
+TYPES |= {np.random.RandomState}
 
 
 def way_of(value: Any) -> str | None:
-    """The kind of a value in files, "array" for an array of numbers; None for others."""
+    """The kind of a value in files, "array" for one of numbers, texts or times; None for others."""
     if not isinstance(value, np.ndarray):
         return type(value).__name__ if type(value) in TYPES else None
-    kind = value.dtype
-    if kind.kind in "mM" and f"<{kind.str[1:]}" in TIMES:
-        return "times"
-    numbers = "array" if kind.kind in "biuf" and kind.name in NUMBERS else None
-    return {"U": "texts", "O": "cells"}.get(kind.kind, numbers)
+    if value.dtype == object:
+        return "cells"
+    return "array" if is_kept(value.dtype) else None
 
 
 @dataclass
 class Writer:
     """Makes nodes of objects, and gathers arrays and what must be brought again.
 
-    Attributes
-    ----------
-    models : the user's, which are not written, with the number that stands for each
-    arrays : what nodes name by number
-    brought : what else of the user's is not written, by name
+    The user's models are not written: a number stands for each.
     """
 
     models: Sequence[tuple[Any, int]] = ()
@@ -265,8 +223,8 @@ class Writer:
         if isinstance(declared, Array) and value is not None:
             if not isinstance(value, np.ndarray):
                 raise CannotSaveError(
-                    f"{name} is a {type(value).__name__}: objects calibrated on a device or in "
-                    "shards cannot be saved. Calibrate on arrays in main memory instead."
+                    f"{name} is a {type(value).__name__}: objects calibrated on a device "
+                    "cannot be saved. Calibrate on arrays in main memory instead."
                 )
             return self._array(np.asarray(value, dtype=declared.dtype))
         if isinstance(declared, Plain) and declared.name and not self._holds(value):
@@ -284,7 +242,7 @@ class Writer:
         """The node of any value; ``name`` is the parameter that it belongs to."""
         for model, number in self.models:
             if value is model:
-                return {"model": number}
+                return {"brought": number}
         value = value.item() if isinstance(value, np.generic) else value
         if type(value) is list:
             return [self.plain(each, name) for each in value]
@@ -307,7 +265,7 @@ class Writer:
             array.dtype.str,
             array.shape,
             np.isfortran(array),
-            sha1(np.ascontiguousarray(array).data).digest(),
+            sha1(array.tobytes()).digest(),
         )
         number, left = self._seen.get(key, (0, 0))
         if not left:
@@ -334,11 +292,6 @@ class Writer:
         free = next(each for each in numbers if _alike(self.brought.get(each, value), value))
         self.brought.setdefault(free, value)
         return {"brought": free}
-
-    @property
-    def needs(self) -> dict[str, str]:
-        """What must be brought again, by name, in words."""
-        return {name: in_words(each) for name, each in self.brought.items()}
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -367,11 +320,9 @@ class Reader:
     ``load`` refuses the file.
     """
 
-    def __init__(
-        self, arrays: list[NDArray[Any]], models: Sequence[Any], brought: Mapping[str, Any]
-    ) -> None:
-        self.arrays, self.models, self.brought = arrays, models, brought
-        self._left = [MOST_SHARED] * len(arrays)
+    def __init__(self, arrays: list[NDArray[Any]], brought: Mapping[Any, Any]) -> None:
+        self.arrays, self.brought = arrays, brought
+        self._left = dict.fromkeys(range(len(arrays)), MOST_SHARED)
 
     def record(self, node: Any, module: str | None = None) -> Any:
         """An object of a class that files know, of this module if one is named."""
@@ -412,7 +363,7 @@ class Reader:
             return self.plain(node)
         if isinstance(declared, Opened):
             how, number = node["opened"]
-            return ways_to_open(self._model(number))[how]
+            return ways_to_open(self._brought(number))[how]
         if isinstance(declared, OneOf):
             ((word, fields),) = node.items()
             return self.read(Inline(declared.kinds[word]), fields, {}, name)
@@ -444,7 +395,7 @@ class Reader:
         if "class" in node:
             return self.record(node)
         kind, inner = next(iter(node.items())) if len(node) == 1 else ("", None)
-        own = {"array": self._array, "model": self._model, "brought": self._brought}
+        own = {"array": self._array, "brought": self._brought}
         if kind in own:
             return own[kind](inner)
         if kind not in WAYS:
@@ -452,26 +403,17 @@ class Reader:
         return WAYS[kind][1](self.plain(inner))
 
     def _array(self, number: Any) -> NDArray[Any]:
-        array: NDArray[Any] = _numbered(number, self.arrays)
-        self._left[number] -= 1
-        if self._left[number] < 0:
-            refuse("an array is referenced more often than allowed")
+        left = self._left.get(number, 0) if type(number) is int else 0
+        if not left:
+            refuse(f"array {number!r:.40} is not there, or is referenced more often than allowed")
+        self._left[number] = left - 1
+        array: NDArray[Any] = self.arrays[number]
         return array
 
-    def _model(self, number: Any) -> Any:
-        return _numbered(number, self.models)
-
     def _brought(self, name: Any) -> Any:
-        if not isinstance(name, str) or name not in self.brought:
+        if type(name) not in (int, str) or name not in self.brought:
             refuse(f"it needs {name!r:.40}, which its header does not list")
         return self.brought[name]
-
-
-def _numbered(number: Any, table: Sequence[Any]) -> Any:
-    """What has this number in the table."""
-    if type(number) is not int or not 0 <= number < len(table):
-        refuse(f"it refers to part {number!r:.40} of {len(table)}")
-    return table[number]
 
 
 def _checked(
@@ -483,16 +425,13 @@ def _checked(
     for size, wanted in zip(array.shape, declared.shape, strict=True):
         if size != (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)):
             refuse(f"{name} has shape {array.shape} where {declared.shape} was declared")
-    if declared.finite and array.dtype.kind == "f" and not np.isfinite(array).all():
-        refuse(f"{name} holds numbers that are not finite")
-    if not declared.finite and np.isnan(array).any():
-        refuse(f"{name} holds NaN")
-    most = declared.most
+    if not (np.isfinite(array) if declared.finite else ~np.isnan(array)).all():
+        refuse(f"{name} holds numbers that are not finite, or NaN")
+    least = -math.inf if declared.least is None else declared.least
+    most = math.inf if declared.most is None else declared.most
     most = sizes.get(most, 0) - 1 if isinstance(most, str) else most
-    if array.size and declared.least is not None and not array.min() >= declared.least:
-        refuse(f"{name} holds {array.min()}, below {declared.least}")
-    if array.size and most is not None and not array.max() <= most:
-        refuse(f"{name} holds {array.max()}, above {most}")
+    if array.size and not least <= array.min() <= array.max() <= most:
+        refuse(f"{name} holds {array.min()} to {array.max()}, not {least:g} to {most:g}")
     return array if declared.becomes is None else array.astype(declared.becomes)
 
 

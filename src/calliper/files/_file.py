@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,19 +35,21 @@ from calliper.exceptions import (
 )
 
 #: Number of the format that is written, and the largest that is read.
-FORMAT = 2
+FORMAT = 3
 
-#: Types of numbers that arrays may have.
-NUMBERS = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64"),
-)
+#: Types that arrays may have: numbers, texts and times.
+KINDS = re.compile(r"b1|[iu][1248]|f[248]|U[1-9][0-9]*|[mM]8\[([YMWDhms]|[munpfa]s)\]")
 #: Columns that an array without rows may have.
 MOST_COLUMNS = 1 << 16
 #: Arrays start at multiples of so many bytes.
 ALIGNED = 64
 #: Numbers written at a time, and bytes of the hash.
 CHUNK, HASH = 1 << 17, 32
+
+
+def is_kept(kind: np.dtype[Any]) -> bool:
+    """Whether arrays of this type can be in a file."""
+    return KINDS.fullmatch(kind.str[1:]) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,7 @@ def _write(handle: Any, contents: Contents) -> None:
 
 def _parts(contents: Contents) -> Iterator[bytes]:
     """All bytes before the hash."""
-    table = [[each.dtype.name, list(each.shape), _order(each)] for each in contents.arrays]
+    table = [[each.dtype.str[1:], list(each.shape), _order(each)] for each in contents.arrays]
     lines = (contents.header, {"nodes": contents.nodes, "arrays": table})
     text = b"".join(_json(line) + b"\n" for line in lines)
     yield text + _padding(len(text))
@@ -194,19 +197,23 @@ def _arrays(data: bytearray, start: int, table: Any) -> list[NDArray[Any]]:
     arrays, end = [], len(data) - HASH
     start += -start % ALIGNED
     for name, shape, order in table:
-        known = name in NUMBERS and order in ("C", "F") and len(shape) <= 8
+        known = KINDS.fullmatch(name) and order in ("C", "F") and len(shape) <= 8
         if not known or not all(
             type(each) is int and 0 <= each <= end + MOST_COLUMNS for each in shape
         ):
             raise ValueError(f"an array of {name!r:.20} has shape {shape!r:.60}")
-        kind, size = np.dtype(name).newbyteorder("<"), prod(shape)
+        kind, size = np.dtype(f"<{name}"), prod(shape)
         length = size * kind.itemsize
         if start + length > end:
             raise ValueError(f"an array of shape {shape} ends beyond the file")
         flat = np.frombuffer(data, kind, size, start)
-        if name == "bool" and (flat.view(np.uint8) > 1).any():
+        if name == "b1" and (flat.view(np.uint8) > 1).any():
             raise ValueError("a boolean is neither true nor false")
-        arrays.append(np.reshape(flat.astype(name, copy=False), shape, order=order))
+        if name[0] == "U":
+            flat.tolist()  # which fails if it is no text
+        arrays.append(
+            np.reshape(flat.astype(kind.newbyteorder("="), copy=False), shape, order=order)
+        )
         start += length + -length % ALIGNED
     if start != end:
         raise ValueError("it holds numbers that belong to no array")

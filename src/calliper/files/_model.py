@@ -1,8 +1,8 @@
-"""The user's model, which stays outside the file: how it is known again.
+"""The user's model and whatever else stays outside the file: how they are known again.
 
 A file remembers the class of the model, its parameters, a few calibration rows as they came, and
-what was predicted of them. Loading asks the model that it is given about the same rows: another
-model, or the same one trained again, answers differently and is refused.
+what was said of them. Loading asks what it is given about the same rows: another model, or the same
+one trained again, answers differently and is refused.
 """
 
 from __future__ import annotations
@@ -12,26 +12,29 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._estimator import CalibratedRegressor
 from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
-from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
+from calliper.calibrators import Calibrator, Grouped
+from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError, unheard
+from calliper.files._codec import in_words
 from calliper.models import unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
+from calliper.rows import row_values
 from calliper.targets import MultiTargetRegressor, column_of
 
 #: By how much answers may differ, in units of the largest: networks compute in single precision,
 #: and in another order on another machine.
 SAME_ANSWER = 1e-5
-
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
-
-#: Characters of a parameter that are written down.
-MOST_SIGNS = 80
+#: Calibrators, and calibration points of each, that are asked for the radius that they gave before.
+N_ASKED = 5
 
 
 def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
@@ -66,8 +69,8 @@ def needed(calibrated: Any) -> dict[str, int]:
 def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
     """Models by their numbers, from what the user gave."""
     n, k = needs["models"], needs["columns"]
-    if k > MOST_TARGETS:
-        raise DamagedFileError(f"the file needs {k} columns of a model, more than {MOST_TARGETS}.")
+    if not all(type(each) is int and 0 <= each <= MOST_TARGETS for each in (n, k)):
+        raise DamagedFileError(f"the file needs {n!r:.20} models and {k!r:.20} columns of one.")
     if n == 0:
         if given is not None:
             raise CalliperError(f"the file holds {what} without a model: leave out model=.")
@@ -90,73 +93,107 @@ def refuse_class(given: Any, name: str) -> None:
         )
 
 
-def fingerprint(model: Any) -> dict[str, Any]:
-    """Class and parameters in words."""
+def fingerprint(model: Any) -> tuple[str, str]:
+    """Its class, and how it was called; long lists of parameters are cut."""
     core = unwrapped(model)
     given = core.get_params(deep=False) if hasattr(core, "get_params") else {}
-    texts = {str(name): repr(value) for name, value in given.items()}
-    words = {n: t if len(t) <= MOST_SIGNS else f"{t[: MOST_SIGNS - 1]}…" for n, t in texts.items()}
-    kind = core if hasattr(core, "__qualname__") else type(core)
-    return {"class": f"{kind.__module__}.{kind.__qualname__}", "parameters": words}
+    kind, words = in_words(core), ", ".join(f"{n}={v!r:.80}" for n, v in given.items())
+    return kind, f"{kind.rpartition('.')[2]}({words})"[:200]
 
 
-def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
-    """Predictions of rows, and their places if they have any."""
-    if isinstance(calibrated, RefittedRegressor):
-        return {"y_pred": calibrated.predictions_of_models(X)}
-    if parts_of(calibrated):
-        return {"y_pred": calibrated.predict(X)}
-    y_pred, Z = calibrated.embedding_.predict_and_transform(X)
-    plain = isinstance(Z, np.ndarray) and Z.dtype.kind == "f"
-    return {"y_pred": y_pred, **({"Z": Z} if plain else {})}
+def methods_of(calibrated: Any) -> tuple[Calibrator, ...]:
+    """Its fitted calibrators, one for each tail or target; none of what has no such."""
+    if isinstance(calibrated, CalibratedOnStored):
+        calibrated = calibrated.regressor
+    if isinstance(calibrated, CalibratedRegressor):
+        return tuple(calibrated.calibrators_)
+    return (calibrated,) if isinstance(calibrated, Calibrator) else ()
 
 
-def check_same(
-    calibrated: Any, X: Any, expected: dict[str, FloatArray], made_for: str, embed: str | None
-) -> None:
-    """Refuse a model that answers differently from the calibrated one; or an ``embed``, if brought.
+def answering(calibrated: Any) -> list[Calibrator]:
+    """Calibrators that give radii: of tails, and of groups."""
+    parts = (
+        each.calibrators_.values() if isinstance(each, Grouped) else [each]
+        for each in methods_of(calibrated)
+    )
+    return [each for part in parts for each in part]
 
-    ``made_for`` and ``embed`` are what there was when it was saved, in words.
+
+def ask(calibrated: Any, X: Any, *, radii: bool) -> dict[str, NDArray[Any]]:
+    """All that must be said again, by name, of stored rows; radii where objects are brought."""
+    found: dict[str, NDArray[Any]] = {}
+    if isinstance(calibrated, CalibratedRegressor) and X is not None:
+        given = vars(calibrated.calibration_.per_row).items()
+        found |= {name: row_values(each, X, name) for name, each in given if callable(each)}
+    if isinstance(calibrated, RefittedRegressor) and X is not None:
+        found["y_pred"] = calibrated.predictions_of_models(X)
+    elif parts_of(calibrated) and X is not None:
+        found["y_pred"] = calibrated.predict(X)
+    elif X is not None:
+        found["y_pred"], Z = calibrated.embedding_.predict_and_transform(X)
+        found |= {"Z": Z} if isinstance(Z, np.ndarray) and Z.dtype.kind == "f" else {}
+    several = answering(calibrated)[:N_ASKED] if radii else ()
+    return found | {f"radius {number}": _radius(each) for number, each in enumerate(several)}
+
+
+def _radius(method: Calibrator) -> FloatArray:
+    """What it answers at its first calibration points; that it was asked is forgotten.
+
+    Nothing if it is drawn at random each time, or cannot be asked for.
     """
-    model = type(unwrapped(getattr(calibrated, "estimator_", calibrated.estimator))).__name__
-    blamed = {"y_pred": (model, "predicts", made_for, "model")}
-    blamed["Z"] = (model, "places", made_for, "model")
-    if embed is not None:
-        blamed["Z"] = ("the embed that was passed", "places", f"embed={embed}", "one")
+    asked, rows, none = set(method.levels_asked_), method._rows, np.empty(0)
+    weights = None if rows.weights is None else rows.weights[:N_ASKED]
+    possible = isinstance(rows.Z, np.ndarray) and len(rows.Z) and (weights is None or all(weights))
+    if not possible or getattr(method, "basis", None) is not None:
+        return none
+    with unheard(Warning):
+        once, again = (method.predict_radius(rows.Z[:N_ASKED], 0.9, weights=weights) for _ in "12")
+    method.levels_asked_ = asked
+    return once if np.array_equal(once, again) else none
+
+
+def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[str, Any]) -> None:
+    """Refuse a model, or another object that was brought, that answers differently than before."""
+    model = type(unwrapped(getattr(calibrated, "estimator_", None))).__name__
+    brought, made_for = header["brought"], header["model"]
+    embed = f" and embed={brought['embed']}" if "embed" in brought else ""
+    advice = f"This file was made for {made_for}{embed}; pass the same, trained as it was then."
+    placed_by = "the embed that was passed" if embed else model
+    blamed = {
+        "y_pred": (f"{model} predicts", advice),
+        "Z": (f"{placed_by} places", advice),
+        "groups": ("the function for groups labels", "Pass the function used at calibration."),
+        "weights": ("the function for weights weighs", "Pass the function used at calibration."),
+    }
     try:
-        found = ask(calibrated, X)
+        found = ask(calibrated, X, radii=bool(brought))
     except Exception as error:  # whatever a model may raise that meets strange columns
-        who, _, what, one = blamed[
-            "Z" if embed is not None and _predicts(calibrated, X) else "y_pred"
-        ]
+        either = f"{placed_by}, or {model}," if embed else model
         raise OtherModelError(
-            f"{who} failed on the rows stored in the file ({type(error).__name__}: {error}). "
-            f"{_advice(what, one)}"
+            f"{either} failed on the rows stored in the file ({type(error).__name__}: {error}). "
+            f"{advice}"
         ) from error
+    again = f"Pass what it was calibrated with ({', '.join(brought)}), fitted as it was then."
     for name, before in expected.items():
-        now = found.get(name)
-        if now is None or now.shape != before.shape or _differs(now, before):
-            who, does, what, one = blamed[name]
-            shown = [
-                np.array2string(np.ravel(np.asarray(each))[:3], precision=6)
-                for each in (now, before)
-            ]
+        if _differs(found.get(name), before):
+            who, what = blamed.get(name, ("it gives radii at", again))
+            now, then = (
+                np.array2string(np.ravel(each)[:3], precision=6)
+                for each in (found.get(name, ()), before)
+            )
             raise OtherModelError(
-                f"{who} {does} the {len(before)} rows stored in the file differently: {shown[0]} "
-                f"instead of {shown[1]} for the first. {_advice(what, one)}"
+                f"{who} the {len(before)} rows stored in the file differently: {now} instead of "
+                f"{then} for the first. {what}"
             )
 
 
-def _advice(made_for: str, one: str) -> str:
-    return f"This file was made for {made_for}; pass the same {one}, trained as it was then."
-
-
-def _predicts(calibrated: Any, X: Any) -> bool:
-    """Whether the model answers, so that the fault lies elsewhere."""
-    with suppress(Exception):
-        calibrated.predict(X)
+def _differs(now: NDArray[Any] | None, before: NDArray[Any]) -> bool:
+    if now is None or now.shape != before.shape:
         return True
-    return False
+    if before.dtype.kind != "f" or now.dtype.kind != "f":
+        return not np.array_equal(now, before)
+    largest = np.abs(before[np.isfinite(before)]).max(initial=1e-300)
+    return not np.allclose(now, before, rtol=0.0, atol=SAME_ANSWER * largest)
 
 
 def refuse_unfitted(model: Any) -> None:
@@ -171,16 +208,11 @@ def refuse_unfitted(model: Any) -> None:
         ) from error
 
 
-def check_class(model: Any, before: dict[str, Any]) -> None:
+def check_class(model: Any, before: str) -> None:
     """Refuse a model of another class, where no row could be kept to ask it about."""
-    now = fingerprint(model)
-    if now["class"] != before["class"]:
+    now, _ = fingerprint(model)
+    if now != before:
         raise OtherModelError(
-            f"the model is a {now['class']}; this file was made for a {before['class']}: pass "
-            "the same model, trained as it was then."
+            f"the model is a {now}; this file was made for a {before}: pass the same model, "
+            "trained as it was then."
         )
-
-
-def _differs(now: FloatArray, before: FloatArray) -> bool:
-    largest = float(np.abs(before).max(initial=0.0))
-    return bool((np.abs(now - before) > SAME_ANSWER * max(largest, 1e-300)).any())

@@ -16,22 +16,18 @@ from sklearn.exceptions import NotFittedError
 
 from calliper._estimator import CalibratedRegressor
 from calliper._stored import CalibratedOnStored, stored_predictions
-from calliper._types import FloatArray
 from calliper._version import __version__
-from calliper.calibrators import Calibrator, Grouped
-from calliper.exceptions import (
-    CalliperError,
-    DamagedFileError,
-    OtherModelError,
-    unheard,
-)
+from calliper.calibrators import Calibrator
+from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError, unheard
 from calliper.files import _file
-from calliper.files._codec import Reader, Writer, refuse
+from calliper.files._codec import Reader, Writer, in_words, refuse
 from calliper.files._model import (
+    answering,
     ask,
     check_class,
     check_same,
     fingerprint,
+    methods_of,
     models_again,
     needed,
     parts_of,
@@ -42,25 +38,16 @@ from calliper.files._model import (
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
-from calliper.rows import row_values, rows_again
+from calliper.rows import rows_again
 from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.
 LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
-
 #: What can be saved: what promises something, and what does not.
 SILENT = (Controller, CoverageMonitor, ExchangeabilityMonitor, LikelihoodRatio)
 KINDS = (CalibratedRegressor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
-
-UNFITTED = (
-    "This {name} has not been calibrated, so there is nothing to save: call calibrate or fit first."
-)
-
 #: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
-
-#: Calibration points at which a loaded calibrator is asked for the radius that it gave before.
-N_ASKED = 5
 
 
 def save(calibrated: Any, path: Any) -> None:
@@ -98,12 +85,14 @@ def save(calibrated: Any, path: Any) -> None:
             f"got a {type(calibrated).__name__}."
         )
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
-        raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
+        raise NotFittedError(
+            f"This {type(calibrated).__name__} has not been calibrated, so there is nothing to "
+            f"save: call calibrate or fit first."
+        )
     writer = Writer(slots_of(calibrated))
     nodes = {"object": writer.record(calibrated)}
-    nodes["radii"] = writer.plain(_radii(calibrated, writer.brought), "radii")
     nodes["probe"] = _probe(calibrated, writer)
-    _file.write(path, _file.Contents(_header(calibrated, writer.needs), nodes, writer.arrays))
+    _file.write(path, _file.Contents(_header(calibrated, writer), nodes, writer.arrays))
 
 
 def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) -> Any:
@@ -141,7 +130,8 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     with _file.refused_as_damaged(path):
         models = models_again(model, header["needs"], f"a {header['object']}")
         stored = header["object"] == CalibratedOnStored.__name__
-        reader = Reader(contents.arrays, [stored_predictions] if stored else models, brought)
+        known = enumerate([stored_predictions] if stored else models)
+        reader = Reader(contents.arrays, dict(known) | brought)
     try:
         # What the parts refuse is the fault of the file, too.
         passed = DamagedFileError, OtherModelError, Warning
@@ -151,13 +141,10 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
             if kind != header["object"] or not isinstance(calibrated, KINDS):
                 refuse(f"it holds a {kind}, and its header says {header['object']!r:.40}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
-            asked = zip(reader.plain(nodes["radii"]), _answering(calibrated), strict=False)
-            for (level, radius), method in asked:
-                _check_radius(method, level, radius, path, header["brought"])
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(path):
-                check_class(models[0], header["model"])
+                check_class(models[0], header["model_class"])
                 refuse_unfitted(models[0])
         raise
     return calibrated
@@ -171,16 +158,6 @@ class Kept:
     ----------
     header : all that is written there
     n_bytes : length of the file
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from calliper import Split
-    >>> path = tempfile.mkdtemp() + "/split.calliper"
-    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
-    >>> inspect(path).header["n_calibration"]
-    9
     """
 
     header: dict[str, Any]
@@ -191,13 +168,12 @@ class Kept:
         head = self.header
         made = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
         levels = ", ".join(f"{level:g}" for level in head["levels"]) or "none"
-        model = "none: a calibrator alone" if head["model"] is None else _in_words(head["model"])
         taught = head["n_taught"]
         others = f"; {taught:,} others used to learn how the model errs" if taught else ""
         lines = [
             f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
             + others,
-            f"model: {model}",
+            f"model: {head['model'] or 'none: a calibrator alone'}",
             f"feature space: {head['space']}" if head["space"] else "",
             f"locality: {head['locality']}" if head["locality"] else "",
             f"score: {head['score']}" if head["score"] else "",
@@ -210,9 +186,8 @@ class Kept:
             f"made by calliper {head['calliper']} (format {head['format']}; {made}); "
             f"{self.n_bytes:,} bytes"
         )
-        for name, what in head["brought"].items():
-            how = "embed=" if name == "embed" else f"bring={{{name!r}: …}}"
-            lines.append(f"load needs {how}: {what}")
+        brought = head["brought"].items()
+        lines += [f"load needs {_passed(name)}: {what}" for name, what in brought]
         return [line for line in lines if line]
 
 
@@ -242,13 +217,13 @@ def inspect(path: Any) -> Kept:
     return Kept(_whole(contents.header, path), Path(path).stat().st_size)
 
 
-def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
+def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
-    method = next(iter(_methods(calibrated)), calibrated)
+    method = next(iter(methods_of(calibrated)), calibrated)
     front = calibrated.regressor if isinstance(calibrated, CalibratedOnStored) else calibrated
     embedding = getattr(front, "embedding_", None)
-    models = [model for model, place in slots_of(front) if place == 0]
-    needs = needed(calibrated)
+    needs, slots = needed(calibrated), slots_of(front)
+    model_class, model = fingerprint(slots[0][0]) if slots and needs["models"] else ("", "")
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
@@ -269,136 +244,48 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
         "n_taught": front.calibration_.n_taught if isinstance(front, CalibratedRegressor) else 0,
         "levels": levels,
         "guarantee": said,
-        "model": fingerprint(models[0]) if models and needs["models"] else None,
+        "model_class": model_class,
+        "model": model,
         "columns": [str(name) for name in getattr(calibrated, "feature_names_in_", ())],
         "needs": needs,
-        "brought": brought,
+        "brought": {name: in_words(each) for name, each in writer.brought.items()},
     }
-
-
-def _methods(calibrated: Any) -> tuple[Calibrator, ...]:
-    """Its fitted calibrators, one for each tail or target; none of what has no such."""
-    if isinstance(calibrated, CalibratedOnStored):
-        return tuple(calibrated.regressor.calibrators_)
-    if isinstance(calibrated, CalibratedRegressor):
-        return tuple(calibrated.calibrators_)
-    return (calibrated,) if isinstance(calibrated, Calibrator) else ()
-
-
-def _answering(calibrated: Any) -> list[Calibrator]:
-    """Calibrators that give radii: of tails, and of groups."""
-    parts = [
-        [*each.calibrators_.values()] if isinstance(each, Grouped) else [each]
-        for each in _methods(calibrated)
-    ]
-    return [each for part in parts for each in part]
 
 
 def _levels(calibrated: Any) -> list[float]:
     """Levels that intervals were asked for so far, ascending."""
-    asked = {level for method in _answering(calibrated) for level in method.levels_asked_}
-    tails = 1 if parts_of(calibrated) else len(_methods(calibrated))
+    asked = {level for method in answering(calibrated) for level in method.levels_asked_}
+    tails = 1 if parts_of(calibrated) else len(methods_of(calibrated))
     return sorted(round(1 - (1 - level) * tails, 12) for level in asked)
 
 
 def _probe(calibrated: Any, writer: Writer) -> Any:
-    """A few rows, and what the model said of them; None where they cannot be kept."""
+    """A few rows, None where they cannot be kept, and what was said of them."""
     front = isinstance(calibrated, CalibratedRegressor)
-    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
-    if state is None:
-        return None
-    rows = rows_again(state)
-    known = {
-        "rows": state,
-        "said": ask(calibrated, rows),
-        "functions": _functions(calibrated, rows),
-    }
+    rows = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
     tried = Writer()
-    tried.plain(known, "rows")
-    return None if tried.brought else writer.plain(known, "rows")
-
-
-def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
-    """What functions of groups and of weights say of rows, by name."""
-    if not isinstance(calibrated, CalibratedRegressor):
-        return {}
-    given = vars(calibrated.calibration_.per_row)
-    known = {name: value for name, value in given.items() if callable(value)}
-    return {name: row_values(value, rows, name).tolist() for name, value in known.items()}
-
-
-def _check_radius(
-    method: Calibrator, level: float, before: FloatArray, path: Any, brought: dict[str, str]
-) -> None:
-    """Refuse a method that gives other radii at its first calibration points than it did."""
-    found = _radius(method, level) if len(before) else before
-    if np.allclose(found, before, rtol=1e-6, atol=0.0):
-        return
-    said = f"gives radius {found[0]:.6g} where it gave {before[0]:.6g} when it was saved"
-    if brought:
-        raise OtherModelError(
-            f"{str(path)!r} {said}: pass what it was calibrated with ({', '.join(brought)}), "
-            "fitted as it was then."
-        )
-    raise DamagedFileError(
-        f"{str(path)!r} {said}: it was altered, or this version computes differently."
-    )
-
-
-def _radius(method: Calibrator, level: float) -> FloatArray:
-    """What it answers at its first calibration points; that it was asked is forgotten."""
-    asked, rows = set(method.levels_asked_), method._rows
-    weights = None if rows.weights is None else rows.weights[:N_ASKED]
-    with unheard(Warning):
-        radius = method.predict_radius(rows.Z[:N_ASKED], level, weights=weights)
-    method.levels_asked_ = asked
-    return radius
-
-
-def _radii(calibrated: Any, brought: dict[str, Any]) -> list[Any]:
-    """What loaded ones are asked again, if they were asked before, or something is brought.
-
-    Of each calibrator the highest level that was asked so far, and the radius; empty if it is
-    drawn at random each time, or cannot be asked for.
-    """
-    methods = _answering(calibrated)[:N_ASKED]
-    if not brought and not any(method.levels_asked_ for method in methods):
-        return []
-    found = []
-    for method in methods:
-        level, radius, rows = max(method.levels_asked_, default=0.9), np.empty(0), method._rows
-        possible = isinstance(rows.Z, np.ndarray) and len(rows.Z)
-        possible = possible and (rows.weights is None or (rows.weights[:N_ASKED] > 0).all())
-        if possible and getattr(method, "basis", None) is None:
-            once, again = (_radius(method, level) for _ in range(2))
-            radius = once if np.array_equal(once, again) else radius
-        found.append([level, radius])
-    return found
+    tried.plain(rows, "rows")
+    rows = None if tried.brought else rows
+    again = None if rows is None else rows_again(rows)
+    said = ask(calibrated, again, radii=bool(writer.brought))
+    return writer.plain({"rows": rows, "said": said}, "rows")
 
 
 #: What a header has, and of which kind.
 PARTS: dict[str, Any] = {
     **dict.fromkeys(("calliper", "object", "method", "kernel", "locality"), str),
-    **dict.fromkeys(("space", "score", "guarantee"), str),
+    **dict.fromkeys(("space", "score", "guarantee", "model_class", "model"), str),
     **{"levels": list, "brought": dict, "columns": list, "versions": dict, "needs": dict},
-    **{"n_calibration": int, "format": int, "model": dict | None},
+    **{"n_calibration": int, "n_taught": int, "format": int},
 }
 
 
 def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
-    """The header, if it has all its parts; otherwise it is refused."""
-    whole = all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS)
-    whole = whole and all(isinstance(level, int | float) for level in header["levels"])
-    whole = whole and all(isinstance(each, str) for each in header["brought"].values())
-    model: Any = header.get("model") or {"class": "", "parameters": {}}
-    whole = whole and isinstance(model.get("class"), str)
-    whole = whole and isinstance(model.get("parameters"), dict)
-    counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
-    counts.append(header["n_taught"])
-    if not whole or not all(type(each) is int and each >= 0 for each in counts):
-        raise DamagedFileError(
-            f"{str(path)!r} is not a complete calliper file: its header lacks parts."
-        )
+    """The header, if it has all its parts and they can be described; otherwise it is refused."""
+    with _file.refused_as_damaged(path):
+        if not all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS):
+            raise ValueError("its header lacks parts")
+        Kept(header, 0).describe()
     return header
 
 
@@ -416,39 +303,26 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
         raise CalliperError(f"the file needs {wanted}, and not {needless[0]}: leave it out.")
     missing = [name for name in needs if name not in given]
     if missing:
-        name, what = missing[0], needs[missing[0]]
-        how = "embed=…" if name == "embed" else f"bring={{{name!r}: …}}"
+        name = missing[0]
         raise CalliperError(
-            f"the file was made with {what} as {name}, which cannot be stored in a file: pass "
-            f"{how}, fitted as it was then."
+            f"the file was made with {needs[name]} as {name}, which cannot be stored in a file: "
+            f"pass {_passed(name)}, fitted as it was then."
         )
     return {name: given[name] for name in needs}
 
 
+def _passed(name: str) -> str:
+    """How something is passed to ``load``."""
+    return "embed=…" if name == "embed" else f"bring={{{name!r}: …}}"
+
+
 def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, Any]) -> None:
     """Refuse another model: by what it says of the rows that are remembered, or by its class."""
-    if probe is not None:
-        rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
-        check_same(calibrated, rows, probe["said"], made_for, header["brought"].get("embed"))
-        for name, said in _functions(calibrated, rows).items():
-            if said != probe["functions"].get(name):
-                raise OtherModelError(
-                    f"the function for {name} gives {said[:3]} for stored rows, where it gave "
-                    f"{probe['functions'].get(name)}: pass the function used at calibration."
-                )
-        if isinstance(calibrated, CalibratedRegressor):
-            known = replace(calibrated.calibration_, probe=probe["rows"])
-            calibrated.calibration_ = known
-        else:
-            vars(calibrated)[PROBE] = probe["rows"]
-    elif models:
-        check_class(models[0], header["model"])
-
-
-def _in_words(model: dict[str, Any] | None) -> str:
-    """A model as it was called; long lists of parameters are cut."""
-    if model is None:
-        return "no model"
-    given = ", ".join(f"{name}={value}" for name, value in model["parameters"].items())
-    whole = f"{model['class'].rpartition('.')[2]}({given})"
-    return whole if len(whole) <= 200 else f"{whole[:197]}…)"
+    rows = probe["rows"]
+    if rows is None and models:
+        check_class(models[0], header["model_class"])
+    check_same(calibrated, None if rows is None else rows_again(rows), probe["said"], header)
+    if isinstance(calibrated, CalibratedRegressor):
+        calibrated.calibration_ = replace(calibrated.calibration_, probe=rows)
+    elif rows is not None:
+        vars(calibrated)[PROBE] = rows

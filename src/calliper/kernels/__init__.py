@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 from calliper._lazy import on_demand
 from calliper.kernels._arithmetic import Grid, positive_root, rescale, signed_root, times
-from calliper.kernels._balls import joined
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, as_kernel, named_kernels
 from calliper.kernels._knn import KNN, Asked, BagKNN, Neighborhood
+from calliper.kernels._nearest import SharedSums, Shells, shared_means, sum_of_each
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialQuantile
-from calliper.kernels._rbf import RBF, check_length_scale, median_distance
+from calliper.kernels._rbf import (
+    RBF,
+    RadialExponents,
+    RadialQuantile,
+    check_length_scale,
+    median_distance,
+)
 from calliper.kernels._search import (
     EUCLIDEAN,
     FARTHEST,
@@ -22,17 +27,13 @@ from calliper.kernels._search import (
     Pairs,
     Search,
     all_distances,
+    joined,
     paired_distances,
     selected,
-    tied_at,
-    unique_rows,
 )
-from calliper.kernels._shared import Candidates, SharedSums, Shells, shared_means, sum_of_each
-from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, clamped_crossing
-from calliper.kernels._weighted import EXPONENT_ERROR, RadialExponents
+from calliper.kernels._statistic import STATISTICS, Entering, MeanStatistic
 
 if TYPE_CHECKING:
-    from calliper.kernels._criterion import CRITERIA
     from calliper.kernels._learnt import (
         LearntKernel,
         LearntMetric,
@@ -57,6 +58,5 @@ __all__ = ["KNN", "RBF", "GradedKNN", "Kernel", *_MODULES]
 
 __getattr__ = on_demand(
     __name__,
-    _MODULES
-    | {"CRITERIA": "_criterion", "LearntKernel": "_learnt", "loss_and_gradient": "_learnt"},
+    _MODULES | {"LearntKernel": "_learnt", "loss_and_gradient": "_learnt"},
 )

@@ -2,8 +2,7 @@
 
 A non-negative number is written in digits to the base 2²⁴, on one grid for all numbers. Digits of
 many numbers are summed exactly, in any order; after carrying, there is only one way to write the
-sum, so its rounding depends on nothing else. Where points that share a place are on several
-machines, each machine sums the digits of its own.
+sum, so its rounding depends on nothing else.
 """
 
 from collections.abc import Callable
@@ -24,9 +23,8 @@ LOWEST = -44
 def rescale(scores: FloatArray, scale: FloatArray) -> FloatArray:
     """S / ŝ, in the shape of ŝ; +∞ wherever ŝ = 0, even for s = 0.
 
-    The rule follows from comparing scores by cross-multiplication, s_i ŝ_j > s_j ŝ_i: a point of
-    zero scale loses no comparison, and only an infinite rescaled score never loses one. Likewise a
-    ratio too small to have all its digits is raised to the next number, and never to zero.
+    Scores are compared by cross-multiplication, s_i ŝ_j > s_j ŝ_i: a point of zero scale loses no
+    comparison. A ratio too small to have all its digits is raised to the next number.
     """
     rescaled = np.full(scale.shape, np.inf)
     with np.errstate(over="ignore", under="ignore"):  # an infinite ratio is valid
@@ -72,12 +70,7 @@ def signed_root(
 
 
 class Grid:
-    """Digits that numbers up to the largest, and as fine as the smallest, have; 2 more to carry.
-
-    Parameters
-    ----------
-    values : numbers, or the smallest positive and the largest of them
-    """
+    """Digits that numbers up to the largest, and as fine as the smallest, have; 2 more to carry."""
 
     def __init__(self, values: FloatArray) -> None:
         smallest = values[values > 0].min(initial=np.inf)

@@ -19,8 +19,7 @@ row; both are corrected here.
 
 For large N, calibration points are randomly divided into F folds. For point m of fold f, the choice
 of λ_f and both means leave out all of fold f. That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021,
-doi:10.1214/20-AOS1965), whose guarantee applies. There are only F choices, and F different means at
-a new point, whose sums are added up from those of the single folds.
+doi:10.1214/20-AOS1965), whose guarantee applies.
 """
 
 from collections.abc import Callable
@@ -33,12 +32,18 @@ import numpy as np
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import LeaveTwoOut, MeansWithout, Rng
+from calliper.kernels._kernel import LeaveTwoOut, Rng
+from calliper.kernels._nearest import Nearest
+from calliper.kernels._rbf import RadialMeans
 
 CRITERIA = ("mse", "deviance", "mi")
 
+#: Local means without each of N calibration points, or each of F folds of them: ``to`` new rows,
+#: (m, N) or (m, F), and ``among`` the points without themselves, the diagonal without i only.
+Means = Nearest | RadialMeans
+
 #: The means of kernels that differ in one number, by that number.
-Family = Callable[[float], MeansWithout]
+Family = Callable[[float], Means]
 
 
 def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> FloatArray:
@@ -53,11 +58,7 @@ def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> Floa
 class RescaledInformation:
     """Mutual information of rescaled scores with the features, for every point left out.
 
-    Parameters
-    ----------
-    components : (N, C) features, or their principal components
-    n_neighbors : k of the estimator
-    rng : breaks ties among features and among scores, once for all; new for each data set
+    Of (N, C) features or components, with k neighbours; ``rng`` breaks ties, once for all.
     """
 
     def __init__(self, components: FloatArray, n_neighbors: int, rng: Rng) -> None:
@@ -66,10 +67,7 @@ class RescaledInformation:
         self.shuffled, self.n_neighbors = rng.permutation(n), n_neighbors
 
     def of_columns(self, rescaled: FloatArray, left_out: BoolArray) -> FloatArray:
-        """One value for each column of ``rescaled`` (N, M), without what is left out of it (M, N).
-
-        Of all columns the same number is left out.
-        """
+        """One value for each column of ``rescaled`` (N, M), without as many points each (M, N)."""
         n_columns, n = left_out.shape
         values = np.where(left_out, np.nan, rescaled.T)  # sorts behind infinity
         # Equal scores come in random order.
@@ -84,13 +82,8 @@ class RescaledInformation:
 
 
 def choose(criteria: FloatArray) -> IntArray:
-    """For each column of (G, M) the row that is smallest; of equal ones the last, the smoothest.
-
-    Flat criteria (all scores equal, say) carry no information, and then the least local kernel
-    is the safest.
-    """
-    last = len(criteria) - 1
-    return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
+    """For each column of (G, M) the row that is smallest; of equal ones the last, the smoothest."""
+    return np.asarray(len(criteria) - 1 - np.argmin(criteria[::-1], axis=0))
 
 
 @dataclass(frozen=True)
@@ -108,10 +101,7 @@ class Tuning:
         left_out: BoolArray,
         scales: Callable[[float], FloatArray],
     ) -> FloatArray:
-        """The criterion of each candidate, (G, M), without the points left out, (M, N).
-
-        ``scales`` gives (N, M) scales for a candidate.
-        """
+        """The criterion of each candidate, (G, M), by (N, M) scales without (M, N) points."""
         found = np.empty((len(self.candidates), len(left_out)))
         for done, candidate in enumerate(self.candidates):
             found[done] = self.values(magnitudes[:, None], scales(candidate), left_out)
@@ -145,8 +135,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
     Attributes
     ----------
-    candidates, criteria : the grid (G,), and the criterion at each candidate and point, (G, N),
-        or fold, (G, F)
+    candidates, criteria : the grid (G,), and the criterion there for each point or fold left out
     chosen : (N,) the candidate that goes with every calibration point, that of its fold
     without_one : (N,) ŝ_m(λ_m; all but m), or all but its fold
     """
@@ -163,31 +152,27 @@ class LeaveTwoOutTuned(LeaveTwoOut):
         without_one: FloatArray | None = None,
     ) -> None:
         self.family, self.offset, self.fold = family, offset, fold
-        points = np.arange(len(magnitudes))
-        self.n_folds = None if fold is None else int(fold.max()) + 1
-        self._out = points if fold is None else fold
+        points, self.n_folds = np.arange(len(magnitudes)), None if fold is None else fold.max() + 1
+        self._out, own = points if fold is None else fold, {}
+
+        def scales(candidate: float) -> FloatArray:
+            without_two = family(candidate).among()
+            without_two += offset
+            own[candidate] = without_two[points, self._out]
+            return without_two
+
         if chosen is None:
             assert tuning is not None
-            self.candidates, means = tuning.candidates, {}
-
-            def scales(candidate: float) -> FloatArray:
-                without_two = family(candidate).among()
-                means[candidate] = without_two[points, self._out]
-                without_two += offset
-                return without_two
-
             left_out = np.equal.outer(np.arange(self.n_folds or len(points)), self._out)
+            self.candidates = tuning.candidates
             self.criteria = tuning.criteria(magnitudes, left_out, scales)
             chosen = self.candidates[choose(self.criteria)[self._out]]
-        else:
-            self.candidates = np.unique(chosen)
-            if without_one is None:
-                means = {c: np.diagonal(family(c).among()) for c in self.candidates}
-        self.chosen: FloatArray = chosen
+        elif without_one is None:
+            for candidate in np.unique(chosen):
+                scales(candidate)
         if without_one is None:
-            every = np.stack([means[candidate] for candidate in self.candidates])
-            without_one = every[np.searchsorted(self.candidates, chosen), points] + offset
-        self.without_one = without_one
+            without_one = np.array([own[each][point] for point, each in enumerate(chosen)])
+        self.chosen, self.without_one = chosen, without_one
 
     def for_file(self) -> dict[str, Any]:
         """What was drawn and chosen, and the scales that it leads to."""
@@ -202,7 +187,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
         return candidates
 
     @cached_property
-    def _groups(self) -> list[tuple[IntArray, MeansWithout]]:
+    def _groups(self) -> list[tuple[IntArray, Means]]:
         """Points or folds of one candidate each, and the means that belong to it."""
         different = np.unique(self.of_each).tolist()
         return [(np.flatnonzero(self.of_each == each), self.family(each)) for each in different]

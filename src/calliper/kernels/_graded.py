@@ -2,9 +2,8 @@
 
     ŝ = ½ · (1/K) Σ over the K nearest + ½ · (1/4K) Σ over the 4K nearest
 
-Few neighbours follow the error closely but noisily, many smoothly; in many dimensions half of each
-is better than any number in between. Both means are linear in a new score t. Over the bag, a new
-point that enters the 4K nearest of point i, and perhaps its K nearest, crosses where
+In many dimensions half of each is better than any number in between. Both means are linear in a new
+score t. A new point that enters the 4K nearest of point i, and perhaps its K nearest, crosses where
 
     w t² + A t − s_i ŝ_{N+1} = 0,    w = ½ w_K/K + ½ w_4K/4K,   A = ½ A_K/K + ½ A_4K/4K,
 
@@ -82,11 +81,10 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
         Z, (near, wide) = rows.Z, self.parts
         points = search_of(Z, self.metric), rows.magnitudes, rows.scores
-        mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
-        sizes = {"near": min(near.n_neighbors, len(Z)), "wide": wide.at_most(len(Z))}
+        sizes, mean = (min(near.n_neighbors, len(Z)), wide.at_most(len(Z))), MeanStatistic
         inner, outer = (
-            BagKNN(*points, n_neighbors=k, known=known.get(name), **mean)
-            for name, k in sizes.items()
+            BagKNN(*points, n_neighbors=k, statistic=mean, offset=0.0, known=known.get(name))
+            for name, k in zip(("near", "wide"), sizes, strict=True)
         )
         return BagGraded(inner, outer, offset)
 
@@ -117,9 +115,6 @@ class GradedMean(MeanStatistic):
     inside the narrower one, or 4 at its edge.
     """
 
-    near: MeanStatistic
-    wide: MeanStatistic
-
     def __init__(self, near: Any, wide: Any, offset: float) -> None:
         self.k, self.offset, self.near, self.wide = 1, offset, near, wide
 
@@ -130,9 +125,8 @@ class GradedMean(MeanStatistic):
     def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
         weight, others = self.wide._entered(point, (at_edge & 1) > 0)
         inner, rest = self.near._entered(point, at_edge >= 4)
-        outside = at_edge < 2
-        inner = np.where(outside, 0.0, inner)
-        rest = np.where(outside, self.near.full_sum[point], rest)
+        inner = np.where(at_edge < 2, 0.0, inner)
+        rest = np.where(at_edge < 2, self.near.full_sum[point], rest)
         k, wider = 2 * self.near.k, 2 * self.wide.k
         return inner / k + weight / wider, rest / k + others / wider
 
@@ -153,14 +147,11 @@ class BagGraded(BagKNN):
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)
 
     def for_file(self) -> dict[str, Any]:
-        """What was found for either bag."""
-        wide = self.wide.for_file().get("near")
-        return self.near.for_file() | ({} if wide is None else {"wide": wide})
+        return {"near": self.near.known, "wide": self.wide.known}
 
     def _scales_of_new(
         self, Z: FloatArray, levels: list[float], found: Any
     ) -> dict[int, tuple[float, FloatArray]]:
-        """The scale of each row, (m,), which is the same at every level, by its key."""
         ((key, (level, near)),) = self.near._scales_of_new(Z, levels[:1], found[0]).items()
         ((_, wide),) = self.wide._scales_of_new(Z, levels[:1], found[1]).values()
         return {key: (level, (near + wide) / 2 + self.offset)}

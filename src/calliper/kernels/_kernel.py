@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,34 +39,13 @@ ScalesAtLevel = Callable[[float], FloatArray]
 LocalQuantile = Callable[[FloatArray, Sequence[float]], FloatArray]
 
 
-#: Kernels by their names on the command line.
-_NAMED: "dict[str, type[Kernel]]" = {}
-
-
 def named_kernels() -> "dict[str, type[Kernel]]":
     """Every kernel that has a name on the command line, by that name."""
     from calliper import kernels
 
-    for name in kernels.__all__:  # those not used so far are not loaded yet
-        getattr(kernels, name)
-    return dict(sorted(_NAMED.items()))
-
-
-class LocalMean(Protocol):
-    """A mean over other data, at new rows."""
-
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean at each row, (m,)."""
-
-
-class MeansWithout(Protocol):
-    """Local means without each of N calibration points, or each of F folds of them."""
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        """At new rows, (m, N) or (m, F)."""
-
-    def among(self) -> FloatArray:
-        """At point i (row) without i, too: (N, N) or (N, F); the diagonal without i only."""
+    every = [getattr(kernels, name) for name in kernels.__all__]
+    named = [each for each in every if isinstance(each, type) and issubclass(each, Kernel)]
+    return {each.cli: each for each in sorted(named, key=lambda each: each.cli or "") if each.cli}
 
 
 class Bag(ABC):
@@ -102,26 +81,23 @@ class Bag(ABC):
         other.offset = offset
         return other
 
-    def extended(self, rows: Rows) -> Self | None:
+    def extended(self, rows: Rows) -> "Bag | None":
         """A bag of these points, of which the first are the present ones; None if no gain."""
         return None
 
-    @abstractmethod
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L).
 
-    def rising_order_statistic(
-        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
-    ) -> FloatArray:
-        """The same at one level, (m,), if slope·t is added to all scales; O(N) a row."""
+        With a slope, of levels with the same scale.
+        """
 
         def select(rows: slice) -> FloatArray:
             own = shares and shares.of_rows(rows)
-            return row_thresholds(self.thresholds(Z[rows], level, slope), [level], own)[:, 0]
+            return row_thresholds(self.thresholds(Z[rows], levels[0], slope), levels, own)
 
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
+        return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.scores)))
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
@@ -132,28 +108,35 @@ class Bag(ABC):
             values = with_signs(self.thresholds(Z[rows], slope=slope), signs)
             return row_order_statistics(values, ranks)
 
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
+        return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.scores)))
 
 
-class LeaveTwoOut(ABC):
+class LeaveTwoOut:
     """Scales that the Jackknife+ compares: without the point, and without it and the new one.
+
+    Parameters
+    ----------
+    means : with ``to``, which gives (m, N) means at new rows without each calibration point
+    offset : constant added to them
+    without_one : (N,) scale at every calibration point without itself
 
     Attributes
     ----------
-    without_one : (N,) scale at every calibration point without itself
     n_folds : number of folds that are left out, or None where single points are
     """
 
-    without_one: FloatArray
     n_folds: int | None = None
+
+    def __init__(self, means: Any, offset: float, without_one: FloatArray) -> None:
+        self.means, self.offset, self.without_one = means, offset, without_one
 
     def for_file(self) -> dict[str, Any]:
         """What a file stores because it was drawn or is expensive, by name."""
         return {}
 
-    @abstractmethod
     def without_each(self, Z: FloatArray) -> FloatArray:
         """(m, N) scales at new rows without each calibration point."""
+        return np.asarray(self.means.to(Z) + self.offset)
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, which are kept."""
@@ -175,11 +158,10 @@ class LeaveTwoOut(ABC):
 
     def largest(self, Z: FloatArray) -> FloatArray:
         """For each row, the largest of the scales without each point, (m,)."""
-
-        def largest(rows: slice) -> FloatArray:
-            return np.asarray(self.without_each(Z[rows]).max(axis=1))
-
-        return np.concatenate(map_row_blocks(largest, len(Z), len(self.without_one)))
+        blocks = map_row_blocks(
+            lambda rows: self.without_each(Z[rows]).max(axis=1), len(Z), len(self.without_one)
+        )
+        return np.concatenate(blocks)
 
 
 class Kernel:
@@ -196,6 +178,7 @@ class Kernel:
     smoothing : how many points the mean of all counts for in a local mean
     engines : names of engines, besides NumPy, that can compute it
     engine : the engine to use, if not the one that holds the rows
+    moved : maps rows to the space that the kernel was fixed in; None where that is their own
 
     Examples
     --------
@@ -213,13 +196,7 @@ class Kernel:
     smoothing: float = 0.0
     engines: tuple[str, ...] = ()
     engine: str | None = None
-    #: Maps rows to the space that the kernel was fixed in; None where that is their own.
     moved: Any = None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.cli is not None:
-            _NAMED.setdefault(cls.cli, cls)
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> "Kernel":
         """A copy with its parameters checked and those that training inputs determine filled in."""
@@ -232,15 +209,9 @@ class Kernel:
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
-        """Scales of the Jackknife+.
+        """Scales of the Jackknife+, made of the magnitudes of N ≥ 2 rows, with a constant added.
 
-        Parameters
-        ----------
-        rows : N ≥ 2 calibration points and magnitudes, which scales are made of
-        offset : constant added to every scale
-        rng : draws what a tuned kernel needs drawn
-        Z_train : (n, d) training inputs, if there are any
-        known : what ``for_file`` returned for scales of the same rows
+        ``known`` is what ``for_file`` returned for the same rows; ``rng`` draws for tuned kernels.
         """
         raise TypeError(
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
@@ -249,17 +220,13 @@ class Kernel:
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal, whose rows are asked for as :meth:`moved` gives them.
 
-        Parameters
-        ----------
-        rows : calibration points, moved, magnitudes that scales are made of, scores to be divided
-        statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
-        offset : constant added to every scale
-        known : what ``for_file`` returned for a bag of the same rows
+        The statistic is the "mean", "rms" (then squares are given) or "quantile" of the neighbours'
+        magnitudes, by which scores are divided; ``known`` is what ``for_file`` returned before.
         """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
-        """The local mean, at new rows, of ``magnitudes`` observed at ``Z``."""
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Any:
+        """The local mean of ``magnitudes`` observed at ``Z``; ``predict`` has it at new rows."""
         raise TypeError(
             f"no local mean is known for {self!r}: use FullRescaled, or another kernel."
         )

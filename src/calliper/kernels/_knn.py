@@ -19,9 +19,8 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
 quantile are in ``_statistic.py``.
 
-Points at the same distance share the last place (``_shared.py``): rows with more than one candidate
-for it take their sums and order statistics from there, and so does a new point that is exactly as
-near as the last neighbour. The code here is for rows without a tie.
+Points at the same distance share the last place: where there is a tie, sums and order statistics
+are those of ``_nearest.py``. The code here is for rows without one.
 """
 
 from collections.abc import Sequence
@@ -47,21 +46,19 @@ from calliper.kernels._kernel import (
     Kernel,
     Known,
     LeaveTwoOut,
+    LocalQuantile,
     Rng,
     ScalesAtLevel,
 )
-from calliper.kernels._nearest import MOST_PAIRS, NearestMean, NearestMeans, NearestQuantile
+from calliper.kernels._nearest import MOST_PAIRS, Nearest
 from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, Search, check_metric, unique_rows
-from calliper.kernels._shared import SharedNeighbors
 from calliper.kernels._statistic import (
     STATISTICS,
     Edge,
     Entering,
     MeanStatistic,
     QuantileStatistic,
-    extended,
-    replaced,
 )
 from calliper.quantile import Shares, conformal_rank, merged_multiple, with_signs
 from calliper.rows import Rows
@@ -161,7 +158,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> "LeaveTwoOutKNN":
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
-        return LeaveTwoOutKNN(search, rows.magnitudes, k, offset, known.get("without_one"))
+        return LeaveTwoOutKNN(Nearest(search, rows.magnitudes, k), offset, known.get("without_one"))
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> "BagKNN":
         """Thresholds of full conformal."""
@@ -170,23 +167,21 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             cells = self._cells().placed(None, None)
             bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
             return bag
-        how: dict[str, Any] = {"statistic": STATISTICS[statistic], "offset": offset}
-        search = self._search(rows.Z, "local quantiles")
-        near = None if statistic == "quantile" else known.get("near")
-        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, known=near, **how)
+        points = self._search(rows.Z, "local quantiles"), rows.magnitudes, rows.scores
+        how, near = STATISTICS[statistic], known.get("near")
+        return BagKNN(*points, n_neighbors=k, statistic=how, offset=offset, known=near)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Nearest:
         """Mean over the K nearest."""
-        return NearestMean(self._search(Z, "local means"), magnitudes, self.at_most(len(Z)))
+        return Nearest(self._search(Z, "local means"), magnitudes, self.at_most(len(Z)))
 
-    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> NearestQuantile:
+    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile of the K nearest."""
-        return NearestQuantile(self._search(Z, "local quantiles"), scores, self.at_most(len(Z)))
+        return Nearest(self._search(Z, "local quantiles"), scores, self.at_most(len(Z))).quantile
 
     def widened(self, multiple: float, most: int) -> Self:
         """The same with K multiplied, at least 1 and at most ``most``."""
-        k = max(1, min(round(self.n_neighbors * multiple), most))
-        return replace(self, n_neighbors=k)
+        return replace(self, n_neighbors=max(1, min(round(self.n_neighbors * multiple), most)))
 
     @classmethod
     def scales_of_others(
@@ -196,43 +191,23 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         ks = [kernel.n_neighbors for kernel in kernels]
         search = kernels[0]._search(Z, "a choice of K")
         near, tied = search.nearest_others(max(ks))
-        member, shared = magnitudes[near], SharedNeighbors(search, magnitudes)
-        tied |= search.any_equal(near)
-        crowded = np.flatnonzero(tied)
-        if statistic == "quantile":
-            nearest = [
-                QuantileStatistic(member[:, : k - 1], member[:, k - 1], 0.0, shared, crowded)
-                for k in ks
-            ]
-            return lambda level: np.stack([each.of_calibration(level) for each in nearest])
-        sums = np.cumsum(member, axis=1)
-        means = np.stack([sums[:, k - 1] / k for k in ks])
-        if len(crowded):
-            of_tied = shared.sums_of_others(crowded, ks)
-            means[:, crowded] = [sums.total / k for k, sums in zip(ks, of_tied, strict=True)]
-        return lambda level: means
+        member, crowded = magnitudes[near], np.flatnonzero(tied | search.any_equal(near))
+        of_each = [
+            STATISTICS[statistic](member[:, :k], 0.0, Nearest(search, magnitudes, k), crowded)
+            for k in ks
+        ]
+        return lambda level: np.stack([each.of_calibration(level) for each in of_each])
 
 
 class LeaveTwoOutKNN(LeaveTwoOut):
     """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
-    def __init__(
-        self,
-        search: Search,
-        magnitudes: FloatArray,
-        n_neighbors: int,
-        offset: float,
-        without_one: FloatArray | None = None,
-    ) -> None:
-        self.means, self.offset = NearestMeans(search, magnitudes, n_neighbors), offset
-        if without_one is not None:
-            self.without_one = same_length(without_one, magnitudes)
-            return
-        others, tied = search.nearest_others(n_neighbors)
-        self.without_one = magnitudes[others].mean(axis=1) + offset
-        if tied.any():
-            (sums,) = self.means.shared.sums_of_others(np.flatnonzero(tied), [n_neighbors])
-            self.without_one[tied] = sums.total / n_neighbors + offset
+    def __init__(self, nearest: Nearest, offset: float, without_one: Known = None) -> None:
+        if without_one is None:
+            others, tied = nearest.search.nearest_others(nearest.k)
+            known = nearest.magnitudes[others], offset, nearest, np.flatnonzero(tied)
+            without_one = MeanStatistic(*known).of_calibration(0.5)
+        super().__init__(nearest, offset, same_length(without_one, nearest.magnitudes))
 
     def for_file(self) -> dict[str, Any]:
         """The scales, for which all neighbours had to be found."""
@@ -243,15 +218,13 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         self.ordered, self.position = in_order(super().prepare(scores))
         return self.rescaled
 
-    def without_each(self, Z: FloatArray) -> FloatArray:
-        return np.asarray(self.means.to(Z) + self.offset)
-
     def order_statistics(
         self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
         if shares is not None:
             return super().order_statistics(Z, asked, shares)
-        k, means, of_all = self.means.n_neighbors, self.means, super().order_statistics
+        nearest: Nearest = self.means
+        k, every = nearest.k, np.arange(len(self.rescaled))
 
         def merged(points: IntArray, without: FloatArray, mean: FloatArray) -> FloatArray:
             """From means without some points, (m, W) both, and without any other, (m,)."""
@@ -261,42 +234,38 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
         def plain(near: IntArray) -> FloatArray:
             blocks = map_row_blocks(
-                lambda rows: merged(*means.few_without(near[rows])), len(near), 4 * k
+                lambda rows: merged(*nearest.few_without(near[rows])), len(near), 4 * k
             )
             return np.concatenate(blocks)
 
-        def tied(rows: FloatArray) -> FloatArray:
-            different, inverse = unique_rows(rows)
-            few, *without = means.shared.few_without(different, k)
-            found = np.empty((len(different), len(asked)))
-            found[few] = merged(*without)
-            if not few.all():
-                found[~few] = of_all(different[~few], asked)
-            return found[inverse]
+        def tied(near: IntArray | None, distance: FloatArray) -> FloatArray:
+            points = np.broadcast_to(every, distance.shape) if near is None else near
+            return merged(points, *nearest.without(near, distance))
 
-        return means.over(Z, k + 1, plain, tied)
+        def compared(rows: FloatArray) -> Any:
+            return nearest.search.over_candidates(rows, k + 1, tied)
+
+        return nearest.over(Z, k + 1, plain, compared)
 
 
-def same_length(values: Any, points: FloatArray) -> Any:
-    """Values of a file, if there is one for each point."""
+def same_length(values: Any, points: FloatArray, name: str = "values") -> Any:
+    """The values, if there is one for each point."""
     if len(values) != len(points):
-        raise CalliperError(f"there are {len(values)} values for {len(points)} points.")
+        raise CalliperError(f"there are {len(values)} {name} for {len(points)} points.")
     return values
 
 
 @dataclass(frozen=True, eq=False)
 class Neighborhood(Keeps):
-    """What was found of the K nearest others of each point.
+    """The K nearest others of each point.
 
     Attributes
     ----------
-    inner_sum : (N,) sum of the magnitudes of the nearest K−1
-    last : (N,) the K-th
+    others : (N, K) of which the last is the K-th
     crowded : points whose K-th place is shared
     """
 
-    inner_sum: Annotated[FloatArray, Array("float64", ("N",), least=0)]
-    last: Annotated[IntArray, Array("int32", ("N",), least=0, most="N", becomes="int64")]
+    others: Annotated[IntArray, Array("int32", ("N", "K"), least=0, most="N")]
     crowded: Annotated[IntArray, Array("int32", ("c",), least=0, most="N", becomes="int64")]
 
 
@@ -315,44 +284,27 @@ class BagKNN(Bag):
         known: Neighborhood | None = None,
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
-        self.n_neighbors, self.offset = n_neighbors, offset
-        n = len(scores)
+        self.n_neighbors, self.offset, n = n_neighbors, offset, len(scores)
         self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
         # With K = N a point has only K−1 others, so the new one always enters.
         self.always_enters = n_neighbors == n
-        self.shared = SharedNeighbors(search, magnitudes)
-        if known is not None and not self.always_enters:
-            self._take(known)
-            return
-        others, tied = search.nearest_others(min(n_neighbors, n - 1))
-        inner, last = others, np.full(n, np.inf)
-        if not self.always_enters:
-            self.last = others[:, -1].copy()
-            self.reach = search.distance_to(self.last)
-            inner, last = others[:, :-1], magnitudes[self.last]
-        self.crowded = np.flatnonzero(tied & (not self.always_enters))
-        self.statistic = statistic(magnitudes[inner], last, offset, self.shared, self.crowded)
-
-    def _take(self, known: Neighborhood) -> None:
-        """What a search for all neighbours found before."""
-        self.last, self.crowded = same_length(known.last, self.scores), known.crowded
-        self.reach = self.search.distance_to(self.last)
-        self.statistic = MeanStatistic(
-            known.inner_sum[:, None],
-            self.magnitudes[self.last],
-            self.offset,
-            self.shared,
-            self.crowded,
-            self.n_neighbors,
-        )
-        if not np.isfinite(self.statistic.full_sum).all():
-            raise CalliperError("sums over the neighbours of a point are not finite.")
+        if known is None:
+            others, tied = search.nearest_others(min(n_neighbors, n - 1))
+            crowded = np.flatnonzero(tied & (not self.always_enters))
+            known = Neighborhood(others.astype(np.int32), crowded)
+        if known.others.shape != (n, min(n_neighbors, n - 1)):
+            raise CalliperError(f"neighbours of {known.others.shape} do not fit {n} points.")
+        self.known, self.crowded, member = known, known.crowded, magnitudes[known.others]
+        self.reach = search.distance_to(known.others[:, -1])
+        if self.always_enters:
+            self.reach = np.full(n, np.inf)
+            member = np.column_stack([member, self.reach])
+        nearest = Nearest(search, magnitudes, n_neighbors)
+        self.statistic = statistic(member, offset, nearest, self.crowded)
 
     def for_file(self) -> dict[str, Any]:
-        """Sums and last neighbours, for which all neighbours had to be found."""
-        if self.always_enters or not isinstance(self.statistic, MeanStatistic):
-            return {}
-        return {"near": Neighborhood(self.statistic.inner_sum, self.last, self.crowded)}
+        """The neighbours of all points, which had to be found."""
+        return {"near": self.known}
 
     def with_offset(self, offset: float) -> Self:
         other = copy(self)
@@ -360,42 +312,34 @@ class BagKNN(Bag):
         other.statistic.offset = offset
         return other
 
-    def extended(self, rows: Rows) -> Self | None:
+    def extended(self, rows: Rows) -> "BagKNN | None":
         """The bag of these points, of which the first are those at hand; None if that is no gain.
 
-        A point has other neighbours only where one of the new ones enters. These rows are searched
-        again, and all that share a last place are summed again; the rest is as it was.
+        A point has other neighbours only where one of the new ones enters: these are searched.
         """
-        Z, magnitudes, n = rows.Z, rows.magnitudes, len(self.scores)
-        search = self.search.extended(Z)
+        n, k, search = len(self.scores), self.n_neighbors, self.search.extended(rows.Z)
         if self.always_enters or search is None:
             return None
-        entered = np.unique(self.search.balls_containing(Z[n:], self.reach)[1])
-        changed = np.append(entered, np.arange(n, len(Z)))
-        if len(changed) > MOST_CHANGED * len(Z):
+        entered = np.unique(self.search.balls_containing(rows.Z[n:], self.reach)[1])
+        changed = np.append(entered, np.arange(n, len(rows.Z)))
+        if len(changed) > MOST_CHANGED * len(rows.Z):
             return None
-        others, tied = search.others_of(changed, self.n_neighbors)
-        other, crowded = copy(self), np.zeros(len(Z), dtype=bool)
-        crowded[self.crowded] = True
-        crowded[changed] = tied
-        other.search, other.magnitudes, other.scores = search, magnitudes, rows.scores
-        other._orders = {}
-        other.crowded, other.shared = np.flatnonzero(crowded), SharedNeighbors(search, magnitudes)
-        other.last = np.append(self.last, np.zeros(len(Z) - n, dtype=self.last.dtype))
-        other.last[changed] = others[:, -1]
-        reach = search.distance_to(others[:, -1], changed)
-        other.reach = replaced(self.reach, changed, reach, len(Z))
-        inner, last, none = magnitudes[others[:, :-1]], magnitudes[others[:, -1]], other.crowded[:0]
-        part = type(self.statistic)(inner, last, self.offset, other.shared, none)
-        other.statistic = extended(self.statistic, part, changed, other.crowded)
-        return other
+        others: Any = np.empty((len(rows.Z), k), np.int32)
+        crowded = np.zeros(len(rows.Z), dtype=bool)
+        others[:n], crowded[self.crowded] = self.known.others, True
+        others[changed], crowded[changed] = search.others_of(changed, k)
+        known, how = Neighborhood(others, np.flatnonzero(crowded)), type(self.statistic)
+        points, offset = (search, rows.magnitudes, rows.scores), self.offset
+        return BagKNN(*points, n_neighbors=k, statistic=how, offset=offset, known=known)
 
     def calibration_scale(self, level: float) -> FloatArray:
         return self.statistic.of_calibration(level)
 
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
     ) -> FloatArray:
+        if slope:
+            return super().order_statistics(Z, levels, shares, slope=slope)
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
         return self._selected(Z, (levels, ranks, None), shares)
 
@@ -427,27 +371,25 @@ class BagKNN(Bag):
         return found
 
     def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
-        """What is asked of thresholds, with their signs if there are any, (m, L)."""
-        if not len(self.crowded) or shares is not None:
-            return self._by_chunks(Z, asked, shares)
-        # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-        different, inverse = unique_rows(Z)
-        return self._by_chunks(different, asked, None)[inverse]
+        """What is asked of thresholds, with their signs if there are any, (m, L).
 
-    def _by_chunks(self, Z: FloatArray, asked: Asked, shares: Shares | None) -> FloatArray:
-        """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
-        parts, start = [], 0
-        size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
+        Chunks are so large that their pairs fit in memory, judged by the pairs of the last.
+        """
+        most = MOST_PAIRS // (8 * self.n_neighbors)
         if len(self.crowded):  # any row may enter all of them
-            size = max(1, min(size, MOST_PAIRS // len(self.scores)))
+            most = min(most, MOST_PAIRS // len(self.scores))
+            if shares is None:  # a row has the threshold of its twins, and twins enter by thousands
+                Z, _, inverse = unique_rows(Z)
+        parts, start, size = [], 0, max(1, min(CHUNK_ROWS, most))
         while start < len(Z):
             rows = slice(start, start + size)
             radius, n_pairs = self._one_chunk(Z[rows], asked, shares and shares.of_rows(rows))
             parts.append(radius)
             start += len(radius)
-            size = min(CHUNK_ROWS, 2 * size, MOST_PAIRS * len(radius) // max(1, n_pairs))
-            size = max(1, size)
-        return np.concatenate(parts)
+            most = MOST_PAIRS * len(radius) // max(1, n_pairs)
+            size = max(1, min(CHUNK_ROWS, 2 * size, most))
+        found = np.concatenate(parts)
+        return found if shares is not None or not len(self.crowded) else found[inverse]
 
     def _one_chunk(
         self, Z: FloatArray, asked: Asked, shares: Shares | None
@@ -473,10 +415,7 @@ class BagKNN(Bag):
     def _scales_of_new(
         self, Z: FloatArray, levels: list[float], found: Any
     ) -> dict[int, tuple[float, FloatArray]]:
-        """For each different scale, one of the levels that have it, and the scale of each row.
-
-        ``found`` are the nearest of the rows, and where the last is tied.
-        """
+        """For each different scale, one of the levels that have it, and the scale of each row."""
         near, tied = found
         member = self.magnitudes[near]
         scales: dict[int, tuple[float, FloatArray]] = {}
@@ -491,30 +430,22 @@ class BagKNN(Bag):
     def _ordered(self, level: float, signs: FloatArray | None) -> tuple[FloatArray, IntArray]:
         """The ratios ±s_i / ŝ_i in ascending order, and the place of each point among them."""
         key = self.statistic.key(level)
-        if signs is not None or key not in self._orders:
+        if signs is not None:
             ratio = rescale(self.scores, self.calibration_scale(level))
-            if signs is not None:
-                return in_order(with_signs(ratio, signs))
-            self._orders[key] = in_order(ratio)
+            return in_order(with_signs(ratio, signs))
+        if key not in self._orders:
+            self._orders[key] = in_order(rescale(self.scores, self.calibration_scale(level)))
         return self._orders[key]
 
     def _around(self, Z: FloatArray) -> tuple[Any, tuple[IntArray, IntArray, Edge]]:
-        """The nearest of new rows, and pairs (new row, calibration point) where it is near.
+        """The nearest of new rows, and pairs (new row, point) where it is among K nearest.
 
-        That is, where the new row is among the point's K nearest; the third array says where it
-        is just as far as the K-th.
+        The third array says where it is just as far as the K-th.
         """
-        if self.always_enters:
-            n = len(self.scores)
-            row, point = np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
-            near = self.search.nearest(Z, self.n_neighbors)
-            return near, (row, point, np.zeros(len(row), dtype=bool))
         return self.search.around(Z, self.n_neighbors, self.reach)
 
 
 def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
     """(N,) values in ascending order, and the place of each among them."""
     order = np.argsort(values)
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    return values[order], position
+    return values[order], np.argsort(order)

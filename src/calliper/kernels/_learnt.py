@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from calliper._blocks import Scratch, map_row_blocks
+from calliper._blocks import map_row_blocks
 from calliper._kept import Array, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_features, check_vector
@@ -58,13 +58,10 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     """Another kernel, in a linear space where points with similar errors are close together.
 
     Distances are ‖A(x − x')‖ with a matrix A learnt so that the logarithm of an error is
-    predicted well from the errors near by (metric learning for kernel regression, as LVD does it;
-    see :func:`calliper.kernels.learn_metric`). Inputs that do not matter for the error are
-    forgotten, which helps where there are many.
-
-    A is learnt from left-out or training errors alone, which must be passed to ``fit`` of the
-    calibrator (``ConformalRegressor.fit`` does), so guarantees hold as for a fixed kernel. Left-out
-    errors are more informative than errors on rows that the model was trained on.
+    predicted well from the errors near by (see :func:`calliper.kernels.learn_metric`). Inputs that
+    do not matter for the error are forgotten, which helps where there are many. A is learnt from
+    left-out (better) or training errors alone, which must be passed to ``fit`` of the calibrator
+    (``ConformalRegressor.fit`` does), so guarantees hold as for a fixed kernel.
 
     Parameters
     ----------
@@ -116,11 +113,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
                 "Mahalanobis learns its metric on training errors: pass training=(Z, scores) to "
                 "fit, or better left_out=(Z, scores) (ConformalRegressor.fit does)."
             )
-        metric = self._learn(Z_train, scores_train, rng)
-        return LearntKernel(self.kernel.resolved(metric.transform(Z_train)), metric)
-
-    def _learn(self, Z: FloatArray, errors: FloatArray, rng: Rng) -> "LearntMetric":
-        """The metric in which the logarithms of errors are predicted best by those near by."""
+        Z, errors = Z_train, scores_train
         if len(Z) > MOST_ERRORS:
             rows = rng.choice(len(Z), MOST_ERRORS, replace=False)
             Z, errors = Z[rows], errors[rows]
@@ -134,7 +127,8 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         with warnings.catch_warnings():
             # Learning is stopped early on purpose.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return learn_metric(Z, labels, random_state=rng, **how)
+            metric = learn_metric(Z, labels, random_state=rng, **how)
+        return LearntKernel(self.kernel.resolved(metric.transform(Z_train)), metric)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +287,6 @@ def loss_and_gradient(
     columns = np.hstack([one, P])
     columns = np.hstack([columns, y[:, None] * columns])
     mean_of_others = (y.sum() - y) / (n - 1)
-    scratch = Scratch()
 
     def one_block(rows: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Errors of these rows; W[1 P] of these rows; what they add to kᵀ[c 1, cP, cŷ 1, cŷP].
@@ -301,7 +294,7 @@ def loss_and_gradient(
         W is c (y_j − ŷ_i) k_ij with c = (ŷ_i − y_i)/S_i, so products with k give those with W.
         """
         here = np.arange(rows.start, rows.stop)
-        weight = np.matmul(left[rows], right, out=scratch.array("weight", (len(here), n)))
+        weight = left[rows] @ right
         weight[here - rows.start, here] = -np.inf
         if smoothing == 0:  # only ratios count: the largest may be one, so that nothing vanishes
             weight -= weight.max(axis=1, keepdims=True)

@@ -1,26 +1,150 @@
-"""Means and quantiles over the K nearest of fixed points, also without some of them."""
+"""Means and quantiles over the K nearest; points at the same distance share the last place.
 
-from collections.abc import Callable, Sequence
+Let ρ be the distance of the K-th nearest of a row, c the number of points nearer than that and T
+the number exactly as far. The c nearer ones weigh 1 and the T tied ones (K−c)/T each, K in all. The
+rule depends on distances only: it treats all points alike, draws nothing, and is the plain one
+where T = 1. If some point i is left out of the set,
+
+    i farther than ρ     nothing changes
+    c+T > K, i nearer    the others nearer weigh 1, tied ones (K−c+1)/T
+    c+T > K, i tied      the nearer weigh 1, the other tied ones (K−c)/(T−1)
+    c+T = K, i either    all other nearer and tied ones weigh 1, and the T₂ points of the next
+                         distance share one place, 1/T₂ each
+
+and if a new point joins the set, with weight w,
+
+    nearer than ρ        w = 1, tied ones (K−c−1)/T
+    just as far          w = (K−c)/(T+1), tied ones alike
+    farther              w = 0, nothing changes.
+
+A row with a tie is compared with a few candidates beyond its K nearest, or with all points if they
+do not include all that are tied. Sums are exact before they are rounded (``_arithmetic.py``), so
+that they depend on the points alone, and copies of a row need one comparison: a calibration point
+among the others has the sums of its twin, with the twin's magnitude in the place of its own.
+
+Letters: T → ``size``, K − c → ``seats``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
+from typing import Any, Self
 
 import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
-from calliper._types import FloatArray, IntArray
-from calliper.kernels._search import Search
-from calliper.kernels._shared import SharedNeighbors
-from calliper.quantile import as_fraction, row_order_statistics
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._arithmetic import Grid
+from calliper.kernels._search import Search, all_distances, unique_rows
+from calliper.quantile import as_fraction, count_true, row_order_statistics
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
 MOST_PAIRS = 1 << 22
+
+#: Weights of those nearer and of those tied, and weights to be reached, (m,) each.
+Case = tuple[IntArray, IntArray, Sequence[IntArray]]
+
+
+@dataclass(frozen=True)
+class Shells:
+    """Points nearer than the K-th neighbour of some rows, and points just as far.
+
+    Attributes
+    ----------
+    reach : (m, 1) the distance of the K-th neighbour
+    near, tied : (m, W) which columns are
+    seats, size : (m,) K less the number of columns near, and the number of those tied
+    """
+
+    reach: FloatArray
+    near: BoolArray
+    tied: BoolArray
+    seats: IntArray
+    size: IntArray
+
+    @classmethod
+    def of_points(cls, distance: FloatArray, k: int) -> Self:
+        """From distances to points, (m, W)."""
+        reach = np.partition(distance, k - 1, axis=1)[:, k - 1 : k]
+        near, tied = distance < reach, distance == reach
+        return cls(reach, near, tied, k - count_true(near), count_true(tied))
+
+    def quantiles(self, ranks: Sequence[int]) -> Iterator[Case]:
+        """What it takes to reach the ranks."""
+        yield self.size, self.seats, [self.size * rank for rank in ranks]
+
+    def clamps(self, rank: int) -> Iterator[Case]:
+        """What it takes to reach the rank with a new point nearer, with one as far, without one.
+
+        With one, first if it is among the smaller ones and then if not.
+        """
+        size, seats = self.size, self.seats
+        yield size, seats - 1, (size * (rank - 1), size * rank)
+        yield size + 1, seats, ((size + 1) * rank - seats, (size + 1) * rank)
+        yield size, seats, (size * rank,)
+
+
+@dataclass(frozen=True)
+class SharedSums:
+    """Sums of magnitudes over nearer and over tied points, seats and sizes, each (m,)."""
+
+    near: FloatArray
+    tied: FloatArray
+    seats: FloatArray
+    size: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """K times the shared mean."""
+        return np.asarray(self.near + self.seats / self.size * self.tied)
 
 
 class Nearest:
     """The K nearest of the points searched, and their magnitudes."""
 
-    def __init__(self, search: Search, magnitudes: FloatArray, n_neighbors: int) -> None:
-        self.search, self.magnitudes, self.n_neighbors = search, magnitudes, n_neighbors
-        self.shared = SharedNeighbors(search, magnitudes)
+    def __init__(self, search: Search, magnitudes: FloatArray, k: int) -> None:
+        self.search, self.magnitudes, self.k = search, magnitudes, k
+
+    def predict(self, Z: FloatArray) -> FloatArray:
+        """The mean for each row, (m,)."""
+        return self.over(
+            Z, self.k, lambda near: self.magnitudes[near].mean(axis=1), self.means_of_tied
+        )
+
+    def quantile(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
+        """The ⌈level·K⌉-th smallest magnitude of the K nearest, (m, L)."""
+        ranks = [ceil(as_fraction(level) * self.k) for level in levels]
+        return self.over(
+            Z,
+            self.k,
+            lambda near: row_order_statistics(self.magnitudes[near], ranks),
+            lambda rows: self.quantiles_of_tied(rows, ranks),
+        )
+
+    def to(self, Z: FloatArray) -> FloatArray:
+        """Means at new rows without each point, (m, N), for K < N."""
+        return self.over(Z, self.k + 1, self._without, lambda rows: self._all_without(rows, None))
+
+    def among(self) -> FloatArray:
+        """Means at the points without themselves and each other one, (N, N)."""
+        near, tied = self.search.nearest_others(self.k + 1)
+        # Of two points, neither has another one that could take a place.
+        near = near[:, np.minimum(np.arange(self.k + 1), near.shape[1] - 1)]
+        found, crowded = self._without(near), np.flatnonzero(tied)
+
+        def settle(rows: slice) -> None:
+            points = crowded[rows]
+            found[points] = self._all_without(self.search.points[points], points)
+
+        map_row_blocks(settle, len(crowded), 4 * len(found))
+        return found
+
+    def few_without(self, near: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Of K+1 nearest the first K, means without each, (m, K), and without any other, (m,)."""
+        member, replacement = self.magnitudes[near[:, :-1]], self.magnitudes[near[:, -1:]]
+        mean = member.mean(axis=1)
+        return near[:, :-1], (sums_without(member) + replacement) / self.k, mean
 
     def over(
         self,
@@ -35,61 +159,53 @@ class Nearest:
             near, is_tied = self.search.nearest(Z[rows], n)
             parts.append(plain(near))
             if is_tied.any():
-                parts[-1][is_tied] = tied(Z[rows][is_tied])
+                different, _, inverse = unique_rows(self.search.scaled(Z[rows][is_tied]))
+                parts[-1][is_tied] = tied(different)[inverse]
         return np.concatenate(parts)
 
+    def means_of_tied(self, rows: FloatArray) -> FloatArray:
+        """Means at new rows in the unit of the search, (m,)."""
+        return self._sums(self.search.over_candidates(rows, self.k, self._digits)).total / self.k
 
-class NearestMean(Nearest):
-    """Mean over the K nearest."""
+    def quantiles_of_tied(self, rows: FloatArray, ranks: Sequence[int]) -> FloatArray:
+        """The rank-th smallest of K, by weight, for each rank, (m, L)."""
+        return self._reached(rows, lambda shells: shells.quantiles(ranks))
 
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean for each row, (m,)."""
-        k = self.n_neighbors
-        return self.over(
-            Z,
-            k,
-            lambda near: self.magnitudes[near].mean(axis=1),
-            lambda rows: self.shared.means(rows, k),
-        )
+    def sums_of_others(self, points: IntArray) -> SharedSums:
+        """Sums around points, without themselves."""
+        rows, first, inverse = unique_rows(self.search.points[points])
+        twin, own = points[first], self.search.distance_to(points, points)
+        found = self.search.over_candidates(rows, self.k, self._digits, twin)[inverse]
+        change = self._digits_of_each[twin][inverse] - self._digits_of_each[points]
+        reach, n = found[:, -1], self._grid.n
+        found[:, :n] += np.where((own < reach)[:, None], change, 0.0)
+        found[:, n : 2 * n] += np.where((own == reach)[:, None], change, 0.0)
+        return self._sums(found)
 
+    def clamps(self, points: IntArray, rank: int) -> FloatArray:
+        """Around points, without themselves, between what a new score t is their scale, (m, 5).
 
-class NearestQuantile(Nearest):
-    """The ⌈level·K⌉-th smallest magnitude of the K nearest."""
+        That is min(max(t, a), b), with a and b of columns 0 and 1 if the new point comes nearer
+        than the K-th, of columns 2 and 3 if it comes just as near, and else both of column 4.
+        """
+        return self._reached(self.search.points[points], lambda s: s.clamps(rank), points)
 
-    def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        k = self.n_neighbors
-        ranks = [ceil(as_fraction(level) * k) for level in levels]
-        return self.over(
-            Z,
-            k,
-            lambda near: row_order_statistics(self.magnitudes[near], ranks),
-            lambda rows: self.shared.quantiles(rows, k, ranks),
-        )
+    def without(self, near: IntArray | None, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Means without each of the candidates, (m, W), and without any other point, (m,)."""
+        magnitudes = self.magnitudes[None] if near is None else self.magnitudes[near]
+        return means_without(distance, magnitudes, self.k)
 
+    def _reached(
+        self,
+        rows: FloatArray,
+        cases: Callable[[Shells], Iterator[Case]],
+        points: IntArray | None = None,
+    ) -> FloatArray:
+        def find(near: IntArray | None, distance: FloatArray) -> FloatArray:
+            magnitudes = self.magnitudes[None] if near is None else self.magnitudes[near]
+            return reached(distance, magnitudes, self.k, cases)
 
-class NearestMeans(Nearest):
-    """Means over the K nearest, K < N, without each point."""
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        """Means at new rows without each point, (m, N)."""
-
-        def of_tied(rows: FloatArray) -> FloatArray:
-            return self.shared.means_without(self.search.scaled(rows), self.n_neighbors)
-
-        return self.over(Z, self.n_neighbors + 1, self._without, of_tied)
-
-    def among(self) -> FloatArray:
-        """Means at the points without themselves and each other one, (N, N)."""
-        near, tied = self.search.nearest_others(self.n_neighbors + 1)
-        found, crowded = self._without(near), np.flatnonzero(tied)
-
-        def settle(rows: slice) -> None:
-            points = crowded[rows]
-            own = self.search.points[points]
-            found[points] = self.shared.means_without(own, self.n_neighbors, points)
-
-        map_row_blocks(settle, len(crowded), 4 * len(found))
-        return found
+        return np.asarray(self.search.over_candidates(rows, self.k, find, points))
 
     def _without(self, near: IntArray) -> FloatArray:
         """(m, N) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
@@ -98,20 +214,96 @@ class NearestMeans(Nearest):
         np.put_along_axis(means, inner, replaced, axis=1)
         return means
 
-    def few_without(self, near: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """The K nearest, means without each of them, (m, K) both, and without any other, (m,)."""
-        inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
-        member = self.magnitudes[inner]
-        replaced = sums_of_others(member, replacement) / self.n_neighbors
-        return inner, replaced, member.mean(axis=1)
+    def _all_without(self, rows: FloatArray, points: IntArray | None) -> FloatArray:
+        """The same of rows with a tie; at ``points``, without themselves, too."""
+        distance = all_distances(rows, self.search.points, self.search.metric)
+        if points is not None:
+            distance[np.arange(len(rows)), points] = np.inf
+        return self.without(None, distance)[0]
+
+    def _digits(self, near: IntArray | None, distance: FloatArray) -> FloatArray:
+        """Digits of sums over nearer and over tied points, seats, size and reach, (m, 2n+3)."""
+        shells = Shells.of_points(distance, self.k)
+        digits = self._digits_of_each if near is None else self._digits_of_each[near]
+        sums = [(mask[:, None] @ digits)[:, 0] for mask in (shells.near, shells.tied)]
+        return np.column_stack([*sums, shells.seats, shells.size, shells.reach])
+
+    def _sums(self, digits: FloatArray) -> SharedSums:
+        """What these digits stand for."""
+        n, (seats, size, _) = self._grid.n, digits[:, -3:].T
+        near, tied = self._grid.rounded(digits[:, :n]), self._grid.rounded(digits[:, n : 2 * n])
+        return SharedSums(near, tied, seats, size)
+
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.magnitudes)
+
+    @cached_property
+    def _digits_of_each(self) -> FloatArray:
+        """Digits of the magnitudes, (N, n)."""
+        return self._grid.sums(self.magnitudes, np.copy)
 
 
-def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
-    """For (m, K) members, the sum of all but each one, with the replacement (m, 1) in its place.
+def reached(
+    distance: FloatArray,
+    magnitudes: FloatArray,
+    k: int,
+    cases: Callable[[Shells], Iterator[Case]],
+) -> FloatArray:
+    """Magnitudes, (m, W) or (1, W), at which weights reach what each case needs, (m, L)."""
+    order = np.argsort(magnitudes, axis=1)
+    ascending = np.take_along_axis(magnitudes, order, axis=1)
+    shells = Shells.of_points(np.take_along_axis(distance, order, axis=1), k)
+    extended = np.hstack([ascending, np.full((len(order), 1), np.inf)])
+    found = []
+    for near, tied, needed in cases(shells):
+        weight = np.cumsum(shells.near * near[:, None] + shells.tied * tied[:, None], axis=1)
+        for each in needed:
+            position = count_true(weight < each[:, None])[:, None]
+            value = np.take_along_axis(extended, position, axis=1)[:, 0]
+            found.append(np.where(each > 0, value, 0.0))
+    return np.stack(found, axis=1)
 
-    Sums before and after each member: no cancellation, and exactly 0 if all others are 0.
-    """
-    others = replacement + np.zeros_like(member)
-    others[:, 1:] += np.cumsum(member[:, :-1], axis=1)
-    others[:, :-1] += np.cumsum(member[:, :0:-1], axis=1)[:, ::-1]
-    return others
+
+def means_without(
+    distance: FloatArray, magnitudes: FloatArray, k: int
+) -> tuple[FloatArray, FloatArray]:
+    """Means over K without each of the points, (m, W), and without any other, (m,)."""
+    shells = Shells.of_points(distance, k)
+    seats, size, inside = shells.seats[:, None], shells.size[:, None], shells.near | shells.tied
+    near, tied = shells.near * magnitudes, shells.tied * magnitudes
+    near_sum, tied_sum = near.sum(axis=1, keepdims=True), tied.sum(axis=1, keepdims=True)
+    beyond = np.where(distance > shells.reach, distance, np.inf)
+    following = (beyond == beyond.min(axis=1, keepdims=True)) & np.isfinite(beyond)
+    next_sum = (following * magnitudes).sum(axis=1, keepdims=True)
+    replacement = next_sum / np.maximum(following.sum(axis=1, keepdims=True), 1)
+    total, crowded = near_sum + seats / size * tied_sum, size > seats
+    without = sums_without(near + tied) + replacement
+    of_near = sums_without(near) + (seats + 1) / size * tied_sum
+    of_tied = near_sum + seats / np.maximum(size - 1, 1) * sums_without(tied)
+    without = np.where(shells.near & crowded, of_near, without)
+    without = np.where(shells.tied & crowded, of_tied, without)
+    return np.where(inside, without, total) / k, total[:, 0] / k
+
+
+def sums_without(part: FloatArray) -> FloatArray:
+    """For (m, N) non-negative numbers, which are used up, the sum of each row without each."""
+    row, largest = np.arange(len(part)), part.argmax(axis=1)
+    rest: FloatArray = part.sum(axis=1, keepdims=True) - part
+    # Only the largest can dominate the sum: without it, the others are summed anew.
+    part[row, largest] = 0.0
+    rest[row, largest] = part.sum(axis=1)
+    return rest
+
+
+def sum_of_each(values: FloatArray) -> FloatArray:
+    """Sums of rows, (m,), to the last bit the same whatever order their columns are in."""
+    return np.asarray(np.ascontiguousarray(np.sort(values, axis=1)).sum(axis=1))
+
+
+def shared_means(search: Search, magnitudes: FloatArray, k: int, who: Any) -> FloatArray:
+    """Means over K at new rows (m, d), or at points (m,) without themselves: (m,)."""
+    nearest = Nearest(search, magnitudes, k)
+    if who.ndim == 1:
+        return nearest.sums_of_others(who).total / k
+    return nearest.means_of_tied(search.scaled(who))

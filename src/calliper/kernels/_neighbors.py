@@ -1,22 +1,25 @@
 """Exact nearest neighbours by NumPy: a fast index proposes them, direct differences decide.
 
-A sorted line for one feature, a k-d tree in low dimension, or blocked matrix products otherwise
-propose the neighbours. Where two distances at the edge of the neighbourhood are closer than the
-rounding error of the index, the row is settled by direct differences. Features whose squares would
-overflow or vanish are first divided by a power of two, which changes no digit. Balls that contain
-new points are in ``_balls.py``.
+A k-d tree in low dimension, or blocked matrix products otherwise, propose the neighbours. Where two
+distances at the edge of the neighbourhood are closer than the rounding error of the index, the row
+is settled by direct differences. The same holds for balls that contain new points: each reaches to
+the last neighbour of the point it is around, and pairs that may qualify are compared directly.
+Features whose squares would overflow or vanish are first divided by a power of two, which changes
+no digit.
 """
 
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import BLOCK_FLOATS, map_row_blocks, n_cores, row_slices
+from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import engine_of
-from calliper.kernels._balls import BallScan, balls_by_line, balls_by_tree, joined
+from calliper.kernels._nearest import Shells
 from calliper.kernels._search import (
     EUCLIDEAN,
     ORDINARY,
@@ -25,23 +28,19 @@ from calliper.kernels._search import (
     Pairs,
     Search,
     all_distances,
+    joined,
     paired_distances,
-    tied_at,
     unique_rows,
 )
 from calliper.quantile import power_of_two
 
 #: With fewer queries, comparing them with all balls costs less than a search for each ball.
-MIN_QUERIES = {"line": 100, "tree": 1000}
+MANY_QUERIES = 2000
 
 #: Points in a leaf of the tree: measured, a quarter less time than with 10 in many dimensions.
 LEAF_POINTS = 32
 
-#: Sets of balls that are kept ready: a kernel may have two neighbourhoods a point.
-READY = 2
-
-#: Points added later are compared one by one until there are √N of them, or this many.
-FEW_ADDED = 64
+EPS, TINY = float(np.finfo(float).eps), float(np.finfo(float).tiny)
 
 
 def search_of(rows: Any, metric: Metric, named: str | None = None) -> Search:
@@ -52,133 +51,135 @@ def search_of(rows: Any, metric: Metric, named: str | None = None) -> Search:
 
 
 class NeighborSearch(Search):
-    """The points of a calibration set, ready to be searched.
+    """The points of a calibration set, (N, d), ready to be searched.
 
-    Parameters
-    ----------
-    points : (N, d)
-    metric : see :data:`Metric`
+    ``engine`` is what proposes neighbours: "tree", "brute", or nothing for other metrics.
     """
 
     def __init__(self, points: FloatArray, metric: Metric) -> None:
-        self.metric, self.unit = metric, _unit(points, metric)
+        largest = power_of_two(points)
+        ordinary = metric != EUCLIDEAN or ORDINARY[0] < largest < ORDINARY[1]
+        self.metric, self.unit, self.engine = metric, 1.0 if ordinary else largest, ""
         self.points = points = self.scaled(points)
         self.centre = points.mean(axis=0)
-        #: Points beyond this many were added later and are not in the index.
-        self.n_indexed, self.engine = len(points), _engine(points, metric)
-        self._index()
-
-    def _index(self) -> None:
-        """Build the engine over the points that it is to know."""
-        self.index = INDEXES[self.engine](self.points[: self.n_indexed], self.centre)
-        self._ready: list[BallScan] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Points and what the engine was: it is quickly built again."""
-        built = ("index", "places", "_ready")
-        return {name: value for name, value in vars(self).items() if name not in built}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._index()
+        if metric == EUCLIDEAN:
+            n, d = points.shape
+            self.engine = "tree" if d == 1 or n >= min_points_for_tree(d) else "brute"
+            self.index: Any = (
+                cKDTree(points, leafsize=LEAF_POINTS)
+                if self.engine == "tree"
+                else NearestNeighbors(algorithm="brute").fit(points - self.centre)
+            )
 
     def extended(self, points: FloatArray) -> "NeighborSearch | None":
-        """It answers as one built anew, and is that when many were added; None in another unit."""
-        if self.unit != 1 or _unit(points, self.metric) != 1:
-            return None
-        few = len(points) - self.n_indexed <= max(FEW_ADDED, self.n_indexed**0.5)
-        if not few or not self.engine or _engine(points, self.metric) != self.engine:
-            return NeighborSearch(points, self.metric)
-        other = NeighborSearch.__new__(NeighborSearch)  # copy() would build the engine again
-        known = {name: value for name, value in vars(self).items() if name != "places"}
-        other.__dict__.update(known, points=points, _ready=[])
-        return other
+        """A search of all of them; None in another unit."""
+        other = NeighborSearch(points, self.metric)
+        return other if other.unit == self.unit else None
 
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
-        """The n nearest, and where the last place is tied."""
         queries = self.scaled(queries)
         found, distance = self._propose(queries, n + 1)
         tied = np.zeros(len(queries), dtype=bool)
         unsettled = np.flatnonzero(~self._settled(queries, distance, n))
         found = np.ascontiguousarray(found[:, :n])
         if len(unsettled):
-            location, inverse = unique_rows(queries[unsettled])
+            location, _, inverse = unique_rows(queries[unsettled])
             near, at_edge = self._settle(location, n)
             found[unsettled], tied[unsettled] = near[inverse], at_edge[inverse]
         found[:, :-1].sort(axis=1)
         return found, tied
 
-    def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
-        """The same of the points themselves, each one without itself."""
-        own = np.arange(len(self.points))
-        tied = np.zeros(len(own), dtype=bool)
-        if n == 0:
-            return np.empty((len(own), 0), dtype=np.intp), tied
-        # Queries in the order of the engine find what they need still in cache.
-        indices = self.index.indices if self.n_indexed == len(own) else None
-        order = own if indices is None else indices
-        rows = self.points if indices is None else self.points[order]
+    def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
+        rows, tied = self.points[points], np.zeros(len(points), dtype=bool)
         near, distance = self._propose(rows, n + 2)
-        keep = _all_but(order, near)
-        near, distance = near[keep].reshape(len(own), -1), distance[keep].reshape(len(own), -1)
-        found = np.empty((len(own), n), dtype=np.intp)
-        found[order] = near[:, :n]
-        unsettled = order[~self._settled(rows, distance, n)]
+        own = near == points[:, None]
+        own[:, -1] |= ~own.any(axis=1)  # one is dropped of each row, if not itself then the last
+        near, distance = (each[~own].reshape(len(rows), -1) for each in (near, distance))
+        unsettled = np.flatnonzero(~self._settled(rows, distance, n))
+        found = np.ascontiguousarray(near[:, :n])
         if len(unsettled):
-            location, inverse = unique_rows(self.points[unsettled])
-            twin = np.empty(len(location), dtype=np.intp)
-            twin[inverse] = unsettled
+            location, first, inverse = unique_rows(rows[unsettled])
+            left, twin = points[unsettled], points[unsettled][first]
             near, at_edge = self._settle(location, n, twin)
             near, twin = near[inverse], twin[inverse]
             # One of the copies of a row was left out for all: the others have it in their place.
-            found[unsettled] = np.where(near == unsettled[:, None], twin[:, None], near)
+            found[unsettled] = np.where(near == left[:, None], twin[:, None], near)
             tied[unsettled] = at_edge[inverse]
         return found, tied
 
-    def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
-        """The same of some of the points, by direct differences."""
-        return self._settle(self.points[points], n, points)
-
     def balls_containing(self, queries: FloatArray, reach: FloatArray) -> Pairs:
-        """All pairs of a query and a point whose ball contains it."""
         queries = self.scaled(queries)
+        if self.engine == "tree" and len(queries) >= MANY_QUERIES:
+            return self._inside(queries, *self._by_tree(queries, reach), reach)
+        scratch = Scratch()
 
-        def check(query: IntArray, point: IntArray, doubtful: BoolArray) -> Pairs:
-            """The pairs that are inside, and which are at the edge, by direct differences."""
-            inside, at_edge = np.ones(len(query), dtype=bool), np.zeros(len(query), dtype=bool)
-            in_doubt = np.flatnonzero(doubtful)
-            for rows in row_slices(len(in_doubt), max(1, BLOCK_FLOATS // queries.shape[1])):
-                pairs = in_doubt[rows]
-                ball = point[pairs]
-                distance = paired_distances(queries[query[pairs]], self.points[ball])
-                inside[pairs], at_edge[pairs] = distance <= reach[ball], distance == reach[ball]
-            return query[inside], point[inside], at_edge[inside]
+        def scan(rows: slice) -> Pairs:
+            if self.engine:
+                query, point = self._products(queries[rows], reach, scratch)
+                query, point, at_edge = self._inside(queries[rows], query, point, reach)
+                return query + rows.start, point, at_edge
+            distance = all_distances(queries[rows], self.points, self.metric)
+            query, point = np.nonzero(distance <= reach)
+            return query + rows.start, point, distance[query, point] == reach[point]
 
-        if self.metric != EUCLIDEAN:
-            return self._balls_by_metric(queries, reach)
-        if len(queries) >= MIN_QUERIES.get(self.engine, np.inf):
-            balls_of = balls_by_line if self.engine == "line" else balls_by_tree
-            return check(*balls_of(self.points, queries, reach))
-        return self._balls_ready(reach).containing(queries, check)
+        return joined(map_row_blocks(scan, len(queries), len(self.points)))
 
-    def _balls_ready(self, reach: FloatArray) -> BallScan:
-        """Balls of that reach, compared by identity: prepared once, and kept."""
-        for ready in self._ready:
-            if ready.reach is reach:
-                return ready
-        balls = BallScan(self.points, reach, self.centre)
-        self._ready = [balls, *self._ready][:READY]
-        return balls
+    def _inside(
+        self, queries: FloatArray, query: IntArray, point: IntArray, reach: FloatArray
+    ) -> Pairs:
+        """Of some pairs those that are inside, and which are at the edge."""
+        parts = row_slices(len(query), max(1, BLOCK_FLOATS // queries.shape[1]))
+        found = [paired_distances(queries[query[p]], self.points[point[p]]) for p in parts]
+        distance, edge = np.concatenate([np.empty(0), *found]), reach[point]
+        inside = distance <= edge
+        return query[inside], point[inside], (distance == edge)[inside]
+
+    def _by_tree(self, queries: FloatArray, reach: FloatArray) -> tuple[IntArray, IntArray]:
+        """All pairs that can be inside: each ball is searched in a tree of the queries."""
+        members = cKDTree(queries).query_ball_point(
+            self.points, np.sqrt(reach) * (1 + 1e-12), workers=n_cores(), return_sorted=False
+        )
+        count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
+        query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))
+        order = np.argsort(query, kind="stable")
+        return query[order], np.repeat(np.arange(len(members)), count)[order]
+
+    @cached_property
+    def _centred(self) -> tuple[FloatArray, FloatArray]:
+        """−2z for the centred points z, (d, N), and ‖z‖², (N,)."""
+        z = self.points - self.centre
+        return -2 * z.T, np.square(z).sum(axis=1)
+
+    def _products(
+        self, queries: FloatArray, reach: FloatArray, scratch: Scratch
+    ) -> tuple[IntArray, IntArray]:
+        """All pairs that can be inside, by one matrix product.
+
+        x is inside where ‖z‖² − reach − 2x·z lies below −‖x‖². Centring keeps the rounding error
+        τ(‖x‖² + ‖z‖²) small, and ‖z‖² ≤ 2‖x‖² + 2·reach for every pair that is inside.
+        """
+        right, z_norm = self._centred
+        x, d = queries - self.centre, queries.shape[1]
+        x_norm, tolerance = np.square(x).sum(axis=1), 8 * (d + 4) * EPS
+        excess = scratch.array("excess", (len(x), len(z_norm)))
+        np.matmul(x, right, out=excess)
+        excess += z_norm - reach * (1 + 4 * tolerance)
+        # Below the smallest number errors are no longer relative.
+        limit = (4 * tolerance - 1) * x_norm + (d + 4) * TINY
+        hit = np.flatnonzero(excess < np.nextafter(limit, np.inf)[:, None])
+        query, point = np.divmod(hit, len(z_norm))
+        return query, point
 
     def shell(
         self, rows: FloatArray, n: int, left_out: IntArray | None = None
     ) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Candidates beyond the n nearest; indices of many features look for no more than n."""
+        """Candidates beyond the n nearest, of a tree."""
         k = min(n + TIED_SHELL, len(self.points))
-        if self.index.indices is None:
+        if self.engine != "tree":
             none = np.zeros((len(rows), n), dtype=np.intp)
             return none, np.zeros(none.shape), np.zeros(len(rows), dtype=bool)
         near, proposed = self._propose(rows, k)
+        near = np.sort(near, axis=1)  # of those just as far, the first comes first
         distance = np.stack([paired_distances(rows, self.points[each]) for each in near.T], axis=1)
         if left_out is not None:
             distance[near == left_out[:, None]] = np.inf
@@ -189,45 +190,34 @@ class NeighborSearch(Search):
         return near, distance, inside | (k == len(self.points))
 
     def distance_to(self, neighbor: IntArray, points: IntArray | None = None) -> FloatArray:
-        """Distances of points to one other each, by direct differences."""
         own, other = self.points if points is None else self.points[points], self.points[neighbor]
         if self.metric == EUCLIDEAN:
             return paired_distances(own, other)
-        blocks = map_row_blocks(
-            lambda rows: np.diagonal(all_distances(own[rows], other[rows], self.metric)),
-            len(other),
-            256,
+        each = map(
+            lambda a, b: all_distances(a, b, self.metric)[0, 0], own[:, None], other[:, None]
         )
-        return np.concatenate(blocks)
+        return np.fromiter(each, dtype=np.float64, count=len(other))
 
     def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """Up to k candidates a row, and squared distances that are right up to rounding."""
-        squared, found = self.index.query(queries, min(k, self.n_indexed))
-        if self.n_indexed == len(self.points):
-            return found, squared
-
-        def merge(rows: slice) -> tuple[IntArray, FloatArray]:
-            added = all_distances(queries[rows], self.points[self.n_indexed :], self.metric)
-            index = np.broadcast_to(np.arange(self.n_indexed, len(self.points)), added.shape)
-            near, distance = np.hstack([found[rows], index]), np.hstack([squared[rows], added])
-            order = np.argsort(distance, axis=1, kind="stable")[:, :k]
-            return np.take_along_axis(near, order, 1), np.take_along_axis(distance, order, 1)
-
-        width = found.shape[1] + len(self.points) - self.n_indexed
-        near, distance = zip(*map_row_blocks(merge, len(queries), 4 * width), strict=True)
-        return np.concatenate(near), np.concatenate(distance)
+        k = min(k, len(self.points))
+        if not self.engine:  # nothing is known beforehand: all are as near, and no row is settled
+            return np.tile(np.arange(k), (len(queries), 1)), np.zeros((len(queries), k))
+        if self.engine == "tree":
+            distance, found = self.index.query(queries, k, workers=n_cores())
+        else:
+            distance, found = self.index.kneighbors(queries - self.centre, k)
+        found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
+        return found, np.square(distance.reshape(found.shape))
 
     def _settled(self, queries: FloatArray, distance: FloatArray, n: int) -> BoolArray:
         """Rows whose n-th neighbour stands apart from the one before and the one after."""
-        dimension = self.points.shape[1]
-        error = 8 * (dimension + 4) * np.finfo(float).eps * distance[:, -1]
-        if self.index.by_norms:
+        d = self.points.shape[1]
+        error = 8 * (d + 4) * EPS * distance[:, -1]
+        if self.engine == "brute":
             # ‖x‖² − 2x·z + ‖z‖² errs with the norms, and ‖z‖² ≤ 2‖x‖² + 2‖x − z‖².
-            chunks = row_slices(len(queries), max(1, BLOCK_FLOATS // dimension))
-            centred = np.concatenate(
-                [np.square(queries[rows] - self.centre).sum(axis=1) for rows in chunks]
-            )
-            error = 2 * error + 24 * (dimension + 4) * np.finfo(float).eps * centred
+            x = queries - self.centre
+            error = 2 * error + 24 * (d + 4) * EPS * np.einsum("ij,ij->i", x, x)
         settled = np.ones(len(distance), dtype=bool)
         for left in range(max(0, n - 2), min(n, distance.shape[1] - 1)):
             settled &= distance[:, left + 1] - distance[:, left] > error
@@ -238,141 +228,20 @@ class NeighborSearch(Search):
     ) -> tuple[IntArray, BoolArray]:
         """The first n points by direct differences, and where the n-th is tied.
 
-        A few more candidates often hold all that is tied; where they do not, all points are
-        compared. ``left_out`` names a point that does not count for each location.
+        ``left_out`` names a point that does not count for each location.
         """
-        near, distance, inside = self.shell(locations, n, left_out)
-        found, tied = near[:, :n], tied_at(distance, n)
-        left = np.flatnonzero(~inside)
 
-        def settle(rows: slice) -> None:
-            distances = all_distances(locations[left[rows]], self.points, self.metric)
-            for row, distance in zip(left[rows], distances, strict=True):
-                if left_out is not None:
-                    distance[left_out[row]] = np.inf
-                edge = np.partition(distance, n - 1)[n - 1]
-                candidates = np.flatnonzero(distance <= edge)
-                order = np.argsort(distance[candidates], kind="stable")[: n + 1]
-                found[row] = candidates[order[:n]]
-                tied[row] = tied_at(distance[candidates[order]][None], n)[0]
+        def first(near: IntArray | None, distance: FloatArray) -> IntArray:
+            shells = Shells.of_points(distance, n)
+            chosen = shells.tied & (np.cumsum(shells.tied, axis=1) <= shells.seats[:, None])
+            place = np.nonzero(shells.near | chosen)[1].reshape(-1, n)  # of tied ones the first
+            some = np.take_along_axis(distance, place, axis=1)
+            place = np.take_along_axis(place, np.argsort(some, axis=1, kind="stable"), axis=1)
+            found = place if near is None else np.take_along_axis(near, place, axis=1)
+            return np.column_stack([found, shells.size > 1])
 
-        map_row_blocks(settle, len(left), len(self.points))
-        return found, tied
-
-    def _balls_by_metric(self, queries: FloatArray, reach: FloatArray) -> Pairs:
-        def scan(rows: slice) -> Pairs:
-            distance = all_distances(queries[rows], self.points, self.metric)
-            query, point = np.nonzero(distance <= reach)
-            return query + rows.start, point, distance[query, point] == reach[point]
-
-        return joined(map_row_blocks(scan, len(queries), len(self.points)))
-
-
-def _unit(points: FloatArray, metric: Metric) -> float:
-    """What features are divided by: 1, or a power of two where squares would not be numbers."""
-    largest = power_of_two(points)
-    ordinary = metric != EUCLIDEAN or ORDINARY[0] < largest < ORDINARY[1]
-    return 1.0 if ordinary else largest
-
-
-def _engine(points: FloatArray, metric: Metric) -> str:
-    """What proposes neighbours; nothing for other metrics."""
-    n, dimension = points.shape
-    if metric != EUCLIDEAN:
-        return ""
-    if dimension == 1:
-        return "line"
-    return "tree" if n >= min_points_for_tree(dimension) else "brute"
-
-
-def _all_but(own: IntArray, found: IntArray) -> BoolArray:
-    """Mask that drops each row's own index, or its last entry if its own is not among them."""
-    is_own = found == own[:, None]
-    is_own[:, -1] |= ~is_own.any(axis=1)
-    others: BoolArray = ~is_own
-    return others
-
-
-class SortedLine:
-    """One feature: values in order, with infinity on either side.
-
-    The k nearest values of x are found in k steps, each taking the nearer of the next on the left
-    and the next on the right; all queries walk together. No tree of one dimension keeps up with it.
-    """
-
-    by_norms = False
-
-    def __init__(self, points: FloatArray, centre: FloatArray) -> None:
-        values = points[:, 0]
-        self.indices = np.argsort(values)
-        self.padded = np.concatenate([[-np.inf], values[self.indices], [np.inf]])
-
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        """The k nearest, ascending; k ≤ number of values."""
-        x = queries[:, 0]
-        right = np.searchsorted(self.padded[1:-1], x) + 1
-        left = right - 1
-        distance = np.empty((k, len(x)))
-        position = np.empty((k, len(x)), dtype=np.intp)
-        for step in range(k):
-            to_left, to_right = x - self.padded[left], self.padded[right] - x
-            go_left = to_left <= to_right
-            np.minimum(to_left, to_right, out=distance[step])
-            np.copyto(position[step], right)
-            np.copyto(position[step], left, where=go_left)
-            left -= go_left
-            right += ~go_left
-        return np.square(distance.T), self.indices[position.T - 1]
-
-
-class Tree:
-    """A k-d tree."""
-
-    by_norms = False
-
-    def __init__(self, points: FloatArray, centre: FloatArray) -> None:
-        self.tree = cKDTree(points, leafsize=LEAF_POINTS)
-        self.indices = self.tree.indices
-
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        """The k nearest, ascending."""
-        distance, found = self.tree.query(queries, k, workers=n_cores())
-        found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
-        return np.square(distance.reshape(found.shape)), found
-
-
-class Brute:
-    """Blocked matrix products in double precision."""
-
-    by_norms, indices = True, None
-
-    def __init__(self, points: FloatArray, centre: FloatArray) -> None:
-        self.centre, self.search = centre, NearestNeighbors(algorithm="brute").fit(points - centre)
-
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        """The k nearest, ascending."""
-        distance, found = self.search.kneighbors(queries - self.centre, k)
-        return np.square(distance), np.asarray(found, dtype=np.intp)
-
-
-class Unknown:
-    """Nothing is known of other metrics beforehand: all are as near, and every row is settled."""
-
-    by_norms, indices = False, None
-
-    def __init__(self, points: FloatArray, centre: FloatArray) -> None:
-        return
-
-    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        """The first k."""
-        found = np.broadcast_to(np.arange(k), (len(queries), k)).copy()
-        return np.zeros(found.shape), found
-
-
-#: What proposes neighbours: ``query`` gives squared distances right up to rounding and indices,
-#: both (m, k); ``indices`` are the points such that neighbours follow one another, if that is
-#: known; ``by_norms`` says that distances are sums of norms and products.
-INDEXES: dict[str, Any] = {"line": SortedLine, "tree": Tree, "brute": Brute, "": Unknown}
+        found = self.over_candidates(locations, n, first, left_out)
+        return found[:, :-1], found[:, -1] > 0
 
 
 def min_points_for_tree(dimension: int) -> float:

@@ -4,8 +4,8 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray, IntArray
@@ -96,42 +96,26 @@ class SharedLeaves(Weights):
     """
 
     def __init__(self, kernel: ForestProximity, Z: FloatArray) -> None:
-        self.kernel = kernel
-        leaves = leaf_numbers(kernel, Z)
-        self.n_trees, self.largest = leaves.shape[1], int(leaves.max())
-        codes = self._codes(leaves)
-        self.columns = np.unique(codes)
-        self.own = self._one_hot(codes)
+        self.kernel, leaves = kernel, leaf_numbers(kernel, Z)
+        self.columns = OneHotEncoder(handle_unknown="ignore", dtype=np.float64).fit(leaves)
+        self.own = self.columns.transform(leaves)
         self.by_leaf = self.own.T.tocsr()
 
     def to(self, Z: FloatArray) -> FloatArray:
         """(m, N) numbers of leaves that new rows share with the points."""
-        leaves = leaf_numbers(self.kernel, Z)
-        if leaves.shape[1] != self.n_trees:
+        leaves, n_trees = leaf_numbers(self.kernel, Z), self.columns.n_features_in_
+        if leaves.shape[1] != n_trees:
             raise CalliperError(
                 f"the new rows have leaves in {leaves.shape[1]} trees, the calibration points in "
-                f"{self.n_trees}: apply the same forest to both."
+                f"{n_trees}: apply the same forest to both."
             )
-        return np.asarray((self._one_hot(self._codes(leaves)) @ self.by_leaf).toarray())
+        return np.asarray((self.columns.transform(leaves) @ self.by_leaf).toarray())
 
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) numbers of leaves that points share with the others."""
         shared = np.asarray((self.own[rows] @ self.by_leaf).toarray())
-        own = np.arange(rows.start, rows.stop)
-        shared[own - rows.start, own] = 0.0
+        np.fill_diagonal(shared[:, rows], 0.0)
         return shared
-
-    def _codes(self, leaves: IntArray) -> IntArray:
-        """One number for each pair of tree and leaf; leaves beyond the known ones have −1."""
-        codes = leaves + np.arange(self.n_trees) * (self.largest + 1)
-        return np.where(leaves <= self.largest, codes, -1)
-
-    def _one_hot(self, codes: IntArray) -> Any:
-        column = np.searchsorted(self.columns, codes)
-        known = self.columns[np.minimum(column, len(self.columns) - 1)] == codes
-        starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-        shape = len(codes), len(self.columns)
-        return sparse.csr_array((np.ones(known.sum()), column[known], starts), shape=shape)
 
 
 def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:

@@ -1,36 +1,90 @@
-"""All points count, the nearer the more (see ``_radial.py``)."""
+"""All points count, the nearer the more.
+
+Weights are exp(−d²/2l²), plus b/N with smoothing. Equations are those of ``_weighted.py``. On a
+grid, points are moved to the middles of cells whose side is a part of l. That is a fixed function
+of the features, so no guarantee changes; all rows of a cell have the same radius, so many rows cost
+no more than their cells.
+
+Without smoothing, a local mean is a ratio, so all weights of a row may share a factor: with the
+largest exponent as zero, the nearest weight is one and nothing underflows, whatever the length
+scale.
+
+Without two points. Leaving out any point but the nearest keeps the sum of the weights at 1 or more;
+where the weights of all but the nearest vanish, they are taken relative to the next.
+
+Over the bag. Weights of row i are relative to the nearest of the other points. Where the new point
+is nearer still, the weights of the others shrink instead.
+
+Places. In few dimensions there are far fewer cells with points than points, and all points of such
+a place p have the same weights. With S_p the sum of its magnitudes, n_p their number, κ the weight
+of a place at itself and k that of the new row there, the sums of point i without itself are
+
+    A_i = Σ_{q≠p} k_pq S_q + κ (S_p − s_i),    B_i = Σ_{q≠p} k_pq n_q + κ (n_p − 1),
+
+and its threshold solves k t² + A_i t = s_i ŝ (B_i + k).
+
+Of many points, few thresholds are solved. With r_i = s_i/c_i, c_i = A_i/B_i the point's scale
+without the new row, and w = k/(B_i + k), the threshold is at most t exactly if
+
+    r_i ≤ (t/ŝ) · (1 + w (t/c_i − 1)).
+
+Where w·max(1, t/c_i) is at most δ for all t that matter, the factor is within 1 ± δ: thresholds
+are in the order of r_i up to that. All other points are exceptions, which lie near the new row. If
+there are at most E exceptions to a row, its Q-th smallest threshold is either one of theirs or that
+of a point between r_(Q−E)·q and r_(Q+E)/q, with q = (1−δ)/(1+δ).
+"""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator
 
-from calliper._types import FloatArray
+from calliper._blocks import map_row_blocks
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
-from calliper.kernels._kernel import Known, LocalQuantile, Rng, ScalesAtLevel, check_size
-from calliper.kernels._radial import Radial
-from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
+from calliper.kernels._arithmetic import rescale
+from calliper.kernels._kernel import Bag, Known, LocalQuantile, Rng, ScalesAtLevel, check_size
+from calliper.kernels._search import EUCLIDEAN, Metric, all_distances, check_metric
 from calliper.kernels._weighted import (
-    RadialExponents,
-    SmoothedRadial,
+    BagWeighted,
+    Balance,
     WeightedKernel,
-    squared_distances,
-    to_grid,
+    WeightedMeans,
+    Weights,
+    mean_of,
+    means_without_each,
+    totals,
 )
+from calliper.quantile import (
+    Shares,
+    conformal_rank,
+    merged_order_statistic,
+    pad_exceptions,
+    row_thresholds,
+    weighted_quantiles_in_blocks,
+)
+
+#: Weights whose sum is smaller have lost digits to underflow; they are shifted anew.
+FAINT = 1e-200
+
+#: With fewer points, all thresholds are computed.
+MANY = 5_000
+#: δ, and the least part of the points that a row may have as exceptions.
+DELTA, EXCEPTIONS = 0.02, 0.05
 
 
 @dataclass(eq=False, repr=False)
 class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = exp(−‖x − x'‖² / 2l²), plus an optional constant for all pairs.
 
-    The paper does not print the normalisation of its length scale; this is the usual one. The
-    local mean is a ratio, so a common factor of all weights cancels and nothing underflows:
-    l → 0 gives the nearest neighbour, l → ∞ the plain mean.
+    The paper does not print the normalisation of its length scale; this is the usual one. Nothing
+    underflows: l → 0 gives the nearest neighbour, l → ∞ the plain mean.
 
     Parameters
     ----------
@@ -85,24 +139,22 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         check_engine(self.engine)
         scale = self.length_scale
         if isinstance(scale, str):
-            scale = self._median(scale, Z_train)
+            if scale != "median":
+                raise ValueError(f"length_scale is a number or 'median'; got {scale!r}.")
+            if Z_train is None:
+                raise CalliperError(
+                    "length_scale='median' needs training inputs: pass training=Z to fit (X_train "
+                    "to calibrate), or a number. A length scale taken from the calibration points "
+                    "would treat them unlike a new point and void the guarantee."
+                )
+            scale = median_distance(Z_train, self.metric)
+            if scale == 0:
+                raise CalliperError(
+                    "the median distance between training inputs is 0; pass a number."
+                )
         smoothing, step = check_size(self.smoothing, "smoothing"), check_size(self.step, "step")
         length = check_length_scale(scale)
         return replace(self, length_scale=length, smoothing=smoothing, step=step)
-
-    def _median(self, name: str, Z_train: Known) -> float:
-        if name != "median":
-            raise ValueError(f"length_scale is a number or 'median'; got {name!r}.")
-        if Z_train is None:
-            raise CalliperError(
-                "length_scale='median' needs training inputs: pass training=Z to fit (X_train to "
-                "calibrate), or a number. A length scale taken from the calibration points "
-                "would treat them unlike a new point and void the guarantee."
-            )
-        median = median_distance(Z_train, self.metric)
-        if median == 0:
-            raise CalliperError("the median distance between training inputs is 0; pass a number.")
-        return median
 
     def weights(self, Z: Any) -> Any:
         """The points with their weights, where they are computed."""
@@ -110,8 +162,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         engine = engine_of(Z, self.engine)
         if engine is not None:
             return engine.radial(Z, self.metric, length, smoothing, step)
-        exponents = RadialExponents(Z, length, self.metric, step)
-        return SmoothedRadial(exponents, smoothing) if smoothing else Radial(exponents)
+        return Radial(RadialExponents(Z, length, self.metric, step), smoothing)
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile by radial weights."""
@@ -129,18 +180,381 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         cls, kernels: "Sequence[RBF]", Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights."""
-        means: list[FloatArray] = []
-        mean_of_rest = (magnitudes.sum() - magnitudes) / (len(magnitudes) - 1)
-        for kernel in kernels:
-            if kernel.step or not means:
-                places = to_grid(Z, kernel.step * float(kernel.length_scale))
-                squared = squared_distances(places, places, kernel.metric)
-                np.fill_diagonal(squared, np.inf)
-            weight = np.exp(squared / (-2 * float(kernel.length_scale) ** 2))
-            total = weight @ magnitudes + kernel.smoothing * mean_of_rest
-            means.append(total / (weight.sum(axis=1) + kernel.smoothing))
-        stacked = np.stack(means)
-        return lambda level: stacked
+        more = len(Z) / (len(Z) - 1)  # so that the mean of the others counts for all of b
+        each = [replace(kernel, smoothing=kernel.smoothing * more).weights(Z) for kernel in kernels]
+        means = np.stack([weights.mean(magnitudes).of_others() for weights in each])
+        return lambda level: means
+
+
+class RadialExponents:
+    """Exponents −d²/2l² to fixed points; ``step`` is the side of a grid, in length scales."""
+
+    def __init__(
+        self, points: FloatArray, length_scale: float, metric: Metric, step: float = 0.0
+    ) -> None:
+        self.side = step * length_scale if step else 0.0  # the length may be infinite
+        self.points = to_grid(points, self.side)
+        self.metric, self.length_scale, self.step = metric, length_scale, step
+
+    def some(self, points: IntArray) -> "RadialExponents":
+        """The same with some of the points, or all in another order."""
+        return RadialExponents(self.points[points], self.length_scale, self.metric, self.step)
+
+    def to(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """−d²/2l², (m, N), in ``out`` if given."""
+        queries = to_grid(queries, self.side)
+        squared = squared_distances(queries, self.points, self.metric, out)
+        squared /= -2 * self.length_scale**2
+        return squared
+
+
+def to_grid(Z: FloatArray, side: float) -> FloatArray:
+    """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
+    return np.round(Z / side) * side if side else Z
+
+
+def squared_distances(
+    queries: FloatArray, points: FloatArray, metric: Metric, out: FloatArray | None = None
+) -> FloatArray:
+    """Squared distances for any metric, (m, N), in ``out`` if given; nothing hangs on a tie."""
+    if metric == EUCLIDEAN:
+        return np.asarray(cdist(queries, points, "sqeuclidean", out=out), dtype=np.float64)
+    return np.square(all_distances(queries, points, metric))
+
+
+def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
+    """exp(e − largest) in place; ``largest`` (m,) is the row's largest exponent."""
+    exponent -= largest[:, None]
+    return np.exp(exponent, out=exponent)
+
+
+class Radial(Weights):
+    """Radial weights up to a factor of each row, by which the nearest has one.
+
+    With smoothing b, as they are, and b/N more: all points together weigh b more.
+    """
+
+    def __init__(self, exponents: RadialExponents, smoothing: float = 0.0) -> None:
+        self.exponents, self.points = exponents, exponents.points
+        self.smoothing, self.floor = smoothing, smoothing / len(self.points)
+
+    def to(self, Z: FloatArray) -> FloatArray:
+        exponent = self.exponents.to(Z)
+        if not self.smoothing:
+            return to_weights(exponent, exponent.max(axis=1))
+        weight = np.exp(exponent, out=exponent)
+        weight += self.floor
+        return weight
+
+    def mean(self, magnitudes: FloatArray) -> WeightedMeans:
+        if self.smoothing:
+            return super().mean(magnitudes)
+        return RadialMeans(self.exponents, magnitudes)
+
+    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+        if not self.smoothing:
+            return BagRadial(self, magnitudes, scores, offset)
+        if not self.exponents.step:
+            return super().bag(magnitudes, scores, offset)
+        return BagInPlaces(self, magnitudes, scores, offset)
+
+    def local_quantile(self, scores: FloatArray) -> "RadialQuantile":
+        """Quantile by weights."""
+        order = np.argsort(scores)
+        return RadialQuantile(self.exponents.some(order), scores[order])
+
+
+class RadialMeans(WeightedMeans):
+    """Means without each point, or without each of F folds, if points have such, (N,)."""
+
+    def __init__(
+        self, exponents: RadialExponents, magnitudes: FloatArray, fold: IntArray | None = None
+    ) -> None:
+        super().__init__(Radial(exponents), magnitudes)
+        self.exponents, self.fold = exponents, fold
+
+    def to(self, Z: FloatArray, own: IntArray | None = None) -> FloatArray:
+        """(m, N) means at rows without each point, or (m, F); without the points ``own``, too."""
+        exponent = self.exponents.to(Z)
+        if own is not None:
+            exponent[np.arange(len(Z)), own] = -np.inf
+        weight = to_weights(exponent, exponent.max(axis=1))
+        if self.fold is None:
+            mean, rest = means_without_each(weight, self.magnitudes)
+        else:
+            mean, rest = self._without_folds(weight, self.fold)
+        groups = np.arange(len(self.magnitudes)) if self.fold is None else self.fold
+        for row, left_out in zip(*np.nonzero(rest < FAINT), strict=True):
+            out = groups == left_out
+            if own is not None:
+                out[own[row]] = True
+            mean[row, left_out] = self._without(Z[row], out)
+        return mean
+
+    def among(self) -> FloatArray:
+        """(N, N) means at the points without themselves and each other one, or (N, F)."""
+        points, n = self.exponents.points, len(self.magnitudes)
+        blocks = map_row_blocks(
+            lambda rows: self.to(points[rows], np.arange(rows.start, rows.stop)), n, n
+        )
+        return np.concatenate(blocks)
+
+    def of_others(self) -> FloatArray:
+        """(N,) means at the points without themselves."""
+        total, weight, _ = sums_of_others(self.exponents, self.magnitudes)
+        return np.asarray(total / weight)
+
+    def _without_folds(self, weight: FloatArray, fold: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Means without each fold, and the weights of all others, both (m, F).
+
+        Sums over all folds but one are added up from those of the folds: nothing is subtracted.
+        """
+        n_folds = int(fold.max()) + 1
+        inside = np.equal.outer(fold, np.arange(n_folds)).astype(np.float64)
+        all_but_one = 1.0 - np.eye(n_folds)
+        total, rest = (
+            weight @ each @ all_but_one for each in (inside * self.magnitudes[:, None], inside)
+        )
+        return total / np.where(rest > 0, rest, 1.0), rest
+
+    def _without(self, query: FloatArray, out: BoolArray) -> float:
+        """The mean at one row without some points, (N,), relative to the nearest that remains."""
+        if out.all():
+            return float("nan")  # no point is left
+        exponent = np.where(out, -np.inf, self.exponents.to(query[None]))
+        total, weight = totals(to_weights(exponent, exponent.max(axis=1)), self.magnitudes)
+        return float(total[0] / weight[0])
+
+
+def sums_of_others(
+    exponents: RadialExponents, magnitudes: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """For every point the weighted sum of the others, their weight, and their largest −d²/2l².
+
+    The weights are relative to that largest exponent, so that their sum is at least one.
+    """
+
+    def add(rows: slice) -> FloatArray:
+        exponent = exponents.to(exponents.points[rows])
+        np.fill_diagonal(exponent[:, rows], -np.inf)
+        largest = exponent.max(axis=1)
+        return np.stack([*totals(to_weights(exponent, largest), magnitudes), largest])
+
+    n = len(magnitudes)
+    total, weight, largest = np.concatenate(map_row_blocks(add, n, n), axis=1)
+    return total, weight, largest
+
+
+class BagRadial(BagWeighted):
+    """Thresholds t_i with radial weights without a floor."""
+
+    def __init__(
+        self, weights: Radial, magnitudes: FloatArray, scores: FloatArray, offset: float
+    ) -> None:
+        self.exponents, self.magnitudes = weights.exponents, magnitudes
+        self.scores, self.offset = scores, offset
+        self.total, self.weight, self.largest = sums_of_others(self.exponents, magnitudes)
+
+    def _balance(self, Z: FloatArray) -> Balance:
+        exponent = self.exponents.to(Z)
+        weight = to_weights(exponent.copy(), exponent.max(axis=1))
+        scale = mean_of(weight, self.magnitudes) + self.offset
+        exponent -= self.largest
+        row, column = np.divmod(np.flatnonzero(exponent > 0), len(self.scores))
+        shrink = np.exp(-exponent[row, column])
+        exponent[row, column] = 0.0
+        others = shrink * self.total[column], shrink * self.weight[column]
+        return np.exp(exponent, out=exponent), scale, (row, column, *others)
+
+
+class BagInPlaces(BagWeighted):
+    """Thresholds t_i of points that share places."""
+
+    def __init__(
+        self, weights: Radial, magnitudes: FloatArray, scores: FloatArray, offset: float
+    ) -> None:
+        n, exponents = len(scores), weights.exponents
+        self.magnitudes, self.scores, self.offset = magnitudes, scores, offset
+        first, self.place = distinct(exponents.points)
+        self.side = exponents.side
+        self.weights = Radial(exponents.some(first), weights.smoothing * len(first) / n)
+        self.size = np.bincount(self.place)
+        self.numbers = self.size.astype(np.float64)
+        self.sums, rest = self._sums()
+        others = np.concatenate(map_row_blocks(self._others, len(first), len(first)), axis=1)
+        own = 1.0 + self.weights.floor
+        self.total = others[0][self.place] + own * rest
+        self.weight = (others[1] + own * (self.size - 1))[self.place]
+
+    def _sums(self) -> tuple[FloatArray, FloatArray]:
+        """Sums of magnitudes of the places, and of the others in the place of each point.
+
+        The largest of a place may be nearly all of its sum, which is no reason to lose the rest.
+        """
+        order = np.lexsort((self.magnitudes, self.place))
+        start, ordered = np.cumsum(self.size) - self.size, self.magnitudes[order]
+        last = start + self.size - 1
+        largest = ordered[last]
+        ordered[last] = 0.0
+        without = np.add.reduceat(ordered, start)
+        sums = without + largest
+        rest = sums[self.place] - self.magnitudes
+        rest[order[last]] = without
+        return sums, rest
+
+    def _others(self, rows: slice) -> FloatArray:
+        """Weighted sums of other places' magnitudes, and of their numbers, for some places."""
+        weight = self.weights.among(rows)
+        return np.stack([totals(weight, self.sums)[0], totals(weight, self.numbers)[0]])
+
+    def with_offset(self, offset: float) -> Self:
+        other = super().with_offset(offset)
+        vars(other).pop("_window", None)
+        return other
+
+    @cached_property
+    def _window(self) -> "Window":
+        return Window(self)
+
+    def _balance(self, Z: FloatArray) -> Balance:
+        weight, scale = self._at(Z)
+        none, nothing = np.empty(0, dtype=np.intp), np.empty(0)
+        return weight[:, self.place], scale, (none, none, nothing, nothing)
+
+    def _at(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weights of new rows at all places, (m, places), and scales of the rows, (m,)."""
+        weight = self.weights.to(Z)
+        scale = totals(weight, self.sums)[0] / totals(weight, self.numbers)[0]
+        return weight, scale + self.offset
+
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
+    ) -> FloatArray:
+        places = to_grid(Z, self.side)
+        first, place = distinct(places)
+        if shares is not None:
+            if len(Z) < 2 * len(first) or slope:
+                return super().order_statistics(Z, levels, shares, slope=slope)
+            return self._weighed(places[first], place, levels, shares)
+        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
+
+        def select(rows: slice) -> FloatArray:
+            some = places[first[rows]]
+            if slope or len(self.scores) <= MANY:
+                return row_thresholds(self.thresholds(some, slope=slope), levels)
+            known = some, *self._at(some)
+            return np.stack([self._window.ranked(*known, rank) for rank in ranks], axis=1)
+
+        floats = 2 * len(self.size) + 4 * min(len(self.scores), MANY)
+        return np.concatenate(map_row_blocks(select, len(first), floats))[place]
+
+    def signed_order_statistics(
+        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
+    ) -> FloatArray:
+        places = to_grid(Z, self.side)
+        first, place = distinct(places)
+        return super().signed_order_statistics(places[first], signs, ranks, slope=slope)[place]
+
+    def _weighed(
+        self, Z: FloatArray, place: IntArray, levels: list[float], shares: Shares
+    ) -> FloatArray:
+        """Thresholds by weight of many rows in few places, each of which sorts its own once."""
+        needed = np.stack([shares.needed(level) for level in levels], axis=1)
+        rows_by_place = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place)))
+        found = np.empty(needed.shape)
+
+        def select(block: slice) -> None:
+            for row, own in zip(self.thresholds(Z[block]), rows_by_place[block], strict=True):
+                order = np.argsort(row)
+                reached = np.cumsum(shares.calibration[order])
+                found[own] = np.append(row[order], np.inf)[np.searchsorted(reached, needed[own])]
+
+        map_row_blocks(select, len(Z), len(self.scores))
+        return found
+
+
+def distinct(places: FloatArray) -> tuple[IntArray, IntArray]:
+    """The first row in each place, and which of these places every row lies in."""
+    _, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
+class Window:
+    """Points in the order of r_i and of their places, to solve few thresholds of each new row."""
+
+    def __init__(self, bag: BagInPlaces) -> None:
+        self.bag, scale = bag, bag.calibration_scale(0.5)
+        ratio = rescale(bag.scores, scale)
+        self.order = np.argsort(ratio)
+        self.ratio, self.position = ratio[self.order], np.argsort(self.order)
+        self.by_place = np.argsort(bag.place, kind="stable")
+        self.start = np.cumsum(bag.size) - bag.size
+        self.least = np.minimum.reduceat(scale[self.by_place], self.start)
+        self.place_weight = bag.weight[self.by_place[self.start]]
+
+    def ranked(self, Z: FloatArray, weight: FloatArray, scale: FloatArray, rank: int) -> FloatArray:
+        """The rank-th smallest threshold of new rows with these weights and scales, (m,)."""
+        n = len(self.ratio)
+        most = min(int(EXCEPTIONS * n), n - rank)
+        with np.errstate(all="ignore"):  # what is no number is an exception
+            highest = scale * self.ratio[rank - 1 + most] / (1 - DELTA) + self.bag.offset
+            stretch = np.maximum(1.0, highest[:, None] / self.least)
+            exceptional = ~(stretch * weight / (self.place_weight + weight) <= DELTA * (1 - 1e-9))
+        count = exceptional @ self.bag.size
+        few = count <= most
+        found = np.empty(len(scale))
+        if not few.all():
+            values = self.bag.thresholds(Z[~few])
+            found[~few] = np.partition(values, rank - 1, axis=1)[:, rank - 1]
+        if few.any():
+            rows = weight[few], scale[few], exceptional[few]
+            found[few] = self._merged(*rows, rank, int(count[few].max()))
+        return found
+
+    def _merged(
+        self, weight: FloatArray, scale: FloatArray, exceptional: BoolArray, rank: int, most: int
+    ) -> FloatArray:
+        """The same where no row has more than ``most`` exceptions."""
+        bag, q = self.bag, (1 - DELTA) / (1 + DELTA) * (1 - 1e-9)
+        below, above = self.ratio[max(rank - 1 - most, 0)], self.ratio[rank - 1 + most]
+        low = int(np.searchsorted(self.ratio, below * q)) if rank > most else 0
+        high = int(np.searchsorted(self.ratio, above / q, side="right"))
+
+        def solved(entering: FloatArray, point: IntArray, scale: FloatArray) -> FloatArray:
+            return bag.solved(
+                entering, bag.total[point], bag.weight[point], bag.scores[point], scale
+            )
+
+        inside = self.order[low:high]
+        window = solved(weight[:, bag.place[inside]], inside, scale[:, None])
+        row, place = np.nonzero(exceptional)
+        size = bag.size[place]
+        within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        row, place = np.repeat(row, size), np.repeat(place, size)
+        point = self.by_place[self.start[place] + within]
+        value = solved(weight[row, place], point, scale[row])
+        listed = pad_exceptions(row, self.position[point], value, len(scale), len(self.ratio))
+        return merged_order_statistic(window, low, *listed, rank)
+
+
+class RadialQuantile:
+    """The first of the ascending scores at which the radial weights reach the level."""
+
+    def __init__(self, exponents: RadialExponents, ascending: FloatArray) -> None:
+        self.exponents, self.ascending = exponents, ascending
+
+    def __call__(
+        self, Z: FloatArray, levels: Sequence[float], own: FloatArray | None = None
+    ) -> FloatArray:
+        """(m, L); ``own`` (m,) is the exponent of each row's own weight, which is at infinity."""
+        of_new = np.full(len(Z), -np.inf) if own is None else own
+
+        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
+            exponent = self.exponents.to(Z[rows], out)
+            largest = np.maximum(exponent.max(axis=1), of_new[rows])
+            return to_weights(exponent, largest), np.exp(of_new[rows] - largest)
+
+        return weighted_quantiles_in_blocks(self.ascending, weigh, len(Z), levels)
 
 
 def check_length_scale(scale: Any) -> float:

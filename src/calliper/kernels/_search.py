@@ -1,9 +1,8 @@
 """What a search among calibration points provides, and distances by direct differences.
 
 NumPy with trees and matrix products (``_neighbors.py``) or an engine of ``calliper.scale`` computes
-it; results are exact either way. Conformal validity requires that "the K nearest" treats all points
-alike, which the order of an index does not. So points at the same distance *share* the last place
-(``_shared.py``); a search says which rows need that. Ties are always decided by distances computed
+it; results are exact either way. Points at the same distance *share* the last place
+(``_nearest.py``); a search says which rows need that. Ties are always decided by distances computed
 coordinate by coordinate, so that the same two rows give the same number everywhere.
 
 Reverse neighbours are the calibration points that would count a new point among their nearest: each
@@ -13,7 +12,6 @@ point whose ball contains it, K points on average.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -60,14 +58,16 @@ class Search(ABC):
         """The n nearest points of each query, (m, n), and the rows where the last place is tied.
 
         The last column is exactly the n-th, and the others are exactly the n−1 before it, in the
-        order of the points, so that what is summed over them has the same bits whichever rows are
-        asked together. Tied are rows, (m,), whose n-th is just as far as the one before or the one
-        after; of points as far as that, any are named.
+        order of the points, so that sums over them have the same bits in any batch. Tied are rows
+        whose n-th is just as far as the one before or the one after; of these, any are named.
         """
 
-    @abstractmethod
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
-        """As :meth:`nearest` for the points themselves, each one without itself: (N, n), (N,)."""
+        """As :meth:`nearest` for the points themselves, each one without itself: (N, n), (N,).
+
+        Columns are in the order of distances.
+        """
+        return self.others_of(np.arange(len(self.points)), n)
 
     @abstractmethod
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
@@ -85,11 +85,10 @@ class Search(ABC):
     def shell(
         self, rows: FloatArray, n: int, left_out: IntArray | None = None
     ) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Some candidates beyond the n nearest, by direct differences: (m, W), (m, W), (m,).
+        """Some candidates beyond the n nearest, and their distances in order, (m, W) both.
 
-        Points in order of their distances, these, and rows where no other point is as near as the
-        n-th. ``rows`` are in the unit of the search; ``left_out`` names a point that does not count
-        for each.
+        And where no other point is as near as the n-th, (m,). ``rows`` are in the unit of the
+        search; ``left_out`` names a point that does not count for each.
         """
 
     @abstractmethod
@@ -111,9 +110,8 @@ class Search(ABC):
 
     def any_equal(self, neighbors: IntArray) -> BoolArray:
         """Whether some of the neighbours of each point, (N, n), are at the same distance, (N,)."""
-        columns = [self.distance_to(column) for column in neighbors.T]
-        ordered = np.sort(np.stack(columns, axis=1), axis=1)
-        return np.asarray((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+        ordered = np.sort([self.distance_to(column) for column in neighbors.T], axis=0)
+        return np.asarray((ordered[1:] == ordered[:-1]).any(axis=0))
 
     def scaled(self, rows: FloatArray) -> FloatArray:
         """Rows in the unit of the search; far beyond all points, only the direction counts."""
@@ -122,10 +120,34 @@ class Search(ABC):
         with np.errstate(over="ignore"):
             return np.clip(rows / self.unit, -ORDINARY[1], ORDINARY[1])
 
-    @cached_property
-    def places(self) -> "Places":
-        """Where there are points, and how many."""
-        return Places(self.points)
+    def over_candidates(
+        self,
+        rows: FloatArray,
+        n: int,
+        work: Callable[[IntArray | None, FloatArray], Any],
+        left_out: IntArray | None = None,
+    ) -> Any:
+        """What ``work`` makes of candidates, with all that are as near as the n-th: (m, …).
+
+        It takes their indices, None for all points, and distances (b, W): those of :meth:`shell`
+        where they suffice.
+        """
+        near, distance, few = self.shell(rows, n, left_out)
+        found, rest = work(near[few], distance[few]), np.flatnonzero(~few)
+        if not len(rest):
+            return found
+
+        def compare_all(block: slice) -> Any:
+            some = rest[block]
+            distance = all_distances(rows[some], self.points, self.metric)
+            if left_out is not None:
+                distance[np.arange(len(some)), left_out[some]] = np.inf
+            return work(None, distance)
+
+        every = np.concatenate(map_row_blocks(compare_all, len(rest), 2 * len(self.points)))
+        both = np.empty((len(rows), *every.shape[1:]), dtype=every.dtype)
+        both[few], both[rest] = found, every
+        return both
 
     def select(self, *merged: Any) -> FloatArray:
         """As :func:`selected`; an engine may know a faster way."""
@@ -141,10 +163,9 @@ def selected(
     asked: Sequence[Any],
     shares: Shares | None = None,
 ) -> FloatArray:
-    """Order statistics of ``factor`` (m,) times ascending values, exceptions merged in: (m, L).
+    """As :func:`calliper.quantile.merged_multiple`, of exceptions listed by ascending row: (m, L).
 
-    Exceptions are listed by ascending row, with their positions among the values and what they
-    are; asked for are ranks, or levels by weight. As :func:`calliper.quantile.merged_multiple`.
+    Asked for are ranks, or levels by weight.
     """
     n = len(factor)
     ends = np.searchsorted(row, np.arange(n + 1))
@@ -160,34 +181,16 @@ def selected(
     return np.concatenate(map_row_blocks(merge, n, 3 * most + 1))
 
 
-class Places:
-    """Points by where they are: equal rows are one place.
-
-    Attributes
-    ----------
-    rows : (U, d) the places
-    of_point : (N,) the place of each point
-    size : (U,) how many points are there
-    """
-
-    def __init__(self, points: FloatArray) -> None:
-        self.rows, self.of_point = unique_rows(points)
-        self.size = np.bincount(self.of_point)
+def unique_rows(rows: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Different rows, where each of them is first, and which of them each row is."""
+    different, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return different, first, inverse.reshape(-1)
 
 
-def unique_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Different rows, and which of them each row is."""
-    different, inverse = np.unique(rows, axis=0, return_inverse=True)
-    return different, inverse.reshape(-1)
-
-
-def tied_at(ascending: FloatArray, n: int) -> BoolArray:
-    """Rows of distances whose n-th equals the one before or the one after, if there is one."""
-    edge = ascending[:, n - 1]
-    tied: BoolArray = np.zeros(len(ascending), dtype=bool)
-    for other in {max(n - 2, 0), min(n, ascending.shape[1] - 1)} - {n - 1}:
-        tied |= ascending[:, other] == edge
-    return tied
+def joined(found: list[Pairs]) -> Pairs:
+    """Pairs of consecutive blocks of queries, one after the other."""
+    query, point, mark = (np.concatenate(part) for part in zip(*found, strict=True))
+    return query, point, mark
 
 
 def check_metric(metric: Metric) -> None:

@@ -1,7 +1,7 @@
 """The scale of a point from its K neighbours, and where a new score among them crosses it.
 
 With C = s_i ŝ_{N+1} and the K−1 other neighbours of i, a new point of score t that enters with
-weight w (1, or less where it shares the last place; see ``_shared.py``) crosses at
+weight w (1, or less where it shares the last place; see ``_nearest.py``) crosses at
 
 - mean, A = Σ of the others by weight:  w t² + A t − K C = 0
 - quantile, the r-th smallest of K:  ŝ_i(t) = clamp(t, a, b) with a, b the (r−1)-th and r-th
@@ -11,16 +11,14 @@ A constant offset added to every scale keeps each equation quadratic, and so doe
 rises with t, κt, on both sides of the comparison.
 """
 
-from copy import copy
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._arithmetic import positive_root, signed_root
-from calliper.kernels._shared import SharedNeighbors, sum_of_each
+from calliper.kernels._nearest import Nearest, SharedSums, sum_of_each
 from calliper.quantile import as_fraction, row_order_statistics
 
 #: Which pairs are at the edge of a neighbourhood; where there are two, a number tells which.
@@ -29,13 +27,7 @@ Edge = BoolArray | IntArray
 
 @dataclass(frozen=True)
 class Entering:
-    """Pairs of a new row and a point whose neighbourhood it enters, (P,) each.
-
-    Attributes
-    ----------
-    point, at_edge : the point, and where in its neighbourhood the row is
-    score, scale : s_i of the point, and ŝ_{N+1} of the row
-    """
+    """Pairs of a new row and a point whose neighbourhood it enters: s_i and ŝ_{N+1}, (P,) each."""
 
     point: IntArray
     at_edge: Edge
@@ -50,43 +42,28 @@ class Entering:
 
 
 class MeanStatistic:
-    """Mean of the K neighbours of N points.
+    """Mean of the K neighbours of N points, of magnitudes (N, K), the last of which is the K-th.
 
-    Parameters
-    ----------
-    inner, last : (N, K−1) and (N,) magnitudes of the neighbours, in order
-    offset : constant added to every scale
-    shared, crowded : sums where points are tied with the last, and the points with a tie
-    k : K, where ``inner`` (N, 1) are sums already
+    The offset is added to every scale; ``nearest`` has the sums of points with a tie, ``crowded``.
     """
 
-    by_point = ("inner_sum", "full_sum", "edge_weight", "edge_sum")
-
     def __init__(
-        self,
-        inner: FloatArray,
-        last: FloatArray,
-        offset: float,
-        shared: SharedNeighbors,
-        crowded: IntArray,
-        k: int | None = None,
+        self, member: FloatArray, offset: float, nearest: Nearest, crowded: IntArray
     ) -> None:
-        self.k, self.offset = k or inner.shape[1] + 1, offset
-        self.inner_sum = sum_of_each(inner)
+        self.k, self.offset, self.nearest, last = nearest.k, offset, nearest, member[:, -1]
+        self.inner_sum = sum_of_each(member[:, :-1])
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
-        self.share(shared, crowded)
-
-    def share(self, shared: SharedNeighbors, crowded: IntArray) -> None:
-        """Put right what is known of points that share a last place."""
-        self.shared = shared
         if len(crowded):
-            (tied,) = shared.sums_of_others(crowded, [self.k])
-            self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
-            self.edge_sum[crowded] = tied.near + weight * tied.tied
-            self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
-            self.full_sum[crowded] = tied.total
+            self.share(nearest.sums_of_others(crowded), crowded)
+
+    def share(self, tied: SharedSums, crowded: IntArray) -> None:
+        """Put right what is known of points that share a last place."""
+        self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
+        self.edge_sum[crowded] = tied.near + weight * tied.tied
+        self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
+        self.full_sum[crowded] = tied.total
 
     def key(self, level: float) -> int:
         """Levels with equal keys have equal scales."""
@@ -94,17 +71,15 @@ class MeanStatistic:
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self.full_sum / self.k + self.offset
-        return scale
+        return np.asarray(self.full_sum / self.k + self.offset)
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
         """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        scale: FloatArray = sum_of_each(member) / self.k + self.offset
-        return scale
+        return np.asarray(sum_of_each(member) / self.k + self.offset)
 
     def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
         """Scale of new points whose last place is shared."""
-        return self.shared.means(Z, self.k) + self.offset
+        return self.nearest.means_of_tied(self.nearest.search.scaled(Z)) + self.offset
 
     def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
         """t_i for points that new rows enter; slope·t is added to both scales."""
@@ -122,59 +97,32 @@ class MeanStatistic:
 
 
 class QuantileStatistic:
-    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level.
-
-    Parameters are those of :class:`MeanStatistic`.
-    """
-
-    by_point = ("inner", "full")
+    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level."""
 
     def __init__(
-        self,
-        inner: FloatArray,
-        last: FloatArray,
-        offset: float,
-        shared: SharedNeighbors,
-        crowded: IntArray,
+        self, member: FloatArray, offset: float, nearest: Nearest, crowded: IntArray
     ) -> None:
-        self.k, self.offset = inner.shape[1] + 1, offset
-        self.inner = np.sort(inner, axis=1)
-        self.full = np.sort(np.column_stack([inner, last]), axis=1)
-        self.share(shared, crowded)
-
-    def share(self, shared: SharedNeighbors, crowded: IntArray) -> None:
-        """Keep which points share a last place."""
-        self.shared, self.crowded = shared, crowded
+        self.k, self.offset, self.nearest, self.crowded = nearest.k, offset, nearest, crowded
+        self.inner, self.full = np.sort(member[:, :-1], axis=1), np.sort(member, axis=1)
         self._clamps: dict[int, FloatArray] = {}
 
     def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self._clamp(level)[4] + self.offset
-        return scale
+        return np.asarray(self._clamp(level)[4] + self.offset)
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
-        """Scale of new points with neighbours' scores ``member`` (m, K)."""
         return row_order_statistics(member, [self.key(level)])[:, 0] + self.offset
 
     def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
-        """Scale of new points whose last place is shared."""
-        return self.shared.quantiles(Z, self.k, [self.key(level)])[:, 0] + self.offset
+        rows = self.nearest.search.scaled(Z)
+        return self.nearest.quantiles_of_tied(rows, [self.key(level)])[:, 0] + self.offset
 
     def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
-        """t_i for points that new rows enter; slope·t is added to both scales."""
-        low, high = self._clamp_of(entering.point, entering.at_edge, level)
+        clamp, case = self._clamp(level), 2 * entering.at_edge
+        low, high = clamp[case, entering.point], clamp[case + 1, entering.point]
         return clamped_crossing(low, high, self.offset, entering.product, entering.score, slope)
 
-    def _clamp_of(
-        self, point: IntArray, at_edge: Edge, level: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """The a and b between which the scale of a point is the new score itself."""
-        clamp = self._clamp(level)
-        case = 2 * at_edge
-        return clamp[case, point], clamp[case + 1, point]
-
     def _clamp(self, level: float) -> FloatArray:
-        """As :meth:`SharedNeighbors.clamps`, of all points: (5, N)."""
+        """As :meth:`Nearest.clamps`, of all points: (5, N)."""
         r = self.key(level)
         if r not in self._clamps:
             none, unbounded = np.zeros(len(self.full)), np.full(len(self.full), np.inf)
@@ -183,14 +131,13 @@ class QuantileStatistic:
             # Half a place each, for the last and a new point just as far.
             clamp = np.stack([a, b, self.full[:, r - 1], b, self.full[:, r - 1]])
             if len(self.crowded):
-                clamp[:, self.crowded] = self.shared.clamps(self.crowded, self.k, r)
+                clamp[:, self.crowded] = self.nearest.clamps(self.crowded, r).T
             self._clamps[r] = clamp
         return self._clamps[r]
 
     def key(self, level: float) -> int:
         """r, the order statistic: levels with equal r have equal scales."""
-        rank: int = ceil(as_fraction(level) * self.k)
-        return rank
+        return ceil(as_fraction(level) * self.k)
 
 
 def clamped_crossing(
@@ -218,22 +165,6 @@ def clamped_crossing(
     t = np.where(between <= a, below, t)
     # A scale that stays zero however large t is keeps the point ahead of every candidate.
     return np.where(np.asarray(b) + offset == 0, np.inf, t)
-
-
-def extended(whole: Any, part: Any, points: IntArray, crowded: IntArray) -> Any:
-    """The statistic ``whole`` with ``points``, some of them new, as they are in ``part``."""
-    other, n = copy(whole), len(part.shared.magnitudes)
-    for name in whole.by_point:
-        setattr(other, name, replaced(getattr(whole, name), points, getattr(part, name), n))
-    other.share(part.shared, crowded)
-    return other
-
-
-def replaced(values: FloatArray, points: IntArray, by: FloatArray, n: int) -> FloatArray:
-    """A copy of rows, of which there are n then, with others in the place of some."""
-    rows = np.empty((n, *values.shape[1:]))
-    rows[: len(values)], rows[points] = values, by
-    return rows
 
 
 def _divide(numerator: FloatArray, denominator: float | FloatArray) -> FloatArray:

@@ -1,13 +1,14 @@
 """Kernels that choose their own locality, one choice for each calibration point left out.
 
 The grid of length scales comes from training inputs alone (paper, Algorithm S.2, lines 2–4): it
-spans the smallest to the largest distance of random pairs. The lower end matters for mutual
-information: below the spacing of the points, the rescaled score is the ratio of two neighbouring
-scores, whose distribution is the same everywhere, so the information is as low there as at a good
-scale. The guarded grid therefore starts where a kernel averages some ten points: a ball that holds
-k of n points has the volume V_d r^d, a radial kernel weighs a volume (2π)^{d/2} l^d.
+spans the smallest to the largest distance of random pairs. Below the spacing of the points, the
+rescaled score is the ratio of two neighbouring scores, so mutual information is as low there as at
+a good scale. The guarded grid therefore starts where a kernel averages some ten points: a ball that
+holds k of n points has the volume V_d r^d, a radial kernel weighs a volume (2π)^{d/2} l^d.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator, clone
 
 from calliper._draws import seed_of
 from calliper._notebook import Progress, reporter
-from calliper._types import FloatArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
@@ -30,12 +31,10 @@ from calliper.kernels._criterion import (
 )
 from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
 from calliper.kernels._knn import KNN, same_length
-from calliper.kernels._nearest import NearestMeans
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialMeans
-from calliper.kernels._rbf import RBF, check_length_scale
+from calliper.kernels._rbf import RBF, RadialExponents, RadialMeans, check_length_scale
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
-from calliper.kernels._weighted import RadialExponents, squared_distances
 from calliper.rows import Rows
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.
@@ -48,7 +47,7 @@ MOST_TRAINING_ROWS = 2000
 GUARD_NEIGHBORS, GUARD_POINTS = 10, 2000
 
 
-class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
+class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
     """What tuned kernels share: how candidates are compared, not what they are."""
 
     learns_on_errors = True
@@ -59,6 +58,8 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
     progress: Progress | bool | None
     chosen: Any = None
     n_folds: int | None = None
+    #: Whether the candidates are known without training inputs.
+    has_candidates: bool = True
 
     def __sklearn_clone__(self) -> Self:
         # A copy of a progress bar would not be the one on the screen.
@@ -71,25 +72,18 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         """Training inputs, if there is a grid to span by them or components to find in them."""
         components = self.criterion == "mi" and self.n_components is not None
-        return ("training",) if components or not self._has_candidates else ()
-
-    @property
-    def _has_candidates(self) -> bool:
-        return True
+        return ("training",) if components or not self.has_candidates else ()
 
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
         Z, magnitudes, n = rows.Z, rows.magnitudes, len(rows.Z)
-        fold, how = None, {}
+        fold, how = known.get("fold"), {}
         if known.get("without_one") is not None:
             how = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
-            fold = known.get("fold")
         elif self.chosen is not None:
-            how["chosen"] = np.asarray(self.chosen)
-            if len(self.chosen) != n:
-                raise CalliperError(f"chosen has {len(self.chosen)} length scales for {n} points.")
+            how["chosen"] = same_length(np.asarray(self.chosen), Z, "chosen length scales")
         elif n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0):
             smoothest = self._candidates(n)[-1]
             warn(
@@ -135,17 +129,24 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
         at_least(self.mi_neighbors, 1, "mi_neighbors")
 
+    @staticmethod
+    def _sorted(given: Any, check: Callable[[Any], Any], name: str) -> list[Any]:
+        """Different candidates in order, each checked."""
+        if not np.size(given):
+            raise ValueError(f"{name} must hold at least one value to choose from.")
+        return sorted({check(each) for each in np.ravel(given).tolist()})
+
+    @abstractmethod
     def _family(self, Z: FloatArray, magnitudes: FloatArray, fold: Any = None) -> Family:
         """The means of kernels to choose from, on fixed points."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _candidates(self, n: int) -> FloatArray:
         """The numbers in which they differ, ascending, for n points."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _kernel(self, candidate: float) -> Kernel:
         """One of them."""
-        raise NotImplementedError
 
     def _tuning(self, Z: FloatArray, magnitudes: FloatArray, Z_train: Known, rng: Rng) -> Tuning:
         candidates, information = self._candidates(len(Z)), None
@@ -236,7 +237,8 @@ class TunedRBF(_Tuned):
     progress: Any = None
 
     @property
-    def _has_candidates(self) -> bool:
+    def has_candidates(self) -> bool:  # type: ignore[override]
+        """Whether the grid is given, or what was chosen from it."""
         return self.length_scales is not None or self.chosen is not None
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
@@ -255,9 +257,8 @@ class TunedRBF(_Tuned):
         if self.n_folds is not None:
             at_least(self.n_folds, 2, "n_folds")
         if self.length_scales is not None:
-            given = np.ravel(self.length_scales).tolist()
-            unique = sorted({check_length_scale(scale) for scale in given})
-            return replace(self, length_scales=np.array(_some(unique, "length_scales")))
+            given = self._sorted(self.length_scales, check_length_scale, "length_scales")
+            return replace(self, length_scales=np.array(given))
         if Z_train is None:
             raise CalliperError(
                 "TunedRBF spans its grid by distances of training inputs: pass training=Z to fit "
@@ -314,14 +315,13 @@ class TunedKNN(_Tuned):
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked and the values of K in order."""
         self._check()
-        candidates = sorted(
-            {at_least(k, 1, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
-        )
-        return replace(self, n_neighbors=tuple(_some(candidates, "n_neighbors")))
+        name = "n_neighbors"
+        given = self._sorted(self.n_neighbors, lambda k: at_least(k, 1, name), name)
+        return replace(self, n_neighbors=tuple(given))
 
     def _family(self, Z: FloatArray, magnitudes: FloatArray, fold: Any = None) -> Family:
         search = NeighborSearch(Z, self.metric)
-        return lambda k: NearestMeans(search, magnitudes, int(k))
+        return lambda k: Nearest(search, magnitudes, int(k))
 
     def _candidates(self, n: int) -> FloatArray:
         """A K must leave one point to take the place of the one left out."""
@@ -330,12 +330,6 @@ class TunedKNN(_Tuned):
 
     def _kernel(self, candidate: float) -> KNN:
         return KNN(int(candidate), metric=self.metric)
-
-
-def _some(values: list[Any], name: str) -> list[Any]:
-    if not values:
-        raise ValueError(f"{name} must hold at least one value to choose from.")
-    return values
 
 
 def length_scale_grid(kernel: TunedRBF, Z_train: FloatArray, rng: Rng) -> FloatArray:
@@ -351,17 +345,11 @@ def length_scale_grid(kernel: TunedRBF, Z_train: FloatArray, rng: Rng) -> FloatA
 
 def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> FloatArray:
     """Positive distances of random pairs; copies of one input say nothing about scale."""
-    positive = np.empty(0)
+    positive, search = np.empty(0), NeighborSearch(Z, kernel.metric)
     for _ in range(20):
-        first = rng.randint(len(Z), size=kernel.n_sample)
-        second = rng.randint(len(Z), size=kernel.n_sample)
-        if kernel.metric == EUCLIDEAN:
-            squared = np.square(Z[first] - Z[second]).sum(axis=1)
-        else:
-            pairs = zip(first, second, strict=True)
-            each = [squared_distances(Z[[a]], Z[[b]], kernel.metric).item() for a, b in pairs]
-            squared = np.array(each)
-        positive = np.concatenate([positive, np.sqrt(squared[squared > 0])])
+        first, second = rng.randint(len(Z), size=(2, kernel.n_sample))
+        distance = _distances(search, second, first)
+        positive = np.concatenate([positive, distance[distance > 0]])
         if len(positive) >= kernel.n_sample:
             return positive[: kernel.n_sample]
     if not len(positive):
@@ -377,11 +365,13 @@ def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> float:
     if len(Z) > GUARD_POINTS:
         # A sample has wider gaps than the whole; the guard errs on the smooth side.
         Z = Z[rng.choice(len(Z), GUARD_POINTS, replace=False)]
-    k = min(GUARD_NEIGHBORS, len(Z) - 1)
-    search = NeighborSearch(Z, kernel.metric)
-    distance = search.distance_to(search.nearest_others(k)[0][:, -1])
-    median = float(np.median(distance))
-    radius = float(np.sqrt(median)) * search.unit if kernel.metric == EUCLIDEAN else median
-    d = Z.shape[1]
+    search, d = NeighborSearch(Z, kernel.metric), Z.shape[1]
+    last = search.nearest_others(min(GUARD_NEIGHBORS, len(Z) - 1))[0][:, -1]
     log_ball = d / 2 * np.log(np.pi) - gammaln(d / 2 + 1)
-    return radius * float(np.exp(log_ball / d) / np.sqrt(2 * np.pi))
+    return float(np.median(_distances(search, last)) * np.exp(log_ball / d) / np.sqrt(2 * np.pi))
+
+
+def _distances(search: NeighborSearch, *pairs: IntArray) -> FloatArray:
+    """Distances, as :meth:`NeighborSearch.distance_to`, in the unit of the features."""
+    distance = search.distance_to(*pairs)
+    return np.sqrt(distance) * search.unit if search.metric == EUCLIDEAN else distance

@@ -1,4 +1,4 @@
-"""Kernels given by their weights, and radial weights, which have this form with smoothing.
+"""Kernels given by their weights.
 
 Weights are non-negative numbers that do not depend on scores: numbers of common leaves, radial
 weights with a floor. Where a row of them is zero throughout, all points count equally, which is the
@@ -16,48 +16,19 @@ solves
 
 Where B_i = k_i = 0, all other members of the bag count equally, and likewise for the new point. All
 N thresholds of a row are solved and one is selected, O(N) per row.
-
-Radial weights are exp(−d²/2l²), plus b/N with smoothing. On a grid, points are moved to the middles
-of cells whose side is a part of l. That is a fixed function of the features, so no guarantee
-changes; all rows of a cell have the same radius, so many rows cost no more than their cells.
 """
 
 from abc import ABC, abstractmethod
-from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from calliper._blocks import Scratch, map_row_blocks, row_slices
+from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import (
-    NOTHING,
-    Bag,
-    Found,
-    Kernel,
-    Known,
-    LeaveTwoOut,
-    LocalMean,
-    Rng,
-)
-from calliper.kernels._search import EUCLIDEAN, Metric, all_distances
-from calliper.quantile import Shares, row_thresholds
+from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
 from calliper.rows import Rows
-
-#: Largest error of an exponent that the fast expansion of squared distances may cause.
-EXPONENT_ERROR = 1e-11
-
-#: Up to this many features, distances are summed feature by feature, which takes little time
-#: compared with the exponential.
-DIRECT = 8
-
-#: The rounding of a matrix product depends on its shape. So rows are always multiplied this many at
-#: a time, and columns of zeros fill up a multiple of this many.
-TOGETHER, COLUMNS = 32, 16
-
 
 #: The weights k_i of new rows, (m, N), and their scales, (m,); then the row and the column of pairs
 #: for which k_i is 1 and A_i and B_i are other than those of the point, and these.
@@ -65,12 +36,7 @@ Balance = tuple[FloatArray, FloatArray, tuple[IntArray, IntArray, FloatArray, Fl
 
 
 class Weights(ABC):
-    """Weights of N fixed points: what a kernel writes whose weights do not depend on scores.
-
-    Attributes
-    ----------
-    points : (N, d)
-    """
+    """Weights of N fixed points, (N, d), which do not depend on scores."""
 
     points: FloatArray
 
@@ -81,21 +47,21 @@ class Weights(ABC):
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) weights of the points in the means of some of them, themselves left out."""
         weight = self.to(self.points[rows])
-        own = np.arange(rows.start, rows.stop)
-        weight[own - rows.start, own] = 0.0
+        np.fill_diagonal(weight[:, rows], 0.0)
         return weight
 
     def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
-        return LeaveTwoOutMeans(WeightedMeans(self, magnitudes), offset)
+        means = self.mean(magnitudes)
+        return LeaveTwoOut(means, offset, means.of_others() + offset)
 
     def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
         """Thresholds of full conformal."""
         return BagWeighted(self, magnitudes, scores, offset)
 
-    def mean(self, magnitudes: FloatArray) -> "WeightedMean":
+    def mean(self, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
-        return WeightedMean(self, magnitudes)
+        return WeightedMeans(self, magnitudes)
 
 
 class WeightedKernel(Kernel, ABC):
@@ -117,33 +83,24 @@ class WeightedKernel(Kernel, ABC):
             raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
         return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
         return self.weights(Z).mean(magnitudes)
 
 
-class LeaveTwoOutMeans(LeaveTwoOut):
-    """Weighted means with one or two points left out.
-
-    Parameters
-    ----------
-    means : :class:`WeightedMeans`, or the like
-    offset : constant added to every scale
-    """
-
-    def __init__(self, means: Any, offset: float) -> None:
-        self.means, self.offset = means, offset
-        self.without_one: FloatArray = means.of_others() + offset
-
-    def without_each(self, Z: FloatArray) -> FloatArray:
-        return np.asarray(self.means.to(Z) + self.offset)
-
-
 class WeightedMeans:
-    """Weighted means without each point; of all others where nothing else has weight."""
+    """Weighted means, also without each point; of all others where nothing else has weight."""
 
-    def __init__(self, weights: Weights, magnitudes: FloatArray) -> None:
+    def __init__(self, weights: Any, magnitudes: FloatArray) -> None:
         self.weights, self.magnitudes = weights, magnitudes
+
+    def predict(self, Z: FloatArray) -> FloatArray:
+        """The mean for each row, (m,)."""
+
+        def average(rows: slice) -> FloatArray:
+            return mean_of(self.weights.to(Z[rows]), self.magnitudes)
+
+        return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
 
     def to(self, Z: FloatArray) -> FloatArray:
         """Means at new rows without each point, (m, N)."""
@@ -160,9 +117,7 @@ class WeightedMeans:
 def means_without_each(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Weighted means of rows without each point, and the weight of all others, both (m, N).
 
-    (A − w s)/(B − w) loses no digits unless the point left out carries most of A or of B. These
-    are one point each: the others are summed without it. Where nothing else has weight, the mean
-    is that of all others.
+    Of the points that carry most of A or of B, one each, the others are summed without it.
     """
     rows, n = np.arange(len(weight)), len(magnitudes)
     weighted = weight * magnitudes
@@ -200,41 +155,29 @@ class BagWeighted(Bag):
     def __init__(
         self, weights: Weights, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
-        self.weights, self.magnitudes, self.scores = weights, magnitudes, scores
-        self.offset = offset
+        self.weights, self.magnitudes, self.scores, self.offset = (
+            weights,
+            magnitudes,
+            scores,
+            offset,
+        )
         self.total, self.weight = sums_of_others(weights, magnitudes)
         self.lonely = np.flatnonzero(self.weight == 0)
         self.sum_of_rest = sums_without(magnitudes, self.lonely)
 
     def calibration_scale(self, level: float) -> FloatArray:
-        n = len(self.scores)
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
-        mean[self.lonely] = self.sum_of_rest / max(1, n - 1)
+        mean[self.lonely] = self.sum_of_rest / max(1, len(self.scores) - 1)
         return np.asarray(mean + self.offset)
 
-    def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        scratch = Scratch()
-
-        def select(rows: slice) -> FloatArray:
-            own = shares and shares.of_rows(rows)
-            return row_thresholds(self._thresholds(Z[rows], 0.0, scratch), levels, own)
-
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
-
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        return self._thresholds(Z, slope, Scratch())
-
-    def _thresholds(self, Z: FloatArray, slope: float, scratch: Scratch) -> FloatArray:
-        """All thresholds of a few rows, in a buffer that the next call uses again."""
-        entering, scale, (row, column, total, weight) = self._balance(Z, scratch)
-        solve = self.solved if slope == 0 else partial(self._rising, slope)
-        known = self.total, self.weight, self.scores, scale[:, None]
-        found = solve(entering, *known, scratch)
+        entering, scale, (row, column, total, weight) = self._balance(Z)
+        found = self.solved(
+            entering, self.total, self.weight, self.scores, scale[:, None], slope=slope
+        )
         if len(row):
             others = np.ones(len(row)), total, weight, self.scores[column], scale[row]
-            found[row, column] = solve(*others)
+            found[row, column] = self.solved(*others, slope=slope)
         return found
 
     def solved(
@@ -244,22 +187,22 @@ class BagWeighted(Bag):
         weight: FloatArray,
         scores: FloatArray,
         scale: FloatArray,
-        scratch: Scratch | None = None,
+        *,
+        slope: float = 0.0,
     ) -> FloatArray:
-        """The t of k t² + A t = s ŝ (B + k) of k, A, B, s and ŝ.
+        """The t of k t² + A t = s ŝ (B + k) of k, A, B, s and ŝ; slope·t is added to both scales.
 
         As :func:`positive_root` in few passes: in units of the largest score nothing overflows.
         """
-        constant, root = (
-            np.empty((2, *entering.shape))
-            if scratch is None
-            else (scratch.array(name, entering.shape) for name in ("constant", "root"))
-        )
-        np.add(weight, entering, out=constant)
-        half = (total + self.offset * constant if self.offset else total) / 2
-        constant *= scores
+        together = weight + entering
+        if slope:
+            with np.errstate(invalid="ignore"):
+                linear = total / together + self.offset - slope * scores
+                return signed_root(slope + entering / together, linear, scores * scale)
+        half = (total + self.offset * together if self.offset else total) / 2
+        constant = np.multiply(together, scores, out=together)
         constant *= scale
-        np.multiply(entering, constant, out=root)
+        root = entering * constant
         root += np.square(half)
         np.sqrt(root, out=root)
         root += half
@@ -271,27 +214,8 @@ class BagWeighted(Bag):
             threshold[vanishing] = np.where(zero, 0.0, np.inf)
         return threshold
 
-    def _rising(
-        self,
-        slope: float,
-        entering: FloatArray,
-        total: FloatArray,
-        weight: FloatArray,
-        scores: FloatArray,
-        scale: FloatArray,
-        scratch: Scratch | None = None,
-    ) -> FloatArray:
-        """The same if slope·t is added to all scales."""
-        weight = weight + entering
-        with np.errstate(invalid="ignore"):
-            linear = total / weight + self.offset - slope * scores
-            return signed_root(slope + entering / weight, linear, scores * scale)
-
-    def _balance(self, Z: FloatArray, scratch: Scratch) -> Balance:
-        """What thresholds are solved from, in buffers that the next call uses again.
-
-        Where point and new row have no weight, all members of the bag count equally.
-        """
+    def _balance(self, Z: FloatArray) -> Balance:
+        """What thresholds are solved from; without any weight, all of the bag count equally."""
         entering = self.weights.to(Z)
         scale = mean_of(entering, self.magnitudes) + self.offset
         row, which = np.nonzero(entering[:, self.lonely] == 0)
@@ -300,22 +224,15 @@ class BagWeighted(Bag):
 
 
 def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weighted sums (m,) of the magnitudes, and sums (m,) of the weights.
-
-    Row by row, so that a row has the same bits in any batch; a product would not give them.
-    """
+    """Weighted sums of magnitudes and sums of weights, (m,), of the same bits in any batch."""
     return np.asarray((weight * magnitudes).sum(axis=1)), np.asarray(weight.sum(axis=1))
 
 
 def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A_i and B_i of every point, (N,)."""
-
-    def add(rows: slice) -> FloatArray:
-        weight = weights.among(rows)
-        return np.stack(totals(weight, magnitudes))
-
     n = len(magnitudes)
-    total, weight = np.concatenate(map_row_blocks(add, n, n), axis=1)
+    blocks = map_row_blocks(lambda rows: np.stack(totals(weights.among(rows), magnitudes)), n, n)
+    total, weight = np.concatenate(blocks, axis=1)
     return total, weight
 
 
@@ -332,121 +249,3 @@ def mean_of(weight: FloatArray, magnitudes: FloatArray) -> FloatArray:
     mean = np.full(len(weight), magnitudes.mean())
     np.divide(total, total_weight, out=mean, where=total_weight > 0)
     return mean
-
-
-class WeightedMean:
-    """Weighted mean at new rows."""
-
-    def __init__(self, weights: Weights, magnitudes: FloatArray) -> None:
-        self.weights, self.magnitudes = weights, magnitudes
-
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean for each row, (m,)."""
-
-        def average(rows: slice) -> FloatArray:
-            return mean_of(self.weights.to(Z[rows]), self.magnitudes)
-
-        return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
-
-
-class RadialExponents:
-    """Exponents −d²/2l² to fixed points, by the fastest way that is accurate enough for l."""
-
-    def __init__(
-        self, points: FloatArray, length_scale: float, metric: Metric, step: float = 0.0
-    ) -> None:
-        self.step, self.side = (
-            step,
-            step * length_scale if step else 0.0,
-        )  # the length may be infinite
-        self.points = points = to_grid(points, self.side)
-        self.metric, self.length_scale = metric, length_scale
-        self.two_l2 = 2 * length_scale**2
-        self.centre = points.mean(axis=0)
-        centred = points - self.centre
-        norm = np.square(centred).sum(axis=1)
-        self.largest_norm = float(norm.max() + np.square(self.centre).sum())
-        self.right = np.zeros((points.shape[1] + 1, -(-len(points) // COLUMNS) * COLUMNS))
-        self.right[:, : len(points)] = np.vstack([2 * centred.T, -norm]) / self.two_l2
-
-    def some(self, points: IntArray) -> "RadialExponents":
-        """The same with some of the points, or all in another order."""
-        return RadialExponents(self.points[points], self.length_scale, self.metric, self.step)
-
-    def to(
-        self, queries: FloatArray, out: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Arrays e (m, N) and c (m,) such that −d²/2l² = e − c, row by row; ``out`` may hold e."""
-        queries = to_grid(queries, self.side)
-        if self.metric != EUCLIDEAN or queries.shape[1] <= DIRECT:
-            return self._direct(queries, out), np.zeros(len(queries))
-        x = queries - self.centre
-        norm = np.square(x).sum(axis=1)
-        error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm + self.largest_norm)
-        inexact = error > EXPONENT_ERROR * self.two_l2
-        if inexact.all():
-            return self._direct(queries, out), np.zeros(len(queries))
-        exponent, constant = self._products(x, out), norm / self.two_l2
-        exponent[inexact], constant[inexact] = self._direct(queries[inexact]), 0.0
-        return exponent, constant
-
-    def _direct(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """−d²/2l² by differences, (m, N), in ``out`` if given."""
-        squared = squared_distances(queries, self.points, self.metric, out)
-        squared /= -self.two_l2
-        return squared
-
-    def _products(self, x: FloatArray, out: FloatArray | None) -> FloatArray:
-        """−d²/2l² up to a constant of the row, (m, N), of centred rows; in ``out`` if given."""
-        n = len(self.points)
-        out = np.empty((len(x), n)) if out is None else out
-        left = np.ones((TOGETHER, x.shape[1] + 1))
-        product = np.empty((TOGETHER, self.right.shape[1]))
-        for rows in row_slices(len(x), TOGETHER):
-            m = rows.stop - rows.start  # below them remain rows of before: the shape is the same
-            left[:m, :-1] = x[rows]
-            np.matmul(left, self.right, out=product)
-            out[rows] = product[:m, :n]
-        return out
-
-
-def to_grid(Z: FloatArray, side: float) -> FloatArray:
-    """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
-    return np.round(Z / side) * side if side else Z
-
-
-def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
-    """exp(e − largest) in place; ``largest`` (m,) is the row's largest exponent."""
-    exponent -= largest[:, None]
-    return np.exp(exponent, out=exponent)
-
-
-class SmoothedRadial(Weights):
-    """Radial weights with a floor: exp(−d²/2l²) + b/N, so all points together weigh b more."""
-
-    def __init__(self, exponents: RadialExponents, smoothing: float) -> None:
-        self.exponents, self.points = exponents, exponents.points
-        self.smoothing, self.floor = smoothing, smoothing / len(self.points)
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        exponent, constant = self.exponents.to(Z)
-        exponent -= constant[:, None]
-        weight = np.exp(exponent, out=exponent)
-        weight += self.floor
-        return weight
-
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
-        if not self.exponents.step:
-            return super().bag(magnitudes, scores, offset)
-        from calliper.kernels._places import BagInPlaces  # where it is needed, and not before
-
-        return BagInPlaces(self.exponents, self.smoothing, magnitudes, scores, offset)
-
-
-def squared_distances(
-    queries: FloatArray, points: FloatArray, metric: Metric, out: FloatArray | None = None
-) -> FloatArray:
-    """Squared distances for any metric, (m, N), in ``out`` if given; nothing hangs on a tie."""
-    if metric == EUCLIDEAN:
-        return np.asarray(cdist(queries, points, "sqeuclidean", out=out), dtype=np.float64)
-    return np.square(all_distances(queries, points, metric))

@@ -9,14 +9,11 @@ def percent(share: float) -> str:
     """A share in percent, to a tenth, or more digits if that would be 0 or 100."""
     if isnan(share):
         return "–"
-    for digits in range(1, 8):
-        # As browsers round: exactly, and half up.
-        step = Decimal(1).scaleb(-digits)
-        value = Decimal(100 * share).quantize(step, ROUND_HALF_UP)
+    for digits in range(1, 8):  # rounded as browsers do: exactly, and half up
+        value = Decimal(100 * share).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
         if share in (0, 1) or 0 < value < 100:
             break
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") + "\u00a0%"
+    return f"{value:f}".rstrip("0").rstrip(".") + "\u00a0%"
 
 
 def percent_down(share: float) -> str:

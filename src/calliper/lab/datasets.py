@@ -41,8 +41,7 @@ class OneDimensional:
     ----------
     X : array of shape (n, 1)
     y : array of shape (n,)
-    noise : {"cycles", "radians"}
-        The reading of k_ε = 2; see :func:`one_dimensional`.
+    noise : {"cycles", "radians"}; the reading of k_ε = 2; see :func:`one_dimensional`
 
     Examples
     --------
@@ -68,8 +67,8 @@ class OneDimensional:
     def oracle(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
         """The best interval of y at x given the law: f(x) ± z · λν(x).
 
-        z is the standard normal quantile at (1 + coverage) / 2. It covers with probability
-        ``coverage`` at every x, and no narrower interval does. Several levels give a column each.
+        z is the standard normal quantile at (1 + coverage) / 2: no narrower interval covers as
+        often at every x. Several levels give a column each.
         """
         levels = np.array(check_levels(coverage))
         radius = -ndtri((1 - levels) / 2) * self.standard_deviation(X)[:, None]
@@ -84,19 +83,13 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
 
     Parameters
     ----------
-    n : int
-        Number of rows.
+    n : int; number of rows
     noise : {"cycles", "radians"}
-        What "k_ε = 2" means in the spread 0.1 · (0.01 + abs(sin(k_ε x + 0.3))).
-
-        ``"cycles"``: two full periods over the unit interval, sin(2π · 2x + 0.3). This is not what
-        is printed, but it comes close to the paper's table if its "IS" is the half-width; it was
-        found by matching, and the authors have not confirmed it.
-
-        ``"radians"``: the parameters as printed, sin(2x + 0.3), a single hump. A jackknife+ of
-        ten neighbours then gets a τ_SI of 0.16 and a half-width of 0.215 where the table has
-        0.36 and 0.17. Whatever the method, no intervals that cover 95 % on average have a mean
-        half-width below 0.1596 in this reading, or below 0.1224 in the other.
+        What "k_ε = 2" means in the spread 0.1 · (0.01 + abs(sin(k_ε x + 0.3))). ``"cycles"``: two
+        full periods over the unit interval, which is not what is printed, but comes close to the
+        paper's table if its "IS" is the half-width; the authors have not confirmed it.
+        ``"radians"``: as printed, a single hump, in which no intervals that cover 95 % on average
+        have a mean half-width below 0.1596 (0.1224 in the other reading); the table has 0.17.
     random_state : int, RandomState, Generator or None
         The same seed gives the same X and the same standardised noise in both readings.
 
@@ -107,15 +100,9 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
 
     Examples
     --------
-    The mean half-width of the oracle is z · 0.1 · (0.01 + 2/π) in the first reading.
-
     >>> problem = one_dimensional(1000, random_state=0)
-    >>> problem.X.shape, problem.y.shape
-    ((1000, 1), (1000,))
-    >>> problem.standard_deviation([[0.0], [0.25]]).round(4)
-    array([0.0306, 0.0306])
     >>> grid = (np.arange(10_000)[:, None] + 0.5) / 10_000
-    >>> round(float(problem.oracle(grid, 0.95).width.mean()) / 2, 4)
+    >>> round(float(problem.oracle(grid, 0.95).width.mean()) / 2, 4)  # z · 0.1 · (0.01 + 2/π)
     0.1267
     """
     if noise not in _FREQUENCY:

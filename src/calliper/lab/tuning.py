@@ -1,10 +1,9 @@
 """The tuning curve of a kernel: the criterion of each length scale, and which ones were chosen.
 
 ``JackknifeRescaled(TunedRBF())`` chooses a length scale l_m for every calibration point m from the
-other points (paper, Algorithm S.2), by a criterion for each candidate and each point left out. Its
-average over the points is the paper's figure on tuning, with the value of the 10 nearest neighbours
-for comparison. The curve is for inspection only: a single scale read off it depends on the errors
-of all points, which the proof of coverage does not allow.
+other points (paper, Algorithm S.2), by a criterion for each candidate and each point left out. The
+curve is its average over the points, for inspection only: a single scale read off it depends on the
+errors of all points, which the proof of coverage does not allow.
 """
 
 import warnings
@@ -49,7 +48,6 @@ class TuningCurve:
 
     Examples
     --------
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.uniform(size=(60, 1))
     >>> found = tuning_curve(Z, rng.exponential(size=60), Z_train=rng.uniform(size=(60, 1)))
@@ -92,8 +90,10 @@ class TuningCurve:
             words.append("It is the largest candidate: by this criterion, locality does not help.")
         elif best == 0:
             words.append("It is the smallest candidate: the grid, not the data, limits the search.")
+        name, other = self.reference_name, self.reference_value
+        compared = "" if name is None or other is None else f"; that of {name} is {other:.4g}"
         criterion = f"There the {CRITERIA_IN_WORDS[self.criterion]} is {value:.4g} on average"
-        words.append(criterion + self._compared(value))
+        words.append(f"{criterion}{compared}.")
         if size > 1:
             words.append("As the best of several it is slightly optimistic.")
         if self.criterion == "mi":
@@ -102,19 +102,6 @@ class TuningCurve:
                 "compare them with one another only; use mutual_information() to estimate."
             )
         return " ".join(words)
-
-    def _compared(self, own: float) -> str:
-        """How far the criterion is from that of the reference, if there is one."""
-        name, other = self.reference_name, self.reference_value
-        if name is None or other is None:
-            return "."
-        difference = abs(own - other)
-        if not np.isfinite(difference) or own == other:
-            return f"; that of {name} is {other:.4g}."
-        much = f"{difference:.2g}"
-        if self.criterion == "mse" and other > 0:
-            much = f"{difference / other:.1%}"  # the other criteria may be negative
-        return f", {much} {'below' if own < other else 'above'} that of {name} ({other:.4g})."
 
 
 def tuning_curve(
@@ -146,8 +133,6 @@ def tuning_curve(
     >>> Z, Z_train = rng.uniform(size=(2, 200, 1))
     >>> errors = abs(rng.normal(size=200)) * Z[:, 0]
     >>> curve = tuning_curve(Z, errors, Z_train=Z_train, random_state=0)
-    >>> curve.candidates.shape, curve.chosen.shape
-    ((30,), (200,))
     >>> bool(curve.mean.min() < curve.reference_value)
     True
     """
@@ -167,11 +152,11 @@ def tuning_curve(
 
     scale = fitted_scale(kernel, SmallCalibrationWarning)  # an error here
     if not hasattr(scale, "criteria"):
-        few, then = "1 calibration point is", ""
-        if scale is not None:
-            few = f"{len(scale.chosen)} calibration points are"
-            then = f" JackknifeRescaled then uses the smoothest, {scale.chosen[0]:.4g}, for all."
-        raise CalliperError(f"{few} too few to tune a length scale.{then}")
+        n = 1 if scale is None else len(scale.chosen)
+        raise CalliperError(
+            f"{n} calibration points are too few to tune a length scale: JackknifeRescaled then "
+            f"uses the smoothest for all."
+        )
     # Constant training inputs give the same candidate many times.
     candidates, first = np.unique(scale.candidates, return_index=True)
     criteria = scale.criteria[first]
@@ -182,13 +167,8 @@ def tuning_curve(
         k = reference.n_neighbors
         name = f"{k} nearest neighbours"
         if k <= len(scale.chosen) - 2:  # as a grid of one K
-            grid = TunedKNN(
-                kernel.criterion,
-                n_neighbors=[k],
-                metric=reference.metric,
-                n_components=kernel.n_components,
-                mi_neighbors=kernel.mi_neighbors,
-            )
+            how: Any = {name: vars(kernel)[name] for name in ("n_components", "mi_neighbors")}
+            grid = TunedKNN(kernel.criterion, n_neighbors=[k], metric=reference.metric, **how)
             # A zero scale does not matter, since this kernel is not used for intervals.
             value = float(fitted_scale(grid, ZeroScaleWarning).criteria.mean())
     what = "length scale" if isinstance(kernel, TunedRBF) else "number of neighbours"

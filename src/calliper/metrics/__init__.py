@@ -21,22 +21,25 @@ from calliper.metrics._averages import (
     pinball_loss,
 )
 from calliper.metrics._bootstrap import Estimate, bootstrap
-from calliper.metrics._by_bin import (
-    CoverageTable,
-    binomial_bounds,
-    coverage_by_group,
-    coverage_by_value,
-    coverage_by_width,
-)
 from calliper.metrics._conditional import (
     coverage_width_correlation,
     excess_risk_of_target_coverage,
     hsic,
     worst_slab_coverage,
 )
-from calliper.metrics._distributional import ShareTable, crps, pit_histogram, quantile_calibration
 from calliper.metrics._inputs import IntervalsLike, as_intervals, level_of, one_level, unit_spread
 from calliper.metrics._measures import MEASURES, Context, Measure, measured
+from calliper.metrics._tables import (
+    CoverageTable,
+    ShareTable,
+    binomial_bounds,
+    coverage_by_group,
+    coverage_by_value,
+    coverage_by_width,
+    crps,
+    pit_histogram,
+    quantile_calibration,
+)
 
 __all__ = [
     "MEASURES",

@@ -18,7 +18,13 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_option, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._inputs import IntervalsLike, level_of, one_level, undefined
+from calliper.metrics._inputs import (
+    IntervalsLike,
+    UndefinedError,
+    level_of,
+    nan_if_undefined,
+    one_level,
+)
 from calliper.quantile import as_fraction
 from calliper.rows import same_rows
 
@@ -26,6 +32,7 @@ Infinite = Literal["keep", "cap", "drop"]
 BinWidth = Literal["median", "midpoint"]
 
 
+@nan_if_undefined
 def tau_si(
     y: Any,
     intervals: IntervalsLike,
@@ -34,35 +41,23 @@ def tau_si(
     infinite: Infinite = "keep",
     max_score: float | None = None,
 ) -> float:
-    r"""Rank correlation of error and width over rows: Kendall's τ-b of (CS, IS).
+    """Rank correlation of error and width over rows: Kendall's τ-b of (|y − ŷ|, upper − lower).
 
-    .. math:: \tau_{SI} = \tau_b\bigl(|y_i - \hat y_i|,\; u_i - l_i\bigr)
-
-    Good: larger, among methods on the same data. It cannot reach 1: errors are random even
-    where their spread is known exactly (0.376 for the oracle of the paper's 1-D task).
-
-    Misleads: only the order counts, so intervals a hundred times too wide score the same; and
-    values of different data sets are not comparable, since the ceiling depends on the noise.
+    Good: larger, on the same data. It cannot reach 1, since errors are random (0.376 for the oracle
+    of the paper's 1-D task). Misleads: intervals a hundred times too wide score the same.
 
     Parameters
     ----------
-    y, intervals
-        As in :func:`interval_score`.
-    y_pred : array of shape (m,), optional
-        Predictions; by default the middles of the intervals.
+    y, intervals : as in :func:`interval_score`
+    y_pred : (m,), optional; predictions, by default the middles of the intervals
     infinite : {"keep", "cap", "drop"}
-        What to do with infinite intervals. ``"keep"``: they rank as the widest; this is the
-        default because dropping rows, or inventing a width for them, flatters the method.
-        ``"cap"``: their half-width becomes ``max_score``, the paper's rule. ``"drop"``: use the
-        other rows only. Quote :func:`fraction_infinite` with either.
-    max_score : float, optional
-        The largest calibration score; needed for ``"cap"``.
+        Infinite intervals rank as the widest, get the half-width ``max_score`` (the paper's rule),
+        or are left out, which flatters the method: quote :func:`fraction_infinite`.
+    max_score : float, optional; the largest calibration score, needed for ``"cap"``
 
     Returns
     -------
-    float in [−1, 1]
-        NaN with an ``UndefinedMetricWarning`` if all widths, or all scores, are equal up to
-        rounding: constant intervals have no order.
+    float in [−1, 1]; NaN with an ``UndefinedMetricWarning`` if all widths, or scores, are equal
 
     Examples
     --------
@@ -72,15 +67,16 @@ def tau_si(
     scores, widths = scores_and_widths(
         y, one_level(intervals), y_pred=y_pred, infinite=infinite, max_score=max_score
     )
+    if len(widths) < 2:
+        raise UndefinedError(f"{len(widths)} rows are left, and 2 are needed")
     for values, name in (scores, "scores"), (widths, "widths"):
-        if len(values) < 2:
-            return undefined("tau_si", f"{len(values)} rows are left, and 2 are needed")
         if values.min() == values.max():
-            return undefined("tau_si", f"all {len(values)} {name} are equal ({values[0]:g})")
+            raise UndefinedError(f"all {len(values)} {name} are equal ({values[0]:g})")
     # kendalltau sorts by its second argument first, and the scores are sorted already.
     return float(kendalltau(widths, scores).statistic)
 
 
+@nan_if_undefined
 def tau_sqi(
     y: Any,
     intervals: IntervalsLike,
@@ -92,27 +88,18 @@ def tau_sqi(
     n_bins: int = 10,
     min_bin_size: int | None = None,
 ) -> float:
-    r"""Whether errors grow with the bins of the widths: Kendall's τ-b of (bin, CSQ).
+    """Whether errors grow with the bins of the widths: Kendall's τ-b of (bin, CSQ).
 
-    The widths are cut at their quantiles j / ``n_bins``; then
-
-    .. math:: \tau_{SQI} = \tau_b(b,\; \mathrm{CSQ}_b), \qquad
-       \mathrm{CSQ}_b = q_{1-\alpha}\bigl(|y_i - \hat y_i| : \mathrm{IS}_i \in b\bigr)
-
-    Good: 1, every wider bin has larger errors.
-
-    Misleads: ten bins are few, so values are coarse (steps of 2/45) and noisy where neighbouring
-    bins hardly differ; with two or three bins left after merging, 1 is easily reached by chance;
-    and like :func:`tau_si` it ignores whether the intervals are wide enough.
+    CSQ is the quantile of |y − ŷ| at the level, in bins cut at the quantiles j / ``n_bins`` of the
+    widths. Good: 1, every wider bin has larger errors. Misleads: ten bins are few, so values are
+    coarse (steps of 2/45) and noisy; and it ignores whether the intervals are wide enough.
 
     Parameters
     ----------
-    y, intervals, y_pred, infinite, max_score
-        As in :func:`tau_si`. Infinite intervals that are kept get a separate bin if they fill one.
-    coverage : float, optional
-        The level of CSQ; by default that of the intervals.
-    n_bins : int
-        Bins of the widths; tied widths may leave fewer.
+    y, intervals, y_pred, infinite, max_score : as in :func:`tau_si`
+    coverage : float, optional; the level of CSQ, by default that of the intervals
+    n_bins : int; tied widths may leave fewer; infinite ones that are kept get their own if they
+    fill it
     min_bin_size : int, optional
         A bin with fewer points is merged into its neighbour, with a :class:`SparseBinsWarning`.
         By default max(20, 2 / (1 − coverage)); 1 keeps the literal bins of the paper.
@@ -130,17 +117,16 @@ def tau_sqi(
     """
     rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
     table = _in_bins(y, intervals, coverage, rows, n_bins, "median", min_bin_size)
-    if isinstance(table, str):
-        return undefined("tau_sqi", table)
     narrow, wide = np.triu_indices(len(table.csq), 1)
     csq = tie_rounding(table.csq, table.csq)
     rise = np.sign(csq[wide] - csq[narrow])
     if not rise.any():
-        return undefined("tau_sqi", f"the score quantile is {table.csq[0]:g} in every bin")
+        raise UndefinedError(f"the score quantile is {table.csq[0]:g} in every bin")
     # τ-b over all pairs: bins are few and never tied.
     return float(rise.sum() / np.sqrt(len(rise) * np.count_nonzero(rise)))
 
 
+@nan_if_undefined
 def r2_sqi(
     y: Any,
     intervals: IntervalsLike,
@@ -155,67 +141,52 @@ def r2_sqi(
 ) -> float:
     r"""Whether the widths of each bin match its errors: R² of ISQ = 2 · CSQ.
 
-    .. math:: R^2_{SQI} = 1 -
-       \frac{\sum_b (\mathrm{ISQ}_b - 2\,\mathrm{CSQ}_b)^2}
-            {\sum_b (\mathrm{ISQ}_b - \overline{\mathrm{ISQ}})^2}
+    .. math:: R^2_{SQI} = 1 - \sum_b (\mathrm{ISQ}_b - 2\,\mathrm{CSQ}_b)^2 /
+       \sum_b (\mathrm{ISQ}_b - \overline{\mathrm{ISQ}})^2
 
-    with bins and CSQ as in :func:`tau_sqi`. Widths are full widths: an interval ŷ ± r that is
-    right for its bin has IS = 2r and CSQ = r.
-
-    Good: 1, the intervals cover their level in every bin. It has no lower limit.
-
-    Misleads: nearly constant widths have almost no spread to explain, so the value is far below 0
-    (−105 in one run of the paper's 1-D task) and says only "not adaptive"; adaptive but too wide
-    intervals score as badly as constant ones (see :func:`tau_sqi`); the widest bin dominates the
-    sums; and it assumes intervals centred at the prediction.
+    with bins and CSQ as in :func:`tau_sqi`: an interval ŷ ± r that is right for its bin has CSQ =
+    r. Good: 1, the intervals cover their level in every bin. Misleads: a value far below 0 says
+    only "not adaptive", or too wide; the widest bin dominates; and intervals are assumed centred at
+    ŷ.
 
     Parameters
     ----------
     y, intervals, y_pred, coverage, infinite, max_score, n_bins, min_bin_size
-        As in :func:`tau_sqi`. With ``infinite="keep"`` the value is NaN if the ISQ of a bin is
-        infinite; a few infinite intervals do not change the median of the widest bin.
+        As in :func:`tau_sqi`.
     bin_width : {"median", "midpoint"}
-        ISQ is the median of the widths in the bin, or the midpoint of its edges. The paper says
-        "middle point", which could be either; the median is closer to its tables and robust
-        against outlying widths.
+        ISQ is the median of the widths in the bin, or the midpoint of its edges. The paper's
+        "middle point" could be either; the median is closer to its tables, and robust.
 
     Returns
     -------
     float of at most 1
-        NaN with an ``UndefinedMetricWarning`` if fewer than two bins remain (constant widths)
-        or an ISQ is infinite.
+        NaN with an ``UndefinedMetricWarning`` if fewer than two bins remain or an ISQ is infinite.
 
     Examples
     --------
-    Intervals based on the true spread of the errors, and the same twice as wide.
-
     >>> rng = np.random.default_rng(0)
     >>> spread = rng.uniform(1, 5, size=2000)
     >>> y = spread * rng.standard_normal(2000)
     >>> round(r2_sqi(y, (-1.96 * spread, 1.96 * spread), coverage=0.95), 2)
     0.93
-    >>> round(r2_sqi(y, (-3.92 * spread, 3.92 * spread), coverage=0.95), 2)
-    -0.96
     """
     rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
     table = _in_bins(y, intervals, coverage, rows, n_bins, bin_width, min_bin_size)
-    if isinstance(table, str):
-        return undefined("r2_sqi", table)
     if np.isinf(table.isq[-1]):
         which = f"{np.count_nonzero(np.isinf(table.isq))} of {len(table.isq)} bins"
-        return undefined("r2_sqi", f"the size of {which} is infinite; use 'cap' or 'drop'")
+        raise UndefinedError(f"the size of {which} is infinite; use 'cap' or 'drop'")
     # In units of the widest bin, so that squares neither overflow nor underflow.
     isq, csq = table.isq / table.isq[-1], table.csq / table.isq[-1]
     total = np.sum((isq - isq.mean()) ** 2)
     if total == 0:
-        return undefined("r2_sqi", f"the size is {table.isq[0]:g} in every bin")
+        raise UndefinedError(f"the size is {table.isq[0]:g} in every bin")
     return float(1 - np.sum((isq - 2 * csq) ** 2) / total)
 
 
 def _in_bins(
     y: Any, intervals: IntervalsLike, coverage: float | None, rows: Any, *bins: Any
-) -> "SQITable | str":
-    """ISQ and CSQ of at least two bins, or why there are fewer."""
+) -> "SQITable":
+    """ISQ and CSQ of at least two bins."""
     read = one_level(intervals)
     level = level_of(read, coverage)
     scores, widths = scores_and_widths(y, read, **rows)
@@ -223,15 +194,23 @@ def _in_bins(
     if len(table.isq) > 1:
         return table
     if len(widths) and widths.min() == widths.max():
-        return f"all {len(widths)} widths are equal ({widths[0]:g})"
-    return f"{len(widths)} rows leave fewer than two bins of widths"
+        raise UndefinedError(f"all {len(widths)} widths are equal ({widths[0]:g})")
+    raise UndefinedError(f"{len(widths)} rows leave fewer than two bins of widths")
 
 
 def scores_and_widths(
     y: Any, intervals: Intervals, *, y_pred: Any, infinite: Infinite, max_score: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """|y − ŷ| and upper − lower of the rows to compare, sorted by score, with rounding ties."""
-    cap = _checked_cap(infinite, max_score)
+    check_option(infinite, get_args(Infinite), "infinite")
+    if (infinite == "cap") != (max_score is not None):
+        raise CalliperError(
+            f"max_score, the half-width that replaces an infinite one, is needed for "
+            f"infinite='cap' and used nowhere else; got infinite={infinite!r} and "
+            f"max_score={max_score!r}: pass both (the largest calibration score), or neither."
+        )
+    if max_score is not None and not 0 < max_score < np.inf:
+        raise CalliperError(f"max_score must be positive and finite; got {max_score!r}.")
     y, y_pred = same_rows(intervals, "intervals", y=y, y_pred=y_pred)
     n, width = len(intervals.lower), intervals.width
     kept = ~np.isinf(width) if infinite == "drop" else np.ones(n, dtype=bool)
@@ -248,30 +227,11 @@ def scores_and_widths(
         )
     else:
         centre = lower / 2 + upper / 2
-    if cap is not None:
-        width = np.where(unbounded, 2 * cap, width)
+    if max_score is not None:
+        width = np.where(unbounded, 2 * max_score, width)
     ends = np.where(unbounded, 0.0, np.abs(lower) + np.abs(upper))
     order, scores = sort_with_ties(np.abs(target - centre), np.abs(target) + np.abs(centre))
     return scores, tie_rounding(width[order], ends[order])
-
-
-def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
-    check_option(infinite, get_args(Infinite), "infinite")
-    if infinite != "cap":
-        if max_score is not None:
-            raise CalliperError(
-                f"max_score is used with infinite='cap' only; got infinite={infinite!r} and "
-                f"max_score={max_score!r}: pass infinite='cap', or omit max_score."
-            )
-        return None
-    if max_score is None:
-        raise CalliperError(
-            "infinite='cap' needs max_score, the half-width that replaces an infinite one: pass "
-            "the largest calibration score."
-        )
-    if not 0 < max_score < np.inf:
-        raise CalliperError(f"max_score must be positive and finite; got {max_score!r}.")
-    return float(max_score)
 
 
 def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
@@ -290,36 +250,21 @@ def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
 def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray, FloatArray]:
     """The order that sorts the values, and the sorted values with rounding ties made equal.
 
-    In ascending order a value is tied to the first of the current ties unless it is clearly
-    larger. Comparing with the previous value instead could chain values that are far apart.
+    In ascending order a value is tied to the first of the current ties unless it is larger by more
+    than one unit in the last place of both magnitudes, and three of the value, which is rounded as
+    well. Comparing with the previous value instead could chain values that are far apart.
     """
-    order = np.argsort(values)
+    order, eps = np.argsort(values), np.finfo(float).eps
     ordered, size = values[order], magnitude[order]
     # Neighbours that are not tied by the largest magnitude are not tied by their own.
-    largest = float(size.max(initial=0.0))
-    close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
-    if not close.any():
-        return order, ordered
-    first = np.maximum.accumulate(np.where(close, 0, np.arange(len(values))))
-    apart = ordered > _clearly_above(ordered[first], size[first], size)
-    for run in np.unique(first[apart]):  # runs wider than one tie
-        leader, here = run, run
-        while (here := here + 1) < len(values) and close[here]:
-            if ordered[here] > _clearly_above(ordered[leader], size[leader], size[here]):
-                leader = here
-            first[here] = leader
+    most = 2 * float(size.max(initial=0.0))
+    near = ~(ordered[1:] > ordered[:-1] + eps * (most + 6 * ordered[:-1]))
+    value, own, first = ordered.tolist(), size.tolist(), [*range(len(values))]
+    for here in (1 + np.flatnonzero(near)).tolist():
+        tie = first[here - 1]
+        if not value[here] > value[tie] + eps * (own[tie] + own[here] + 6 * value[tie]):
+            first[here] = tie
     return order, ordered[first]
-
-
-def _clearly_above(
-    value: FloatArray, size: FloatArray | float, other: FloatArray | float
-) -> FloatArray:
-    """What a difference of numbers of magnitude ``other`` must exceed to be above ``value``.
-
-    One unit in the last place of the numbers, and three of the value, which is rounded as well.
-    """
-    above: FloatArray = value + np.finfo(float).eps * (size + other + 6 * value)
-    return above
 
 
 def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
@@ -348,17 +293,15 @@ def sqi_table(
     check_option(bin_width, get_args(BinWidth), "bin_width")
     n_bins = at_least(n_bins, 2, "n_bins")
     if min_bin_size is None:
-        smallest = max(20, ceil(2 / (1 - as_fraction(coverage))))
-    else:
-        smallest = at_least(min_bin_size, 1, "min_bin_size")
+        min_bin_size = max(20, ceil(2 / (1 - as_fraction(coverage))))
+    smallest = at_least(min_bin_size, 1, "min_bin_size")
     if not len(widths):
         return SQITable(np.empty(0), np.empty(0))
     order = np.argsort(widths)
     ordered, scores = widths[order], scores[order]
     cuts = quantile_edges(ordered, n_bins)
     edges = np.unique(cuts)
-    if np.isinf(cuts[-2]):
-        # Enough infinite widths to fill a separate bin.
+    if np.isinf(cuts[-2]):  # enough infinite widths to fill a separate bin
         edges = np.append(edges, np.inf)
     start = np.concatenate([[0], np.searchsorted(ordered, edges[1:-1])])
     stop = np.append(start[1:], len(ordered))
@@ -390,8 +333,7 @@ def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
 def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
     """First and last bin of each group of bins that together hold ``smallest`` points.
 
-    From the narrowest up, a bin that is too small is merged with the next; a remainder at the top
-    is merged with the group below it.
+    From the narrowest up; a remainder at the top is merged with the group below it.
     """
     last, held = [], 0
     for position, points in enumerate(count):
@@ -400,7 +342,6 @@ def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
             last.append(position)
             held = 0
     last[-1:] = [len(count) - 1]
-    first = [0, *(end + 1 for end in last[:-1])]
     if len(last) < len(count):
         warn(
             f"{np.count_nonzero(count < smallest)} of {len(count)} bins of the widths hold fewer "
@@ -409,4 +350,4 @@ def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
             f"them all), or fewer bins.",
             SparseBinsWarning,
         )
-    return np.array(first), np.array(last)
+    return np.array([0, *(end + 1 for end in last[:-1])]), np.array(last)

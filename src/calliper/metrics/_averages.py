@@ -1,19 +1,19 @@
 """Averages over the rows: coverage, widths, and scores that combine both.
 
 "The paper" is N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal
-Regression with Jackknife+ Rescaled Scores", TMLR. Its columns "Cov." and "IS" are
-:func:`empirical_coverage` and :func:`mean_width`.
+Regression with Jackknife+ Rescaled Scores", TMLR, which prints the first two as "Cov." and "IS".
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray, IntervalModel
-from calliper._validation import check_vector
+from calliper._types import BoolArray, FloatArray, IntervalModel
+from calliper._validation import check_level, check_vector
 from calliper.metrics import _inputs as inputs
-from calliper.metrics._inputs import IntervalsLike, as_intervals, mean_over_rows
+from calliper.metrics._inputs import IntervalsLike, as_intervals
 from calliper.quantile import as_fraction
 from calliper.rows import same_rows
 
@@ -21,83 +21,62 @@ from calliper.rows import same_rows
 def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
     """Share of the targets inside their interval: mean of 1{lower ≤ y ≤ upper}.
 
-    Good: the level asked for, or slightly more. With m test points even a perfect method scatters
-    by √(c(1−c)/m) around it, and by more if the calibration set is small.
-
-    Misleads: it is an average over rows. A method that always covers the easy half and covers the
-    hard half at 90 % shows 95 %; see :func:`tau_sqi` and :func:`r2_sqi`. Infinite intervals always
-    cover; quote :func:`fraction_infinite` with it.
+    Good: the level asked for, or slightly more; even a perfect method scatters by √(c(1−c)/m) or
+    more. Misleads: an average hides regions that are missed, and infinite intervals always cover.
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper)
-        Intervals are closed.
+    y : (m,) true targets
+    intervals : Intervals or (lower, upper), which are closed
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
+    float, or array of shape (L,) for L levels
 
     Examples
     --------
     >>> empirical_coverage([1.0, 2.0, 3.0, 4.0], ([0, 0, 0, 0], [1, 2, 2, 9]))
     0.75
     """
-    return mean_over_rows(as_intervals(intervals).contains(y))
+    return _mean_over_rows(as_intervals(intervals).contains(y))
 
 
 def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
-    """Mean of upper − lower, in the unit of y; of half of it with ``half=True``.
+    """Mean of upper − lower, in the unit of y: the paper's "interval size" (IS).
 
-    The full width is the "interval size" (IS). The paper's tables seem to print the
-    half-width on their one-dimensional task: no intervals that cover 95 % can have a mean full
-    width below 0.24 there (:func:`calliper.lab.datasets.one_dimensional`), and the table has 0.16
-    to 0.22. Say which one you quote.
-
-    Good: small, among methods that reach the same coverage.
-
-    Misleads: narrower is not more adaptive. If rare points have large errors, the ideal
-    intervals are wider on average than constant ones (the paper's appendix "The Mean Interval Size
-    is not a Sufficient Measure of Adaptivity"). And a method that covers less is narrower; compare
-    :func:`interval_score`, which adds a penalty for misses.
+    Good: small, among methods that reach the same coverage. Misleads: narrower is not more adaptive
+    (if rare points have large errors, ideal intervals are wider on average than constant ones), and
+    a method that covers less is narrower: compare :func:`interval_score`.
 
     Parameters
     ----------
     intervals : Intervals or (lower, upper)
-    half : bool
-        Divide by two.
+    half : bool; divide by two, as the paper's table of its one-dimensional task seems to do
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
-        ``inf`` as soon as one interval is infinite; see :func:`fraction_infinite`.
+    float, or array of shape (L,) for L levels; ``inf`` as soon as one interval is infinite
 
     Examples
     --------
     >>> mean_width(([0.0, 0.0], [1.0, 2.0])), mean_width(([0.0, 0.0], [1.0, 2.0]), half=True)
     (1.5, 0.75)
     """
-    return mean_over_rows(as_intervals(intervals).width / (2 if half else 1))
+    return _mean_over_rows(as_intervals(intervals).width / (2 if half else 1))
 
 
 def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
-    """Median of upper − lower, in the unit of y; of half of it with ``half=True``.
+    """Median of upper − lower, in the unit of y; finite while half of the intervals are.
 
-    Good: small, among methods that reach the same coverage. Unlike :func:`mean_width` it stays
-    finite while fewer than half of the intervals are infinite.
-
-    Misleads: it ignores the tails. A method may be narrow for most rows and useless for the
-    others; quote it with :func:`fraction_infinite` and :func:`mean_width`.
+    Good: small, at the same coverage. Misleads: others than the typical row may be useless.
 
     Parameters
     ----------
-    intervals, half
-        As in :func:`mean_width`.
+    intervals, half : as in :func:`mean_width`
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
+    float, or array of shape (L,) for L levels
 
     Examples
     --------
@@ -106,18 +85,13 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
     """
     widths = np.sort(as_intervals(intervals).width / (2 if half else 1), axis=0)
     # By order statistics: the mean of a finite and an infinite middle value is infinite, not NaN.
-    return mean_over_rows(widths[[(len(widths) - 1) // 2, len(widths) // 2]])
+    return _mean_over_rows(widths[[(len(widths) - 1) // 2, len(widths) // 2]])
 
 
 def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
-    """Share of the intervals with an infinite end: mean of 1{upper − lower = ∞}.
+    """Share of the intervals with an infinite end, as all one-sided bounds have.
 
-    Good: 0. An infinite interval is valid (the calibration data cannot support a bound there) but
-    useless, and it always covers. One-sided bounds all count as infinite.
-
-    Misleads: 0 does not mean that the widest intervals are useful; look at their widths too.
-    Always quote it with a mean width or an adaptivity measure that capped or dropped infinite
-    intervals, as the paper does for its baselines.
+    Good: 0. Quote it with any measure that caps or drops infinite intervals, which always cover.
 
     Parameters
     ----------
@@ -125,14 +99,19 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
 
     Returns
     -------
-    float, or array of shape (L,) if the intervals hold several levels
+    float, or array of shape (L,) for L levels
 
     Examples
     --------
     >>> fraction_infinite(([0.0, -float("inf")], [1.0, float("inf")]))
     0.5
     """
-    return mean_over_rows(np.isinf(as_intervals(intervals).width))
+    return _mean_over_rows(np.isinf(as_intervals(intervals).width))
+
+
+def _mean_over_rows(values: FloatArray | BoolArray) -> float | FloatArray:
+    mean: FloatArray = np.mean(values, axis=0)
+    return float(mean) if mean.ndim == 0 else mean
 
 
 def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:
@@ -142,34 +121,22 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
        \qquad \alpha = 1 - \text{coverage}
 
     Good: small, in the unit of y. It is proper: no intervals score lower on average than the true
-    α/2 and 1 − α/2 quantiles given x, so it rewards narrow intervals and coverage at once.
-
-    Misleads: it is an average in the unit of y, so rows with large errors dominate; it depends
-    on the level (compare at one level only); and a bad value may come from width or from misses.
-    One infinite interval makes it infinite.
+    α/2 and 1 − α/2 quantiles given x (Gneiting, Raftery 2007, doi:10.1198/016214506000001437, Eq.
+    43). Misleads: rows with large errors dominate, and it can be compared at one level only.
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
+    y : (m,) true targets
     intervals : Intervals or (lower, upper), of one level
-    coverage : float, optional
-        The level to score at; by default that of the intervals.
+    coverage : float, optional; the level to score at, by default that of the intervals
 
     Returns
     -------
-    float
-
-    References
-    ----------
-    T. Gneiting, A. Raftery (2007), "Strictly Proper Scoring Rules, Prediction, and Estimation",
-    JASA, doi:10.1198/016214506000001437, Eq. 43; R. Winkler (1972).
+    float; infinite as soon as one interval is
 
     Examples
     --------
-    A width of 2, and one of two targets 0.5 above its interval: 2 + (2 / 0.2 · 0.5) / 2.
-
-    >>> interval_score([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)
+    >>> interval_score([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)  # 2 + (2 / 0.2 · 0.5) / 2
     4.5
     """
     return float(np.mean(interval_scores(y, intervals, coverage=coverage)))
@@ -182,8 +149,7 @@ def interval_scores(
 
     Parameters
     ----------
-    y, intervals, coverage :
-        As in :func:`interval_score`.
+    y, intervals, coverage : as in :func:`interval_score`
 
     Returns
     -------
@@ -203,24 +169,20 @@ def interval_scores(
     return scores
 
 
-def interval_scorer(coverage: float = 0.9) -> "IntervalScorer":
+def interval_scorer(coverage: float = 0.9) -> Callable[[Any, Any, Any], float]:
     """A scikit-learn scorer: minus :func:`interval_score`, so that larger is better.
 
     For ``scoring=`` of ``GridSearchCV`` or ``cross_val_score`` around an estimator with
-    ``predict_interval(X, coverage)``, such as ``ConformalRegressor``. It can be pickled.
-
-    Misleads: a setting chosen by it depends on the rows it was scored on. Calibrate afterwards on
-    rows that were not used for the choice, or the guaranteed coverage no longer holds.
+    ``predict_interval(X, coverage)``, such as ``ConformalRegressor``. Calibrate afterwards on rows
+    that were not used for the choice, or the guaranteed coverage no longer holds.
 
     Parameters
     ----------
-    coverage : float
-        The level of the intervals and of the score.
+    coverage : float; the level of the intervals and of the score
 
     Returns
     -------
-    scorer
-        A function of estimator, rows and targets.
+    scorer; a function of estimator, rows and targets, which can be pickled
 
     Examples
     --------
@@ -230,24 +192,17 @@ def interval_scorer(coverage: float = 0.9) -> "IntervalScorer":
     >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
     -3.5
     """
-    return IntervalScorer(inputs.single_level(coverage))
+    return partial(_minus_score, coverage=check_level(coverage))
 
 
-@dataclass(frozen=True)
-class IntervalScorer:
-    """The result of :func:`interval_scorer`: a callable ``(estimator, X, y) -> float``."""
-
-    coverage: float
-
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Minus the mean interval score of the estimator's intervals for X."""
-        if not isinstance(estimator, IntervalModel):
-            raise TypeError(
-                f"interval_scorer needs an estimator with predict_interval(X, coverage); "
-                f"got {type(estimator).__name__}: wrap it in ConformalRegressor."
-            )
-        intervals = as_intervals(estimator.predict_interval(X, coverage=self.coverage))
-        return -interval_score(y, intervals, coverage=self.coverage)
+def _minus_score(estimator: Any, X: Any, y: Any, *, coverage: float) -> float:
+    if not isinstance(estimator, IntervalModel):
+        raise TypeError(
+            f"interval_scorer needs an estimator with predict_interval(X, coverage); "
+            f"got {type(estimator).__name__}: wrap it in ConformalRegressor."
+        )
+    intervals = as_intervals(estimator.predict_interval(X, coverage=coverage))
+    return -interval_score(y, intervals, coverage=coverage)
 
 
 def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:
@@ -256,29 +211,16 @@ def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = N
     .. math:: \tfrac12 \left[\rho_{\alpha/2}(y - l) + \rho_{1-\alpha/2}(y - u)\right], \qquad
        \rho_\tau(e) = \max(\tau e, (\tau - 1) e), \quad \alpha = 1 - \text{coverage}
 
-    This is α/4 times :func:`interval_score`: at one level both rank methods alike. Only the
-    pinball loss may be averaged over levels, where it approaches half the continuous ranked
-    probability score.
-
-    Good: small, in the unit of y; no ends score lower on average than the true quantiles given x.
-
-    Misleads: as the interval score does; and it takes the ends for the quantiles at α/2 and
-    1 − α/2, which intervals ŷ ± r around skewed noise need not be, however well they cover.
+    This is α/4 times :func:`interval_score`, good and misleading where that is; averaged over
+    levels it approaches half the continuous ranked probability score.
 
     Parameters
     ----------
-    y, intervals, coverage :
-        As in :func:`interval_score`.
+    y, intervals, coverage : as in :func:`interval_score`
 
     Returns
     -------
-    float
-        Infinite as soon as one interval is.
-
-    References
-    ----------
-    R. Koenker, G. Bassett (1978), "Regression Quantiles", Econometrica, doi:10.2307/1913643;
-    T. Gneiting, A. Raftery (2007), JASA, doi:10.1198/016214506000001437, section 6.
+    float; infinite as soon as one interval is
 
     Examples
     --------

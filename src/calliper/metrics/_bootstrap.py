@@ -16,12 +16,12 @@ from calliper._types import FloatArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._by_bin import ONE_SIGMA_TAIL
 from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
 from calliper.metrics._inputs import IntervalsLike, one_level
-from calliper.rows import labels_of, same_rows
+from calliper.metrics._tables import ONE_SIGMA_TAIL
+from calliper.rows import same_rows
 
-_SPLIT_THE_ROWS = (worst_slab_coverage, excess_risk_of_target_coverage)
+_SPLIT_THE_ROWS = (unwrap(worst_slab_coverage), unwrap(excess_risk_of_target_coverage))
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,8 @@ def bootstrap(
 
     ``metric(y, intervals, *rows, **parameters)`` is computed on all rows and on ``n_resamples``
     draws of them. The error is half the distance between the 15.87th and the 84.13th percentile:
-    the standard deviation if the values are normal, and robust against a few outliers.
-
-    Good: small compared with the differences of interest.
-
-    Misleads: it covers the draw of the test rows only. Another calibration set, or a model trained
-    again, changes the values too, often by more; repeat over splits for that. Percentiles of
-    measures that are biased in small samples are biased as well, so trust ``error`` more than the
-    two bounds.
+    the standard deviation if the values are normal, and robust. Misleads: it covers the draw of the
+    test rows only. Another calibration set often changes more; repeat over splits for that.
 
     Parameters
     ----------
@@ -80,34 +74,21 @@ def bootstrap(
         number. One whose first parameter is called ``intervals`` gets no y.
     y : array of shape (m,)
     intervals : Intervals or (lower, upper), of one level
-    *rows : arrays of m rows
-        Arguments of the metric after the intervals: inputs, values, groups.
-    n_resamples : int
-        Draws. 200 know the error to about 6 %.
+    *rows : arrays of m rows; arguments of the metric after the intervals: inputs, values, groups
+    n_resamples : int; draws, of which 200 know the error to about 6 %
     replace : bool, optional
-        True: m rows with replacement. False: half of the rows without replacement, which gives the
-        same error to first order and repeats no row. By default True, but False for
-        ``worst_slab_coverage`` and ``excess_risk_of_target_coverage``, also inside a
-        ``functools.partial``: they split the rows, and no row may be in both parts. Pass False for
-        a function of your own that calls them or splits rows itself.
-    random_state : optional
-        Seed of the draws, and of the metric if it takes one.
-    **parameters
-        Passed to the metric. Arrays, frames, series and lists with m rows, such as ``y_pred``, are
-        resampled with the rows.
+        True: m rows with replacement. False: half of the rows without, which gives the same error
+        to first order. By default True, but False for ``worst_slab_coverage`` and
+        ``excess_risk_of_target_coverage``, which split the rows; pass False for a function that
+        does.
+    random_state : optional; seed of the draws, and of the metric if it takes one
+    **parameters : passed to the metric; what has m rows, such as ``y_pred``, is resampled with them
 
     Returns
     -------
     Estimate
         With an ``UndefinedMetricWarning`` if resamples have no value; the error is NaN if these
         are more than half, or if the value is not finite.
-
-    References
-    ----------
-    N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal Regression with
-    Jackknife+ Rescaled Scores", TMLR, supplement ("1-σ percentile error"): there the 67th
-    percentile of the absolute deviation from the mean, which agrees if the law is symmetric.
-    B. Efron, R. Tibshirani (1993), "An Introduction to the Bootstrap", doi:10.1201/9780429246593.
 
     Examples
     --------
@@ -131,7 +112,7 @@ def bootstrap(
     takes = signature(metric).parameters
     without_y, seeded = next(iter(takes)) == "intervals", "random_state" in takes
     along = {name: value for name, value in parameters.items() if _n_entries(value) == n}
-    y, *rest = map(_unlabelled, same_rows(read, "intervals", **parts, **along))
+    y, *rest = same_rows(read, "intervals", **parts, **along)
     rows, along = tuple(rest[: len(rows)]), dict(zip(along, rest[len(rows) :], strict=True))
     rng = check_random_state(random_state)
 
@@ -177,11 +158,6 @@ def _splits_the_rows(metric: Any) -> bool:
     while isinstance(metric := unwrap(metric), partial):
         metric = metric.func
     return metric in _SPLIT_THE_ROWS
-
-
-def _unlabelled(rows: Any) -> Any:
-    """Rows without labels, which resampling would repeat."""
-    return rows if labels_of(rows) is None else rows.reset_index(drop=True)
 
 
 def _n_entries(value: Any) -> int | None:

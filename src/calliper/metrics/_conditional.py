@@ -1,37 +1,27 @@
-r"""Conditional coverage: by width, in slabs of inputs, and as a classifier sees it.
-
-**Dependence.** HSIC and plain correlation of being covered and the width.
+"""Conditional coverage: by width, in slabs of inputs, and as a classifier sees it.
 
 **Worst-slab coverage.** A slab lies between two parallel planes, S = {x : a ≤ v·x ≤ b}, and holds
 at least a share δ of the points. If coverage holds at every input, it holds in *every* slab. The
-lowest coverage found would partly be chance, so one part of the rows chooses the slab and the other
-part measures it:
-
-.. math:: \hat S = \arg\min_{v, a, b} \frac{\sum_i c_i 1\{x_i \in S\}}{\sum_i 1\{x_i \in S\}}
-   \text{ on part 1}, \qquad
-   \mathrm{WSC} = \text{mean of } c_i \text{ over } x_i \in \hat S \text{ on part 2}
+lowest coverage found would partly be chance, so one part of the rows chooses the slab with the
+least mean of c_i = 1{y_i covered}, and the other part measures it there.
 
 Dinkelbach's iteration finds the window of least mean: for a mean λ, the window with the least
 Σ(c − λ) needs one running maximum over prefix sums; its own mean is the next λ, until none is
 lower. Each iteration is O(n) a direction after one sort, and tied projections stay together.
 
-Letters: δ → ``slab``, c → ``covered``, v → ``directions``.
-
 **Excess risk of the target coverage (ERT).** If coverage is c at every input, no forecast of misses
 from x is better than the constant c. So train a classifier p̂(x) of being covered, by
-cross-validation, and measure with a proper loss how much it beats c:
-
-.. math:: \mathrm{ERT}_\ell = \hat E[\ell(c, C)] - \hat E[\ell(\hat p(X), C)], \qquad
-   C = 1\{\text{covered}\}
+cross-validation, and measure with a proper loss how much it beats c,
+ERT = Ê[ℓ(c, C)] − Ê[ℓ(p̂(X), C)] with C = 1{covered} and p(x) the true coverage at x:
 
     l2   ℓ(p, C) = (p − C)²                        estimates E (p(X) − c)²
     kl   ℓ(p, C) = −C log p − (1−C) log(1−p)       estimates E KL(p(X) ‖ c)
     l1   ERT = Ê[sign(c − p̂(X)) (c − C)]           estimates E |p(X) − c|
 
-with p(x) the true coverage at x. Whatever the classifier, none exceeds in expectation what it
-estimates: the value is a lower bound, tight if p̂ = p.
+Whatever the classifier, none exceeds in expectation what it estimates: the value is a lower bound,
+tight if p̂ = p.
 
-Letters: c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
+Letters: δ → ``slab``, v → ``directions``, c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
 """
 
 from math import ceil
@@ -46,10 +36,9 @@ from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import at_least, check_option
 from calliper.exceptions import CalliperError
-from calliper.intervals import Intervals
 from calliper.metrics import _inputs as inputs
 from calliper.metrics._adaptivity import sort_widths
-from calliper.metrics._inputs import IntervalsLike, undefined
+from calliper.metrics._inputs import IntervalsLike, UndefinedError, nan_if_undefined
 
 Loss = Literal["l1", "l2", "kl"]
 Side = Literal["both", "under", "over"]
@@ -60,6 +49,7 @@ _CLIP = 1e-6
 _SAME_PROJECTION = 1e-9
 
 
+@nan_if_undefined
 def hsic(
     y: Any, intervals: IntervalsLike, *, max_points: int = 5000, random_state: Any = None
 ) -> float:
@@ -68,25 +58,17 @@ def hsic(
     .. math:: \mathrm{HSIC} = \frac{\mathrm{tr}(K H L H)}{(n - 1)^2}, \qquad
        K_{ij} = e^{-(c_i - c_j)^2}, \quad L_{ij} = e^{-(w_i - w_j)^2}, \quad H = I - \tfrac1n 1 1^T
 
-    with c = 1 if covered, else 0, and w the width divided by its standard deviation: raw widths,
-    as often used, make the value depend on the unit of y.
+    with c = 1 if covered, else 0, and w the width divided by its standard deviation (Gretton et al.
+    2005, doi:10.1007/11564089_7; for intervals Feldman, Bates, Romano 2021, arXiv:2106.00394).
 
-    Good: 0, coverage is the same at every width. Under independence its mean is
-    1.26 c(1 − c)(1 − L̄)/n, with c the coverage and L̄ the mean of L_ij over pairs: about 0.06/n
-    at 90 % coverage and 0.17/n at 50 %, if widths are normal.
-
-    Misleads: it has no absolute scale (compare methods on the same rows only); it misses coverage
-    that varies with x at equal widths; and for constant widths it is undefined, not 0. MAPIE
-    quotes the square root.
+    Good: 0, coverage is the same at every width; chance gives about 0.06/n at 90 % coverage.
+    Misleads: it has no absolute scale, and misses coverage that varies with x at equal widths.
 
     Parameters
     ----------
-    y, intervals
-        As in :func:`interval_score`.
-    max_points : int
-        Size of the random sample if there are more rows: the cost is quadratic.
-    random_state : optional
-        Seed of the sample.
+    y, intervals : as in :func:`interval_score`
+    max_points : int; size of the random sample if there are more rows: the cost is quadratic
+    random_state : optional; seed of the sample
 
     Returns
     -------
@@ -94,100 +76,72 @@ def hsic(
         NaN with an ``UndefinedMetricWarning`` if all widths are equal (up to rounding) or one is
         infinite, if all targets are covered or none, or for fewer than 20 rows.
 
-    References
-    ----------
-    A. Gretton, O. Bousquet, A. Smola, B. Schölkopf (2005), "Measuring Statistical Dependence with
-    Hilbert-Schmidt Norms", doi:10.1007/11564089_7; for intervals: S. Feldman, S. Bates, Y. Romano
-    (2021), "Improving Conditional Coverage via Orthogonal Quantile Regression", NeurIPS,
-    arXiv:2106.00394.
-
     Examples
     --------
-    Wide intervals that always cover, and narrow ones that cover half of the time.
-
-    >>> width = np.repeat([1.0, 2.0], 100)
-    >>> inside = np.repeat([True, False, True], [50, 50, 100])
+    >>> width, inside = np.repeat([1.0, 2.0], 100), np.repeat([True, False, True], [50, 50, 100])
     >>> round(hsic(np.where(inside, 0.0, 9.0), (-width, width)), 4)
     0.0392
     """
-    covered, widths, reason = _covered_and_widths(y, inputs.one_level(intervals))
-    if reason:
-        return undefined("hsic", reason)
+    covered, widths = _covered_and_widths(y, intervals)
     rows = inputs.choose_rows(len(covered), max_points, random_state)
     covered, widths = covered[rows], widths[rows]
-    if reason := _constant(covered, widths):
-        return undefined("hsic", f"in the {len(rows)} rows sampled, {reason}")
+    _refuse_constant(covered, widths, f"in the {len(rows)} rows sampled, ")
     # K has two values: HKH = 2(1 − 1/e) aaᵀ with a = c − mean(c), so a quadratic form is left.
-    widths = widths / widths.max()  # so that squares neither overflow nor underflow
-    form = _gaussian_form(covered - covered.mean(), widths / widths.std())
+    a, w = covered - covered.mean(), widths / widths.max()  # so that squares do not overflow
+    w /= w.std()
+    form = float(a @ a)
+    for block in row_slices(len(w), max(1, BLOCK_FLOATS // len(w))):  # above the diagonal
+        above = np.exp(-np.square(w[block, None] - w[block.start :]))
+        form += 2 * float(a[block] @ np.triu(above, 1) @ a[block.start :])
     return float(2 * (1 - np.exp(-1)) * form / (len(rows) - 1) ** 2)
 
 
+@nan_if_undefined
 def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     r"""Absolute correlation between being covered and the width: \|Pearson(c, w)\|.
 
-    Good: 0, misses are as frequent among wide intervals as among narrow ones.
-
-    Misleads: 0 may hide coverage that is low at both ends; the sign is lost (see
-    :func:`coverage_by_width`); a few very wide intervals dominate; chance alone gives about 1/√m.
-    For constant widths it is undefined, not 0.
+    Good: 0, misses are as frequent among wide intervals as among narrow ones; chance alone gives
+    about 1/√m. Misleads: 0 may hide coverage that is low at both ends.
 
     Parameters
     ----------
-    y, intervals
-        As in :func:`interval_score`.
+    y, intervals : as in :func:`interval_score`
 
     Returns
     -------
-    float in [0, 1]
-        NaN with a warning where :func:`hsic` is.
-
-    References
-    ----------
-    Feldman, Bates, Romano (2021), as in :func:`hsic`, who train models to lower it.
+    float in [0, 1]; NaN with a warning where :func:`hsic` is
 
     Examples
     --------
-    >>> width = np.repeat([1.0, 2.0], 100)
-    >>> inside = np.repeat([True, False, True], [50, 50, 100])
+    >>> width, inside = np.repeat([1.0, 2.0], 100), np.repeat([True, False, True], [50, 50, 100])
     >>> round(coverage_width_correlation(np.where(inside, 0.0, 9.0), (-width, width)), 3)
     0.577
     """
-    covered, widths, reason = _covered_and_widths(y, inputs.one_level(intervals))
-    if reason:
-        return undefined("coverage_width_correlation", reason)
+    covered, widths = _covered_and_widths(y, intervals)
     w = widths / widths.max()  # so that squares neither overflow nor underflow
     c, w = covered - covered.mean(), w - w.mean()
     return float(min(1.0, abs(c @ w) / np.sqrt((c @ c) * (w @ w))))
 
 
-def _covered_and_widths(y: Any, intervals: Intervals) -> tuple[BoolArray, FloatArray, str | None]:
-    """Both sorted by width, and why there is no value, if so."""
-    order, widths = sort_widths(intervals)
-    covered = intervals.contains(y)[order]
-    return covered, widths, inputs.too_few(len(widths)) or _constant(covered, widths)
+def _covered_and_widths(y: Any, intervals: IntervalsLike) -> tuple[BoolArray, FloatArray]:
+    """Both sorted by width, and neither constant."""
+    read = inputs.one_level(intervals)
+    order, widths = sort_widths(read)
+    covered = read.contains(y)[order]
+    inputs.refuse_few(len(widths))
+    _refuse_constant(covered, widths)
+    return covered, widths
 
 
-def _constant(covered: BoolArray, widths: FloatArray) -> str | None:
-    if np.isinf(widths[-1]):
-        return (
-            f"{np.count_nonzero(np.isinf(widths))} of {len(widths)} widths are infinite; remove "
-            f"those rows and quote fraction_infinite"
-        )
+def _refuse_constant(covered: BoolArray, widths: FloatArray, where: str = "") -> None:
+    n, infinite = len(widths), np.count_nonzero(np.isinf(widths))
+    if infinite:
+        remedy = "remove those rows and quote fraction_infinite"
+        raise UndefinedError(f"{where}{infinite} of {n} widths are infinite; {remedy}")
     if widths[0] == widths[-1]:
-        return f"all {len(widths)} widths are equal ({widths[0]:g})"
+        raise UndefinedError(f"{where}all {n} widths are equal ({widths[0]:g})")
     if covered.all() or not covered.any():
-        return f"{'all' if covered[0] else 'none'} of {len(covered)} targets are covered"
-    return None
-
-
-def _gaussian_form(a: FloatArray, w: FloatArray) -> float:
-    """Σ a_i a_j exp(−(w_i − w_j)²) over all pairs, block by block above the diagonal."""
-    total = float(a @ a)
-    for rows in row_slices(len(w), max(1, BLOCK_FLOATS // len(w))):
-        above = np.exp(-np.square(w[rows, None] - w[rows.start :]))
-        total += 2 * float(a[rows] @ np.triu(above, 1) @ a[rows.start :])
-    return total
+        raise UndefinedError(f"{where}{'all' if covered[0] else 'none'} of {n} targets are covered")
 
 
 class Slab(NamedTuple):
@@ -199,6 +153,7 @@ class Slab(NamedTuple):
     coverage: float
 
 
+@nan_if_undefined
 def worst_slab_coverage(
     y: Any,
     intervals: IntervalsLike,
@@ -212,28 +167,20 @@ def worst_slab_coverage(
 ) -> float:
     """Coverage of the worst slab of inputs, on rows that were not used to choose it.
 
-    Good: the level asked for, or slightly less. Constant intervals for uneven noise are far below.
-
-    Misleads: a good value is no proof, since random directions hardly find a slab in many
-    dimensions, and a small part 1 chooses badly. It scatters, being a mean over about ``slab`` of
-    part 2 (0.1 · 0.75 · 5000 = 375 points: ± 0.016 at 90 %).
+    Good: the level asked for, or slightly less. Misleads: random directions hardly find a slab in
+    many dimensions, and it is a mean over few rows (0.1 · 0.75 · 5000 = 375: ± 0.016 at 90 %). From
+    Cauchois, Gupta, Duchi (2021), arXiv:2004.10181, and Romano, Sesia, Candès (2020),
+    arXiv:2006.02544.
 
     Parameters
     ----------
-    y, intervals
-        As in :func:`interval_score`.
-    X : array of shape (m, d)
-        Inputs, or an embedding; each column is divided by its standard deviation first.
-    slab : float
-        δ, the smallest share of the rows in the slab.
-    n_directions : int
-        Random directions to try; a single column has only one.
-    test_size : float
-        Share of the rows that measure; the others choose the slab.
-    max_points : int
-        Size of the random sample if there are more rows.
-    random_state : optional
-        Seed of the sample, the two parts and the directions.
+    y, intervals : as in :func:`interval_score`
+    X : (m, d) inputs, or an embedding; columns are divided by their standard deviation first
+    slab : float; δ, the smallest share of the rows in the slab
+    n_directions : int; random directions to try; a single column has only one
+    test_size : float; share of the rows that measure; the others choose the slab
+    max_points : int; size of the random sample if there are more rows
+    random_state : optional; seed of the sample, the two parts and the directions
 
     Returns
     -------
@@ -241,35 +188,24 @@ def worst_slab_coverage(
         NaN with an ``UndefinedMetricWarning`` if no row of the second part lies in the slab, if
         X is constant, or for fewer than 20 rows.
 
-    References
-    ----------
-    M. Cauchois, S. Gupta, J. Duchi (2021), "Knowing what You Know: valid and validated confidence
-    sets in multiclass and multilabel prediction", JMLR 22(81), arXiv:2004.10181, section 4; in two
-    parts: Y. Romano, M. Sesia, E. Candès (2020), "Classification with Valid and Adaptive Coverage",
-    NeurIPS, arXiv:2006.02544, supplement.
-
     Examples
     --------
-    Intervals that always cover except for x > 0.8, where they cover half of the targets.
-
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(size=4000)
-    >>> y = np.where(x > 0.8, rng.choice([0.0, 2.0], size=4000), 0.0)
+    >>> y = np.where(x > 0.8, rng.choice([0.0, 2.0], size=4000), 0.0)  # half covered there
     >>> round(worst_slab_coverage(y, (y * 0 - 1, y * 0 + 1), x, random_state=0), 2)
     0.47
     """
-    read = inputs.one_level(intervals)
-    covered, features = inputs.covered_and_features(y, read, X)
+    covered, features = inputs.covered_and_features(y, inputs.one_level(intervals), X)
     for name, share in (("slab", slab), ("test_size", test_size)):
         if not 0 < share < 1:
             raise CalliperError(f"{name} must lie strictly between 0 and 1; got {share!r}.")
-    if reason := inputs.too_few(len(covered)):
-        return undefined("worst_slab_coverage", reason)
+    inputs.refuse_few(len(covered))
     rng = check_random_state(random_state)
     rows = rng.permutation(inputs.choose_rows(len(covered), max_points, rng))
     features, covered = inputs.unit_spread(features[rows]), covered[rows]
     if not features.shape[1]:
-        return undefined("worst_slab_coverage", "every column of X is constant")
+        raise UndefinedError("every column of X is constant")
     part = max(1, round((1 - test_size) * len(rows)))
     n, d = at_least(n_directions, 1, "n_directions"), features.shape[1]
     directions = rng.normal(size=(n, d)) if d > 1 else np.ones((1, 1))
@@ -278,8 +214,9 @@ def worst_slab_coverage(
     along = features[part:] @ found.direction
     inside = (found.low - _SAME_PROJECTION <= along) & (along <= found.high + _SAME_PROJECTION)
     if not inside.any():
-        reason = f"none of the {len(along)} test rows lies in the slab chosen by {part} others"
-        return undefined("worst_slab_coverage", reason)
+        raise UndefinedError(
+            f"none of the {len(along)} test rows lies in the slab chosen by {part} others"
+        )
     return float(covered[part:][inside].mean())
 
 
@@ -320,6 +257,7 @@ def _least_sum(
     return int(row), int(np.argmax(opening[row, : last + 1])), int(last) + smallest
 
 
+@nan_if_undefined
 def excess_risk_of_target_coverage(
     y: Any,
     intervals: IntervalsLike,
@@ -335,49 +273,32 @@ def excess_risk_of_target_coverage(
 ) -> float:
     """How far coverage at x is from the level, as far as a classifier can tell (ERT).
 
-    Good: 0 or below, the classifier found no input where coverage differs from the level. With
-    ``"l1"`` it is a mean distance: 0.05 means that coverage at x is off by at least 5 points on
-    average.
-
-    Misleads: it is a lower bound. A weak classifier, few rows or many dimensions find nothing;
-    negative values mean "no evidence", not "better than perfect". It includes the marginal miss:
-    intervals that cover 99 % everywhere instead of 90 % have an l1 of 0.09.
+    Good: 0 or below; an ``"l1"`` of 0.05 means that coverage at x is off by at least 5 points on
+    average. Misleads: a weak classifier finds nothing, and it includes the marginal miss: intervals
+    that cover 99 % everywhere instead of 90 % have an l1 of 0.09. From Braun, Holzmüller, Jordan,
+    Bach (2025), "Conditional Coverage Diagnostics for Conformal Prediction", arXiv:2512.11779.
 
     Parameters
     ----------
-    y, intervals, X, max_points
-        As in :func:`worst_slab_coverage`. More rows find smaller faults.
-    loss : {"l1", "l2", "kl"}
-        Estimates the mean of ``|p − c|``, (p − c)² or KL(p ‖ c) over inputs, p the coverage there.
+    y, intervals, X, max_points : as in :func:`worst_slab_coverage`
+    loss : {"l1", "l2", "kl"}; for the mean of ``|p − c|``, (p − c)² or KL(p ‖ c) over inputs
     side : {"both", "under", "over"}
-        Count inputs that seem to be covered too rarely, too often, or both; the first two sum to
-        the third.
-    coverage : float, optional
-        c; by default the level of the intervals.
+        Count inputs that seem to be covered too rarely, too often, or both, which is their sum.
+    coverage : float, optional; c, by default the level of the intervals
     classifier : optional
         A scikit-learn classifier with ``predict_proba``; by default 50 boosted trees of 8 leaves.
-    n_folds : int
-        Folds of the cross-validation.
-    random_state : optional
-        Seed of the sample, the folds and the default classifier.
+    n_folds : int; folds of the cross-validation
+    random_state : optional; seed of the sample, the folds and the default classifier
 
     Returns
     -------
-    float
-        NaN with an ``UndefinedMetricWarning`` for fewer than 20 rows.
-
-    References
-    ----------
-    S. Braun, D. Holzmüller, M. Jordan, F. Bach (2025), "Conditional Coverage Diagnostics for
-    Conformal Prediction", arXiv:2512.11779.
+    float; NaN with an ``UndefinedMetricWarning`` for fewer than 20 rows
 
     Examples
     --------
-    Half of the inputs are always covered, the others at 80 %: 0.1 from 90 % everywhere.
-
     >>> rng = np.random.default_rng(0)
     >>> x = rng.integers(0, 2, size=2000)
-    >>> y = np.where((x == 1) & (rng.random(2000) < 0.2), 9.0, 0.0)
+    >>> y = np.where((x == 1) & (rng.random(2000) < 0.2), 9.0, 0.0)  # covered always, or at 80 %
     >>> ends = (y * 0 - 1, y * 0 + 1)
     >>> round(excess_risk_of_target_coverage(y, ends, x, coverage=0.9, random_state=0), 2)
     0.11
@@ -388,8 +309,7 @@ def excess_risk_of_target_coverage(
     check_option(loss, get_args(Loss), "loss")
     check_option(side, get_args(Side), "side")
     folds = at_least(n_folds, 2, "n_folds")
-    if reason := inputs.too_few(len(covered)):
-        return undefined("excess_risk_of_target_coverage", reason)
+    inputs.refuse_few(len(covered))
     rng = check_random_state(random_state)
     rows = inputs.choose_rows(len(covered), max_points, rng)
     if folds > len(rows):
@@ -399,7 +319,15 @@ def excess_risk_of_target_coverage(
     forecast = _forecasts(classifier, features[rows], covered[rows], folds, rng)
     if side != "both":
         forecast = (np.minimum if side == "under" else np.maximum)(forecast, level)
-    return _excess(forecast, covered[rows].astype(float), level, loss)
+    hit = covered[rows].astype(float)
+    if loss == "l1":
+        gain = np.sign(level - forecast) * (level - hit)
+    elif loss == "l2":
+        gain = (level - hit) ** 2 - (forecast - hit) ** 2
+    else:
+        p = np.clip(forecast, _CLIP, 1 - _CLIP)
+        gain = hit * np.log(p / level) + (1 - hit) * np.log((1 - p) / (1 - level))
+    return float(np.mean(gain))
 
 
 def _forecasts(
@@ -422,13 +350,3 @@ def _forecasts(
             fitted = clone(classifier).fit(X[train], labels)
             forecast[test] = fitted.predict_proba(X[test])[:, 1]
     return forecast
-
-
-def _excess(forecast: FloatArray, covered: FloatArray, level: float, loss: Loss) -> float:
-    if loss == "l1":
-        return float(np.mean(np.sign(level - forecast) * (level - covered)))
-    if loss == "l2":
-        return float(np.mean((level - covered) ** 2 - (forecast - covered) ** 2))
-    bounded = np.clip(forecast, _CLIP, 1 - _CLIP)
-    hit, miss = np.log(bounded / level), np.log((1 - bounded) / (1 - level))
-    return float(np.mean(covered * hit + (1 - covered) * miss))

@@ -1,14 +1,16 @@
 """Input of measures: intervals, rows and the level; and what to do without a value."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_random_state
 
 from calliper._types import BoolArray, FloatArray, Frame, IntArray
-from calliper._validation import at_least, check_features, check_levels
+from calliper._validation import at_least, check_features, check_level
 from calliper.exceptions import CalliperError, warn
 from calliper.intervals import Intervals
 from calliper.rows import same_rows
@@ -17,6 +19,26 @@ from calliper.rows import same_rows
 IntervalsLike: TypeAlias = Intervals | tuple[Any, Any]
 #: Fewest rows of a set, or of a bin, for which coverage says something.
 FEWEST = 20
+
+Given = ParamSpec("Given")
+
+
+class UndefinedError(Exception):
+    """Why a measure has no value."""
+
+
+def nan_if_undefined(measure: Callable[Given, float]) -> Callable[Given, float]:
+    """NaN, with a warning that says why, where a measure raises :class:`UndefinedError`."""
+
+    @wraps(measure)
+    def value(*given: Given.args, **named: Given.kwargs) -> float:
+        try:
+            return measure(*given, **named)
+        except UndefinedError as reason:
+            warn(f"{measure.__name__} is NaN: {reason}.", UndefinedMetricWarning)
+            return float("nan")
+
+    return value
 
 
 def as_intervals(intervals: IntervalsLike) -> Intervals:
@@ -56,14 +78,13 @@ def one_level(intervals: IntervalsLike) -> Intervals:
     if read.lower.ndim == 1:
         return read
     n_levels = read.lower.shape[1]
-    if n_levels == 1:
-        return replace(read, lower=read.lower[:, 0], upper=read.upper[:, 0])
-    found, remedy = "unnamed", "name them (coverage=...) and pass intervals.at(level) of one"
-    if read.coverage is not None and np.size(read.coverage) == n_levels:
-        levels = [f"{level:g}" for level in np.ravel(read.coverage)]
-        found = f"({', '.join(levels)})"
-        remedy = f"pass intervals.at({levels[-1]}), or loop over the levels"
-    raise CalliperError(f"intervals must have one level; got {n_levels} {found}: {remedy}.")
+    if n_levels > 1:
+        known = f" {read.coverage}" if read.coverage is not None else ", unnamed"
+        raise CalliperError(
+            f"intervals must have one level; got {n_levels}{known}: pass intervals.at(level) of "
+            f"one, for which Intervals(..., coverage=) names them."
+        )
+    return replace(read, lower=read.lower[:, 0], upper=read.upper[:, 0])
 
 
 def level_of(intervals: Intervals, coverage: float | None) -> float:
@@ -74,21 +95,7 @@ def level_of(intervals: Intervals, coverage: float | None) -> float:
             "coverage must be given, since the intervals do not carry their level: pass "
             "coverage=, for example 0.9."
         )
-    return single_level(level)
-
-
-def single_level(coverage: Any) -> float:
-    """One level, which may come in a list."""
-    levels = check_levels(coverage)
-    if len(levels) != 1:
-        raise CalliperError(f"coverage must be one level; got {len(levels)}: {coverage!r}.")
-    return levels[0]
-
-
-def mean_over_rows(values: FloatArray | BoolArray) -> float | FloatArray:
-    """The mean of one level as a number, of L levels as an array (L,)."""
-    mean: FloatArray = np.mean(values, axis=0)
-    return float(mean) if mean.ndim == 0 else mean
+    return check_level(level[0] if isinstance(level, tuple) and len(level) == 1 else level)
 
 
 def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
@@ -101,9 +108,10 @@ def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
     return np.sort(rng.choice(n, size, replace=False, shuffle=False))
 
 
-def too_few(n: int) -> str | None:
-    """Why n rows are too few, or None."""
-    return f"{n} rows are too few, at least {FEWEST} are needed" if n < FEWEST else None
+def refuse_few(n: int) -> None:
+    """No value from fewer than 20 rows."""
+    if n < FEWEST:
+        raise UndefinedError(f"{n} rows are too few, at least {FEWEST} are needed")
 
 
 def covered_and_features(y: Any, intervals: Intervals, X: Any) -> tuple[BoolArray, FloatArray]:
@@ -124,9 +132,3 @@ def unit_spread(features: FloatArray) -> FloatArray:
     centred = between - between.mean(axis=0)
     scaled: FloatArray = centred / centred.std(axis=0)
     return scaled
-
-
-def undefined(name: str, reason: str) -> float:
-    """NaN, with a warning that says why."""
-    warn(f"{name} is NaN: {reason}.", UndefinedMetricWarning)
-    return float("nan")

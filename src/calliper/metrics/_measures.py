@@ -1,8 +1,7 @@
 """The registry of measures: how each is computed, its label, and which values are better.
 
-Evaluations, comparisons, the page and the demo read it. A measure is a function
-``(y, intervals, context)`` that returns one number; ``intervals`` carry their level, ``context``
-what else is known about the rows and the method.
+A measure is a function ``(y, intervals, context)`` that returns one number; ``intervals`` carry
+their level, ``context`` what else is known about the rows and the method.
 """
 
 import warnings
@@ -18,7 +17,7 @@ from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics import _averages as averages
 from calliper.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
-from calliper.metrics._by_bin import CoverageTable, coverage_by_value, coverage_by_width
+from calliper.metrics._tables import CoverageTable, coverage_by_value, coverage_by_width
 
 Best = Literal["smaller", "larger", "level", "none"]
 
@@ -27,19 +26,15 @@ Best = Literal["smaller", "larger", "level", "none"]
 class Context:
     """What a measure may use besides targets and intervals of the test rows.
 
-    ``y_pred`` is the centre of the intervals, ``X`` the inputs (Z by default), ``groups`` the
-    labels if there are any, and ``max_score`` the largest calibration score, which the paper uses
-    in place of an infinite half-width. An evaluation sets all of them.
-
     Parameters
     ----------
     level : the coverage asked for
-    y_pred : (m,) predictions
+    y_pred : (m,) centres of the intervals
     problem, method : names
     n_calibration : number of calibration points
-    Z, X : features, and inputs if they differ
-    groups : labels, one a row
-    max_score : the largest calibration score
+    Z, X : features, and inputs (Z by default)
+    groups : labels, one a row, if there are any
+    max_score : the largest calibration score, the paper's half-width of infinite intervals
 
     Examples
     --------
@@ -69,15 +64,11 @@ class Measure:
     Parameters
     ----------
     function : callable ``(y, intervals, context) -> float``
-    best : {"none", "smaller", "larger", "level"}
-        Which values are good; ``"level"``: at least the level asked for.
-    if_covered : bool
-        Whether methods that cover too little are not compared, as for widths: they would win by
-        missing.
-    label : str, optional
-        Column header; by default its name.
-    meaning : str
-        What it says in a line.
+    best : {"none", "smaller", "larger", "level"}; ``"level"``: at least the level asked for
+    if_covered : bool; whether methods that cover too little, which would win widths, are not
+    compared
+    label : str, optional; column header, by default its name
+    meaning : str; what it says in a line
 
     Examples
     --------

@@ -1,32 +1,22 @@
 """Models: how any model is asked, and what each family knows of its own uncertainty.
 
-A model is opened to its core and asked for predictions (``_asking.py``), and trained
-again (``_training.py``). The rest depends on the family, one file each:
+``_asking.py`` opens a model to its core, asks it for predictions and trains it again. The rest
+depends on the family, one file each:
 
 | file | models |
 |---|---|
 | ``_forests.py`` | forests, extra trees, bagging, votes: a plain mean of members |
-| ``_boosting.py`` | gradient boosting of scikit-learn |
-| ``_libraries.py`` | XGBoost, LightGBM, CatBoost |
+| ``_boosting.py`` | gradient boosting of scikit-learn, XGBoost, LightGBM, CatBoost |
 | ``_linear.py`` | linear models and others that state a standard deviation |
 | ``_networks.py`` | modules of PyTorch, and their layers |
 | ``_distributions.py`` | models that predict quantiles or a distribution |
 
 **Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_asking.py``), and add
 one line with its file and name to ``FAMILIES`` there; families are tried in that order. It answers
-four questions, each a method with a default:
-
-1. Is it mine? ``is_mine(core)``, by the module of its class or by what ``fit`` has left; and
-   ``is_known(core)``, whether such a class surely predicts what ``measure`` says. One that is not
-   known is tried on training rows. Import no library: such a model implies that it is imported.
-2. Its doubt: ``measure(rows)`` gives predictions and spreads, which grow with the error;
-   ``unit()`` or ``guess()`` the deviation of the targets, if the model has kept it; ``describe()``
-   a few words. ``weights``, ``in_unit`` and ``floor`` put spreads on the scale of the prediction.
-3. Its left-out rows: ``left_out(X, prepare)``, where some members have not seen some rows; by
-   default None, and the model is trained again on parts of the rows.
-4. How to train it again: ``retrain(core, fitted, told)``, if a copy needs more than parameters.
-
-Nothing else changes: spaces, left-out errors and files ask these questions and no others.
+four questions, each a method with a default: is it mine (``is_mine``), its doubt (``measure``,
+``unit``, ``describe``), its left-out rows (``left_out``), and how to train it again (``retrain``).
+Import no library: a model of one implies that it is imported. Nothing else changes: spaces,
+left-out errors and files ask these questions and no others.
 """
 
 from typing import TYPE_CHECKING
@@ -35,33 +25,31 @@ from calliper._lazy import on_demand
 from calliper.models._asking import (
     ModelFamily,
     OpenedModel,
+    PredictWith,
     UnreadableError,
     asked_as,
+    check_sample_weight,
     comes_from,
     families,
     family_of,
+    fit_params_of,
+    fit_router,
+    fresh,
+    is_frozen,
     is_module,
     learnt,
     open_model,
     predictions,
     predicts_as,
     refuse_crashing,
+    routed,
     takes_sparse,
+    trainable,
+    untrained_core,
     unwrapped,
     without_names,
 )
 from calliper.models._networks import Layer
-from calliper.models._training import (
-    PredictWith,
-    check_sample_weight,
-    fit_params_of,
-    fit_router,
-    fresh,
-    is_frozen,
-    routed,
-    trainable,
-    untrained_core,
-)
 
 if TYPE_CHECKING:
     from calliper.models._distributions import (

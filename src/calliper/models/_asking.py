@@ -1,39 +1,44 @@
-"""A fitted model: how it is opened and asked, and which family knows more of it.
+"""A model: how it is opened, asked and trained again, and which family knows more of it.
 
 **Opened.** A pipeline, a search, a frozen model and a transformed target say nothing about the
 error themselves; the estimator inside, the core, does. Steps before it prepare its inputs, steps
-after it finish its predictions. A wrapper that predicts by code of its own is left closed: a
-subclass may clip, round or correct what it inherits. This is decided by the classes, never by
-calibration rows: whatever is chosen by looking at those treats them unlike a new row, and the
-guarantee is lost.
+after it finish its predictions. A wrapper that predicts by code of its own is left closed. This is
+decided by the classes, never by calibration rows: whatever is chosen by looking at those treats
+them unlike a new row, and the guarantee is lost.
 
 **Asked.** Rows may be arrays, frames or lists of anything that the model takes; only predictions
 are turned into numbers here.
 
-**Known.** The space where nearness is judged is made of what a model knows of its own uncertainty:
-prediction m and spreads v, on the scale of about the standard deviation of the targets
-(``space/_spaces.py`` has the formula). A family says where its models keep their spread. See
-``models/__init__.py`` for how to add one.
+**Trained again.** A family may know more of a first training than parameters say (rounds at which
+it stopped, columns that were categories): see ``ModelFamily.retrain``.
+
+**Known.** A family says what its models know of their own uncertainty (``space/_spaces.py`` has the
+formula). See ``models/__init__.py`` for how to add one.
 """
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from inspect import getattr_static
 from math import prod
 from types import BuiltinMethodType, FunctionType, MethodType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from calliper._handlers import in_memory
 from calliper._types import FloatArray, IntArray
@@ -52,33 +57,27 @@ PREDICTING = (
     "staged_predict",
 )
 
-#: Rows that are compared before and after a prediction, and the most numbers in them.
+#: Rows that are compared before and after a prediction, and the most numbers in them: a model that
+#: writes into them would place and predict different rows.
 N_COMPARED, CELLS_COMPARED = 32, 1 << 14
 
 #: Families by file and class, tried in this order; imported with the first model.
 FAMILIES = (
     "_forests:Members",
-    "_libraries:XGBoost",
-    "_libraries:LightGBM",
-    "_libraries:CatBoost",
+    "_boosting:XGBoost",
+    "_boosting:LightGBM",
+    "_boosting:CatBoost",
     "_boosting:TreeStages",
     "_boosting:Stages",
     "_linear:StatedDeviation",
 )
-
-#: Part of the unit below which steps and residuals count as equal: they are smaller than spreads.
-STEP_FLOOR = 0.003
 
 
 @dataclass(frozen=True)
 class OpenedModel:
     """A fitted model taken apart: predictions are ``finish(core.predict(prepare(X)))``.
 
-    Attributes
-    ----------
-    core : the estimator inside
-    steps : transformers that its inputs go through, in this order
-    targets : transformers that its predictions go through, backwards, in this order
+    Inputs go through ``steps`` in this order, predictions backwards through ``targets``.
     """
 
     core: Any
@@ -105,32 +104,48 @@ class OpenedModel:
             y_pred = turned[:, 0] if y_pred.ndim == 1 else turned
         return y_pred
 
+    def predict_prepared(self, rows: Any, n_outputs: int = 1) -> FloatArray:
+        """What the whole model predicts of rows that are prepared already."""
+        return self.finish(predictions(self.core, rows, n_outputs))
+
 
 def open_model(model: Any) -> OpenedModel:
     """The core of a fitted model, and the steps around it."""
-    core = unwrapped(model)
-    steps: list[Any] = []
-    targets: list[Any] = []
+    core, steps, targets = unwrapped(model), list[Any](), list[Any]()
     while True:
         if predicts_as(core, Pipeline):
-            _check_last_step(core)
-            if len(core.steps) > 1:
-                steps.append(core[:-1])
-            core = unwrapped(core.steps[-1][1])
+            name, last = core.steps[-1]
+            if not hasattr(last, "predict"):
+                kind = last if isinstance(last, str) else type(last).__name__
+                raise CalliperError(
+                    f"the pipeline must end in a regressor, but its last step, {name!r} ({kind}), "
+                    "does not predict: append a regressor, or pass the pipeline as embed= and the "
+                    "model separately."
+                )
+            steps += [core[:-1]] if len(core.steps) > 1 else []
+            core = unwrapped(last)
         elif (
             predicts_as(core, TransformedTargetRegressor) and learnt(core, "regressor_") is not None
         ):
             targets.insert(0, core.transformer_)
             core = unwrapped(core.regressor_)
         else:
-            _check_regressor(core)
-            return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
+            break
+    tags = tags_of(core)
+    if tags is not None and tags.estimator_type not in (None, "regressor"):
+        raise CalliperError(
+            f"intervals need a regressor; {type(core).__name__} is a "
+            f"{tags.estimator_type.replace('_', ' ')}. If its output is a number to be predicted, "
+            "pass a function: lambda X: f(X)."
+        )
+    return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
 
 
 def unwrapped(model: Any) -> Any:
     """The model inside a search, a frozen model, a calibrated model or ``model.predict``."""
     while True:
-        if _is_predict(model):
+        bound = isinstance(model, MethodType | BuiltinMethodType) and model.__name__ == "predict"
+        if bound and learnt(model.__self__, "predict") == model:
             model = model.__self__
         elif type(model) is FrozenEstimator:
             model = model.estimator
@@ -156,12 +171,6 @@ def comes_from(value: Any, library: str) -> bool:
     return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
 
 
-def _is_predict(model: Any) -> bool:
-    """Whether it is the unchanged ``predict`` of an object."""
-    bound = isinstance(model, MethodType | BuiltinMethodType) and model.__name__ == "predict"
-    return bound and bool(learnt(model.__self__, "predict") == model)
-
-
 def _is_calibrated(model: Any) -> bool:
     """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
     code = getattr_static(type(model), "predict", None)
@@ -169,16 +178,6 @@ def _is_calibrated(model: Any) -> bool:
         return False
     of_one_number = getattr(model.score_function, "n_outputs", 1) == 1
     return of_one_number and learnt(model, "estimator_") is not None
-
-
-def _check_last_step(pipeline: Pipeline) -> None:
-    name, last = pipeline.steps[-1]
-    if not hasattr(last, "predict"):
-        raise CalliperError(
-            f"the pipeline must end in a regressor, but its last step, {name!r} "
-            f"({type(last).__name__ if not isinstance(last, str) else last}), does not predict: "
-            "append a regressor, or pass the pipeline as embed= and the model separately."
-        )
 
 
 def tags_of(model: Any) -> Tags | None:
@@ -197,28 +196,20 @@ def takes_sparse(model: Any) -> bool:
     return tags is None or bool(tags.input_tags.sparse)
 
 
-def _check_regressor(core: Any) -> None:
-    tags = tags_of(core)
-    kind = None if tags is None else tags.estimator_type
-    if kind not in (None, "regressor"):
-        raise CalliperError(
-            f"intervals need a regressor; {type(core).__name__} is a {kind.replace('_', ' ')}. "
-            f"If its output is a number to be predicted, pass a function: lambda X: f(X)."
-        )
-
-
 def predicts_as(model: Any, *classes: type) -> bool:
     """Whether ``model`` is of one of the classes and predicts by its unchanged methods."""
-    return any(isinstance(model, known) and _unchanged(model, known) for known in classes)
-
-
-def _unchanged(model: Any, known: type) -> bool:
-    own = getattr(model, "__dict__", {})
-    if any(name in own for name in PREDICTING):
+    if any(name in getattr(model, "__dict__", {}) for name in PREDICTING):
         return False
-    return type(model) is known or all(  # the first suffices for every tree of a forest
-        getattr_static(type(model), name, None) is getattr_static(known, name, None)
-        for name in PREDICTING
+    return any(
+        type(model) is known  # suffices for every tree of a forest
+        or (
+            isinstance(model, known)
+            and all(
+                getattr_static(type(model), name, None) is getattr_static(known, name, None)
+                for name in PREDICTING
+            )
+        )
+        for known in classes
     )
 
 
@@ -246,8 +237,13 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         from calliper.models._networks import outputs
 
         predict = partial(outputs, model)
-    with _left_as_they_are(X):
-        y_pred: Any = predict(rows)
+    before = _some_rows(X)
+    y_pred: Any = predict(rows)
+    if before is not None and before != _some_rows(X):  # they would be placed as other rows
+        raise CalliperError(
+            "the model changes the rows that it is given, and has changed yours: let it work on a "
+            "copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
+        )
     return check_predictions(in_memory(y_pred), X, n_outputs)
 
 
@@ -271,30 +267,13 @@ def refuse_crashing(model: Any, X: Any) -> None:
     if not comes_from(X, "polars") or len(shape_of(X)) != 2:
         return
     taken = family_of(model).polars
-    for name, kind in ((name, type(each).__name__) for name, each in X.schema.items()):
-        if re.fullmatch(taken, kind):
-            continue
-        raise CalliperError(
-            f"{type(model).__name__} cannot read column {name!r} of this Polars frame, which is of "
-            f"type {kind}: pass X.to_pandas() wherever the model gets rows, its training included, "
-            f"or turn the column into numbers."
-        )
-
-
-@contextmanager
-def _left_as_they_are(X: Any) -> Iterator[None]:
-    """Refuse a model that writes into the caller's rows, some of which are compared afterwards.
-
-    Space and prediction would come from different rows, and the caller's data be lost.
-    """
-    before = _some_rows(X)
-    yield
-    if before is None or before == _some_rows(X):
-        return
-    raise CalliperError(
-        "the model changes the rows that it is given, and has changed yours: let it work on a "
-        "copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
-    )
+    for name, kind in X.schema.items():
+        if not re.fullmatch(taken, type(kind).__name__):
+            raise CalliperError(
+                f"{type(model).__name__} cannot read column {name!r} of this Polars frame, which "
+                f"is of type {type(kind).__name__}: pass X.to_pandas() wherever the model gets "
+                f"rows, its training included, or turn the column into numbers."
+            )
 
 
 def _some_rows(X: Any) -> Any:
@@ -306,10 +285,7 @@ def _some_rows(X: Any) -> Any:
     step = max(1, shape[0] // max(1, min(N_COMPARED, CELLS_COMPARED // max(1, prod(shape[1:])))))
     if isinstance(X, np.ndarray):
         return X[::step].tobytes() if X.dtype.kind in "biuf" else None
-    if not is_frame(X) or shape[0] < 2:
-        return None
-    rows = X.iloc[::step]
-    return [(name, rows[name].to_numpy().tolist().__repr__()) for name in rows.columns]
+    return repr(X.iloc[::step].to_numpy().tolist()) if is_frame(X) and shape[0] > 1 else None
 
 
 def is_native_xgboost(model: Any) -> bool:
@@ -341,21 +317,17 @@ class UnreadableError(Exception):
 
 
 class ModelFamily:
-    """A fitted model, read once by its family.
+    """A fitted model, ``core``, read once by its family; a reading must pickle.
 
     The defaults are those of a model of no family, which predicts and knows nothing of its own
-    uncertainty. A reading must pickle.
-
-    Parameters
-    ----------
-    core : the fitted model, without wrappers; ``UnreadableError`` says why it has no spread
-        although it looks like one of the family
+    uncertainty. ``UnreadableError`` says why one has no spread although it is of the family.
 
     Attributes
     ----------
     weights : of the logarithm of each spread, the prediction having 1
     in_unit : whether each spread is in the unit of y, or has none
     floor : part of the unit below which spreads count as equal; near 0 logarithms show rounding
+    is_by_row : whether ``measure`` is known to give n rows the same bits together as one by one
     polars : types of Polars columns that it reads, as a regular expression
     """
 
@@ -363,18 +335,14 @@ class ModelFamily:
     in_unit: ClassVar[tuple[bool, ...]] = (True, True)
     floor: ClassVar[float] = 0.01
     polars: ClassVar[str] = ".*"
+    is_by_row = False
 
     def __init__(self, core: Any) -> None:
         self.core = core
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether a fitted model looks like one of the family."""
-        return True
-
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        """Whether its class is known to predict what ``measure`` says."""
+        """Whether a fitted model is one of the family, and predicts what ``measure`` says."""
         return True
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
@@ -382,20 +350,12 @@ class ModelFamily:
         y_pred = predictions(self.core, rows)
         return y_pred, np.empty((0, len(y_pred)))
 
-    def is_by_row(self) -> bool:
-        """Whether ``measure`` is known to give n rows the same bits together as one by one."""
-        return False
-
     def describe(self) -> str:
         """What the spread is, in words."""
         return ""
 
     def unit(self) -> float | None:
         """Standard deviation of its training targets; None if it is not kept."""
-        return None
-
-    def guess(self) -> float | None:
-        """A rough value of it, mostly too small, for losses other than the square."""
         return None
 
     def left_out(
@@ -433,18 +393,132 @@ def family_of(core: Any) -> type[ModelFamily]:
     return next((family for family in families() if family.is_mine(core)), ModelFamily)
 
 
-def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
-    """Deviation of what stages of trees, grown by squared errors at a rate, have learnt of y.
+def fresh(model: Any) -> Any:
+    """An untrained copy of a model."""
+    try:
+        return clone(model, safe=False)
+    except (RuntimeError, TypeError):  # CatBoost's get_params copies lists, which clone takes for
+        return _rebuilt(model)  # tampering; CatBoost itself takes its parameters as one
 
-    A stage of rate ν lowers the variance of the residuals by (2/ν − 1) times that of its own
-    values, given for each stage with the numbers of rows in the leaves; the sum over stages is
-    what is explained. Regularised leaves make it smaller.
+
+class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """An estimator around ``estimator``, fitted or not; what was trained is ``estimator_``."""
+
+    estimator: Any
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "estimator_" in vars(self) or is_fitted(self.estimator)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
+
+
+class PredictWith(RegressorMixin, AroundModel):  # type: ignore[misc]
+    """A model whose ``predict`` is always called with the same keyword arguments.
+
+    Parameters
+    ----------
+    estimator : regressor, fitted or not
+    predict_params : dict
+        Passed to every call of ``estimator.predict``, in calibration and refits too. The model's
+        own spread is not used, since it does not depend on them.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> PredictWith(GaussianProcessRegressor(), {"return_std": False}).fit([[0.0]], [1.0]).predict(
+    ...     [[0.0]]
+    ... ).round(3)
+    array([1.])
     """
-    explained = sum(leaf_values_deviation(values, counts) ** 2 for values, counts in leaves)
-    return float(np.sqrt((2 / float(rate) - 1) * explained))
+
+    def __init__(self, estimator: Any, predict_params: Mapping[str, Any]) -> None:
+        self.estimator = estimator
+        self.predict_params = predict_params
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Train a copy; ``fit_params`` go to its ``fit``."""
+        self.estimator_ = fresh(self.estimator).fit(X, y, **fit_params)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The model's predictions with these arguments."""
+        return vars(self).get("estimator_", self.estimator).predict(X, **self.predict_params)
 
 
-def leaf_values_deviation(values: Any, weights: Any) -> float:
-    """Standard deviation of values at leaves, each with the weight of its rows."""
-    mean = np.average(values, weights=weights)
-    return float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))
+def is_fitted(model: Any) -> bool:
+    """Whether scikit-learn calls it fitted; models of other kinds always are."""
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    except TypeError:
+        pass
+    return True
+
+
+def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Parameters of ``fit`` for some rows of X; ``eval_set`` and the like hold other rows."""
+    apart = {n: v for n, v in fit_params.items() if n.rpartition("__")[2].startswith("eval_")}
+    dealt = {name: value for name, value in fit_params.items() if name not in apart}
+    return {**_check_method_params(X, dealt, rows), **apart}
+
+
+def check_sample_weight(fit_params: Mapping[str, Any], n: int) -> None:
+    """Refuse weights of another length, which some libraries ignore silently."""
+    weight = fit_params.get("sample_weight")
+    if weight is not None and len(weight) != n:
+        raise CalliperError(
+            f"sample_weight has {len(weight)} values for {n} rows: pass one per row."
+        )
+
+
+def routed(owner: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of ``owner.estimator.fit``: as passed, or as metadata routing requests."""
+    if not fit_params or not get_config()["enable_metadata_routing"]:
+        return fit_params
+    return dict(process_routing(owner, "fit", **fit_params).estimator.fit)
+
+
+def fit_router(owner: Any) -> MetadataRouter:
+    """How parameters of ``fit`` travel to ``owner.estimator``."""
+    to_fit = MethodMapping().add(caller="fit", callee="fit")
+    router = MetadataRouter(owner=type(owner).__name__).add_self_request(owner)
+    return router.add(estimator=owner.estimator, method_mapping=to_fit)
+
+
+def trainable(model: Any, fit_params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """An untrained copy of a fitted model, and what its ``fit`` needs besides ``fit_params``."""
+    copied, fitted = fresh(model), open_model(model).core
+    core = untrained_core(copied)
+    if type(core) is not type(fitted):
+        return copied, {}
+    told = {name.rpartition("__")[2] for name in fit_params}
+    needed = family_of(fitted).retrain(core, fitted, told)
+    return copied, needed if core is copied else {}
+
+
+def untrained_core(model: Any) -> Any:
+    """The part of an untrained model that becomes the core."""
+    while isinstance(model, Pipeline | TransformedTargetRegressor):
+        model = model.steps[-1][1] if isinstance(model, Pipeline) else model.regressor
+    return model
+
+
+def is_frozen(model: Any) -> bool:
+    """Whether the model, or a part of it, must not be trained again."""
+    while isinstance(model, MethodType | BuiltinMethodType):
+        model = model.__self__
+    parts = model.get_params() if hasattr(model, "get_params") else {}
+    return any(isinstance(part, FrozenEstimator) for part in (model, *parts.values()))
+
+
+def _rebuilt(part: Any) -> Any:
+    """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
+    if hasattr(part, "get_params"):
+        copies = {name: _rebuilt(value) for name, value in part.get_params(deep=False).items()}
+        as_one = type(part).__module__ == "catboost.core" and type(part).__name__ == "CatBoost"
+        return type(part)(copies) if as_one else type(part)(**copies)
+    return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)

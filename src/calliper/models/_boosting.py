@@ -1,69 +1,99 @@
-"""Gradient boosting of scikit-learn: how far the last stages still move the prediction.
+"""Boosting, of scikit-learn and of libraries: how far the last trees move the prediction.
 
 Trees correct one another, so their spread says nothing; the path of their sum does. Where the later
 half of the stages still moves the prediction to and fro, residuals were large and contradictory:
-the spread is Σ |step| over that half. Trees of ``GradientBoostingRegressor`` also keep how much the
-residuals varied in each leaf; the root mean of that variance, over the same trees, is a second
-spread.
+the spread is Σ |step| over that half. A second spread comes with it where it can be read:
+
+- from ``GradientBoostingRegressor``, whose trees keep how much the residuals varied in each leaf,
+  the root mean of that variance over the same trees;
+- from XGBoost, LightGBM and CatBoost √(mean of 1/n) over the first tenth, n the number of training
+  rows in a row's leaf: about the standard error, in deviations, of a mean over the rows that the
+  model treats alike. Early trees follow the targets and late ones the noise.
+
+Of the libraries each leaf's value and number of rows are read once from the fitted model; after
+that a row costs its leaf indices, which the library finds, and look-ups in tables. Steps are made
+before the link of the objective, where there is one, and its slope brings them to the unit of y.
+
+*Trained again.* These libraries stop early by an ``eval_set``. If it is passed, each copy stops by
+itself. A model that came fitted has not kept it: copies then grow as many rounds as it settled on,
+at the same rate. Columns that ``fit`` was told are categories are not kept either; the trees know
+them. Nothing is imported from the libraries: a model of one implies that it is imported already.
 """
 
-from collections.abc import Iterable
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
+from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import FloatArray
-from calliper._validation import n_rows
+from calliper._validation import n_rows, shape_of
+from calliper.exceptions import CalliperError
 from calliper.models._asking import (
-    STEP_FLOOR,
     ModelFamily,
-    explained_deviation,
-    leaf_values_deviation,
+    UnreadableError,
+    comes_from,
+    is_native_xgboost,
     learnt,
+    predictions,
     predicts_as,
+    without_names,
+    xgboost_matrix,
 )
-from calliper.models._forests import Grove, root_deviation, tree_deviation
+from calliper.models._forests import Grove, root_deviation
+
+#: Part of the unit below which steps and residuals count as equal: they are smaller than spreads.
+STEP_FLOOR = 0.003
+#: Leaf sizes are read in the first of this many parts of the stages.
+EARLY = 10
+#: Types of Polars columns that all of them read.
+PLAIN_COLUMNS = r"U?Int(8|16|32|64)|Float(32|64)|Boolean"
+#: Names by which the libraries know the number of rounds, and by which two of them stop early.
+ROUNDS_NAMES = (
+    *("n_estimators", "iterations", "max_iter", "n_iter", "nrounds", "num_boost_round"),
+    *("num_iteration", "num_iterations", "num_round", "num_rounds", "num_tree", "num_trees"),
+)
+#: Names of the squared error.
+SQUARES = {"reg:squarederror", "regression", "RMSE"}
+#: What gives ``fit`` rows by which it may stop early.
+WATCHED = {"eval_set", "eval_X"}
+STOPPING = ("early_stopping", "early_stopping_round", "early_stopping_rounds", "n_iter_no_change")
 
 
 class Stages(ModelFamily):
-    """A model that adds trees stage by stage; its trees are read once where possible."""
+    """Histogram boosting, which gives the sums of its trees on the way."""
 
     floor = STEP_FLOOR
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
-        self.n = _n_stages(core)
-        self.histograms = learnt(core, "_predictors")
+        self.n = int(core.n_iter_)
         self.grove: Grove | None = None
-        if self.histograms is not None and self.is_known(core) and core._preprocessor is None:
-            self.grove = Grove([stage[0] for stage in self.histograms])  # no splits by categories
+        if core._preprocessor is None:  # no splits by categories
+            self.grove = Grove([stage[0] for stage in core._predictors])
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether it adds trees stage by stage and gives the sums on the way."""
-        return hasattr(core, "staged_predict") and _n_stages(core) > 1
+        from sklearn.ensemble import HistGradientBoostingRegressor
 
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        """Whether the last sum is known to be the prediction."""
-        from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
-
-        return predicts_as(core, HistGradientBoostingRegressor, GradientBoostingRegressor)
+        return (
+            predicts_as(core, HistGradientBoostingRegressor) and (learnt(core, "n_iter_") or 0) > 1
+        )
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
-        start, stages = self.n // 2, self._sums(rows)
-        if isinstance(stages, np.ndarray):
-            return stages[-1], np.cumsum(np.abs(np.diff(stages[start - 1 :], axis=0)), axis=0)[-1:]
-        y_pred, moved = np.zeros(0), np.zeros(0)
-        for stage, sums in enumerate(stages):
-            before, y_pred = y_pred, np.asarray(sums, dtype=np.float64).reshape(-1)
-            if stage == start:
-                moved = np.abs(y_pred - before)
-            elif stage > start:
+        before, moved = np.zeros(0), np.zeros(n_rows(rows))
+        for stage, sums in enumerate(self._sums(rows)):
+            y_pred = np.asarray(sums, dtype=np.float64).reshape(-1)
+            if stage >= self.n // 2:
                 moved += np.abs(y_pred - before)
-        return y_pred, moved[None]
+            before = y_pred
+        return before, moved[None]
 
     def _sums(self, X: Any) -> Iterable[Any]:
         """The prediction by each number of stages, (m,)."""
@@ -78,72 +108,62 @@ class Stages(ModelFamily):
 
     def unit(self) -> float | None:
         """Deviation of the targets as far as the trees explain it, for squared errors."""
-        if self.histograms is None or self.core.loss != "squared_error":
+        if self.core.loss != "squared_error":
             return None
-        leaves = [_leaves(predictor[0]) for predictor in self.histograms]
-        return explained_deviation(
-            [(each["value"], each["count"]) for each in leaves], self.core.learning_rate
-        )
-
-    def guess(self) -> float | None:
-        """Deviation of the first tree's values, before shrinkage; None with a link."""
-        if self.histograms is None or self.core.loss in ("poisson", "gamma"):
-            return None
-        first = _leaves(self.histograms[0][0])
-        return leaf_values_deviation(first["value"], first["count"]) / float(
-            self.core.learning_rate
-        )
+        nodes = [stage[0].nodes for stage in self.core._predictors]
+        leaves = [each[each["is_leaf"].astype(bool)] for each in nodes]
+        each = [(leaf["value"], leaf["count"]) for leaf in leaves]
+        return explained_deviation(each, self.core.learning_rate)
 
 
-def _n_stages(core: Any) -> int:
-    """Number of fitted stages; 0 for a model that does not count them."""
-    return int(learnt(core, "n_iter_", "n_estimators_", "tree_count_") or 0)
+def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
+    """Deviation of what stages of trees, grown by squared errors at a rate, have learnt of y.
 
-
-def _leaves(predictor: Any) -> Any:
-    return predictor.nodes[predictor.nodes["is_leaf"].astype(bool)]
+    A stage of rate ν lowers the variance of the residuals by (2/ν − 1) times that of its own
+    values, given for each stage with the numbers of rows in the leaves; the sum over stages is
+    what is explained. Regularised leaves make it smaller.
+    """
+    explained = 0.0
+    for values, counts in leaves:
+        mean = np.average(values, weights=counts)
+        explained += np.average((values - mean) ** 2, weights=counts)
+    return float(np.sqrt((2 / float(rate) - 1) * explained))
 
 
 class TreeStages(ModelFamily):
-    """A model whose stages are single trees of scikit-learn."""
+    """A model whose stages are single trees of scikit-learn.
+
+    The second spread is left out for losses whose trees are not grown on residuals of y.
+    """
 
     weights = (2.0, 1 / 0.15)
     floor = STEP_FLOOR
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether its members are a column of trees."""
-        trees = learnt(core, "estimators_")
-        if not isinstance(trees, np.ndarray) or trees.shape[1:] != (1,) or len(trees) < 2:
-            return False
-        parts = learnt(trees[0, 0], "tree_"), learnt(core, "init_")
-        return all(part is not None for part in parts)
+        from sklearn.ensemble import GradientBoostingRegressor
 
-    is_known = Stages.is_known
+        trees = learnt(core, "estimators_")
+        return predicts_as(core, GradientBoostingRegressor) and trees is not None and len(trees) > 1
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """The prediction (m,); Σ |step| and rms deviation in leaves over the later trees, (2, m).
-
-        The second is left out for losses whose trees are not grown on residuals in the unit of y.
-        """
+        """The prediction (m,); Σ |step| and rms deviation in leaves of the later trees, (2, m)."""
         core = self.core
         rows = validate_data(
             core, rows, reset=False, dtype=np.float32, order="C", accept_sparse="csr"
         )
         trees = [tree.tree_ for tree in core.estimators_[:, 0]]
-        start, keeps_residuals = len(trees) // 2, core.loss == "squared_error"
         total, moved, variance = np.zeros((3, rows.shape[0]))
         for place, tree in enumerate(trees):
             leaf = tree.apply(rows)
             step = tree.value.ravel().take(leaf)
             total += step
-            if place >= start:
-                moved += np.abs(step, out=step)
-                if keeps_residuals:
-                    variance += tree.impurity.take(leaf)
+            if place >= len(trees) // 2:
+                moved += np.abs(step)
+                variance += tree.impurity.take(leaf)
         spreads = [core.learning_rate * moved]
-        if keeps_residuals:  # an impurity of zero is rounded to either side
-            spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - start)))
+        if core.loss == "squared_error":  # an impurity of zero is rounded to either side
+            spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - len(trees) // 2)))
         origin = 0.0 if core.init_ == "zero" else core.init_.predict(rows).reshape(-1)
         return origin + core.learning_rate * total, np.stack(spreads)
 
@@ -154,17 +174,311 @@ class TreeStages(ModelFamily):
 
     def unit(self) -> float | None:
         """Deviation of the first tree's targets: of y, unless another model comes before it."""
-        grown_on_targets = self.core.loss == "squared_error" and self._starts_from_a_constant
-        return root_deviation(self._first_tree) if grown_on_targets else None
+        from_constant = self.core.init is None or isinstance(self.core.init, str)
+        grown_on_targets = self.core.loss == "squared_error" and from_constant
+        return root_deviation(self.core.estimators_[0, 0].tree_) if grown_on_targets else None
 
-    def guess(self) -> float | None:
-        """For other losses, the deviation of the first tree's predictions."""
-        return tree_deviation(self._first_tree) if self._starts_from_a_constant else None
 
-    @property
-    def _first_tree(self) -> Any:
-        return self.core.estimators_[0, 0].tree_
+class Trees(NamedTuple):
+    """What a fitted booster says of its trees.
 
-    @property
-    def _starts_from_a_constant(self) -> bool:
-        return self.core.init is None or isinstance(self.core.init, str)
+    Attributes
+    ----------
+    values, counts : of each tree, by the library's leaf index: leaf values before the link, and
+        training rows (for some objectives: their weight)
+    rate : by which leaf values were shrunk
+    objective : as the library names it
+    per_stage : number of trees that are grown at a time
+    """
+
+    values: list[FloatArray]
+    counts: list[FloatArray]
+    rate: float
+    objective: str
+    per_stage: int = 1
+
+
+class Table:
+    """Numbers of leaves, by the library's leaf index, of the trees ``first`` until ``stop``."""
+
+    def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
+        some = numbers[first:stop]
+        self.trees, self.numbers = slice(first, stop), np.concatenate(some)
+        self.starts = np.cumsum([0, *(len(each) for each in some[:-1])])
+
+    def sums(self, leaves: NDArray[Any]) -> FloatArray:
+        """(m,) sums over the trees, from leaf indices in all trees, (m, T)."""
+        total, own = np.empty(len(leaves)), leaves[:, self.trees]
+        for rows in row_slices(len(leaves), max(1, BLOCK_FLOATS // len(self.starts))):
+            total[rows] = self.numbers.take(own[rows].astype(np.int64) + self.starts).sum(axis=1)
+        return total
+
+
+class Library(ModelFamily):
+    """A model of one of the libraries. Subclasses say how to read it.
+
+    Attributes
+    ----------
+    library : the package that its class, or a base of it, comes from
+    rounds_name : what ``fit`` calls the number of rounds unless a parameter says otherwise
+    whole, n_features : the model inside the library's wrapper, and its columns
+    sparse, steps : mean of 1/n over the first stages, and |step| of the last ones
+    """
+
+    weights = (2.0, 2.0)
+    in_unit = (True, False)
+    floor = STEP_FLOOR
+    library: ClassVar[str]
+    rounds_name: ClassVar[str] = "n_estimators"
+
+    def __init__(self, core: Any) -> None:
+        super().__init__(core)
+        self.whole, self.n_features = self.inside()
+        trees = self.trees()
+        n, each = len(trees.values) // trees.per_stage, trees.per_stage
+        if n < 2:
+            raise UnreadableError("it has no stage after the first")
+        self.n_stages, self.n_early, self.objective = n, -(-n // EARLY), trees.objective
+        n_early = self.n_early * each
+        parts = [1 / (n_early * np.maximum(rows, 1.0)) for rows in trees.counts[:n_early]]
+        self.sparse = Table(parts, 0, n_early)
+        self.steps = Table([np.abs(values) for values in trees.values], n // 2 * each, n * each)
+        self._unit = None
+        if trees.objective in SQUARES:
+            leaves = zip(trees.values, trees.counts, strict=True)
+            self._unit = explained_deviation(leaves, trees.rate)
+
+    @classmethod
+    def is_mine(cls, core: Any) -> bool:
+        return comes_from(core, cls.library)
+
+    def inside(self) -> tuple[Any, int]:
+        """The model inside the wrapper, and the number of columns that it was trained on."""
+        raise NotImplementedError
+
+    def trees(self) -> Trees:
+        """All that the prediction is made of; ``UnreadableError`` if that is no sum of trees."""
+        raise NotImplementedError
+
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        """(m, T) leaf indices in all trees."""
+        raise NotImplementedError
+
+    def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """The prediction (m,); steps, in the unit of y, and sparsity of rows, (2, m)."""
+        width = len(rows[0]) if isinstance(rows, list) and rows else (*shape_of(rows), 0, 0)[1]
+        if width not in (0, self.n_features):  # some libraries accept it, or crash
+            raise CalliperError(
+                f"X has {width} columns, but {type(self.core).__name__} was trained on "
+                f"{self.n_features}: pass the same columns in the same order."
+            )
+        y_pred, leaves = predictions(self.core, rows), self.leaves(rows)
+        steps, sparse = self.steps.sums(leaves), self.sparse.sums(leaves)
+        return y_pred, np.stack([steps * _slope(self.objective, y_pred), np.sqrt(sparse)])
+
+    def describe(self) -> str:
+        n, early = self.n_stages, self.n_early
+        return f"steps of the last {n - n // 2}, rows in leaves of the first {early} of {n} stages"
+
+    def unit(self) -> float | None:
+        """Deviation of what squared errors let the trees learn; None for other losses."""
+        return self._unit
+
+    @classmethod
+    def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
+        """Without an ``eval_set``, as many rounds as the model has settled on."""
+        params = core.get_params()
+        rounds = None if told & WATCHED else cls.settled_rounds(fitted, params)
+        if rounds:
+            fixed = {name: rounds for name in ROUNDS_NAMES if params.get(name) is not None}
+            core.set_params(**(fixed or {cls.rounds_name: rounds}), **cls.unstopped(params, fitted))
+        return {}
+
+    @classmethod
+    def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
+        """Rounds at which it stopped early; None if it did not."""
+        raise NotImplementedError
+
+    @classmethod
+    def unstopped(cls, params: dict[str, Any], fitted: Any) -> dict[str, Any]:
+        """Parameters by which training stops nowhere else."""
+        return {name: None for name in STOPPING if params.get(name) is not None}
+
+
+class XGBoost(Library):
+    """``XGBRegressor`` and its like, and ``xgboost.Booster``, which predicts by all its trees."""
+
+    library = "xgboost"
+    polars = f"{PLAIN_COLUMNS}|Categorical|Enum"
+
+    def inside(self) -> tuple[Any, int]:
+        whole = self.core if is_native_xgboost(self.core) else self.core.get_booster()
+        return whole, whole.num_features()
+
+    def trees(self) -> Trees:
+        """From the model as JSON: a leaf's value stands where an inner node has its threshold."""
+        learner = json.loads(self.whole.save_raw("json"))["learner"]
+        booster = learner["gradient_booster"]
+        if booster["name"] == "gblinear":
+            raise UnreadableError("it is a linear model and has no trees")
+        model = booster.get("gbtree", booster)["model"]
+        per_stage = max(1, int(model["gbtree_model_param"]["num_parallel_tree"]))
+        trees = model["trees"][: self._n_stages() * per_stage]
+        if any(tree["tree_param"]["size_leaf_vector"] not in ("0", "1") for tree in trees):
+            raise UnreadableError("its leaves hold several numbers")
+        drop = booster.get("weight_drop") or np.ones(len(trees))  # DART weighs its trees
+        leaf = [np.array(tree["left_children"]) < 0 for tree in trees]
+        how = json.loads(self.whole.save_config())["learner"]["gradient_booster"]
+        return Trees(
+            [w * np.array(t["split_conditions"]) for w, t in zip(drop, trees, strict=False)],
+            [np.where(at, t["sum_hessian"], 0.0) for at, t in zip(leaf, trees, strict=True)],
+            float(how.get("gbtree", how)["tree_train_param"]["learning_rate"]),
+            learner["objective"]["name"],
+            per_stage,
+        )
+
+    def _n_stages(self) -> int:
+        """As many as ``predict`` asks: the wrapper stops at the best, a ``Booster`` does not."""
+        best = None if self.whole is self.core else learnt(self.core, "best_iteration")
+        return int(self.whole.num_boosted_rounds()) if best is None else int(best) + 1
+
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        matrix = xgboost_matrix(self.core, without_names(rows, "f"))
+        how = {"iteration_range": (0, self.n_stages), "validate_features": False}
+        found = self.whole.predict(matrix, pred_leaf=True, **how)
+        return np.asarray(found).reshape(matrix.num_row(), -1)
+
+    @classmethod
+    def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
+        """Callbacks that stop early are dropped, or forget the training that they have seen."""
+        others = []
+        for callback in core.callbacks or ():
+            stops = hasattr(callback, "stopping_history")
+            if stops:
+                callback.stopping_history, callback.best_scores, callback.current_rounds = {}, {}, 0
+            if told & WATCHED or not stops:
+                others.append(callback)
+        core.set_params(callbacks=others or None)
+        return super().retrain(core, fitted, told)
+
+    @classmethod
+    def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
+        best = learnt(fitted, "best_iteration")
+        return None if best is None else int(best) + 1
+
+
+class LightGBM(Library):
+    """``LGBMRegressor`` and its like, and ``lightgbm.Booster``."""
+
+    library = "lightgbm"
+    polars = PLAIN_COLUMNS
+
+    def inside(self) -> tuple[Any, int]:
+        whole = self.core.booster_ if hasattr(self.core, "fit") else self.core
+        return whole, whole.num_feature()
+
+    def trees(self) -> Trees:
+        """From the model as text, which ends at the best stage as predictions do."""
+        head, *trees = self.whole.model_to_string().split("\nTree=")
+        if "\naverage_output" in head:
+            raise UnreadableError("its trees are averaged, not added")
+        if any(_line("is_linear", tree) == "1" for tree in trees):
+            raise UnreadableError("its leaves hold linear models")
+        if _line("num_tree_per_iteration", head) != "1":
+            raise UnreadableError("it predicts several numbers")
+        return Trees(
+            [np.array(_line("leaf_value", tree).split(), float) for tree in trees],
+            [np.array(_line("leaf_count", tree).split(), float) for tree in trees],
+            float(np.median([float(_line("shrinkage", tree)) for tree in trees])),
+            _line("objective", head),
+        )
+
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        """By the wrapper: threads that ask the library for a number of stages write into it."""
+        return np.asarray(self.core.predict(rows, pred_leaf=True)).reshape(n_rows(rows), -1)
+
+    @classmethod
+    def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
+        """Passes again which columns are categories."""
+        super().retrain(core, fitted, told)
+        found = fitted.booster_.params.get("categorical_column")
+        return {"categorical_feature": found} if found else {}
+
+    @classmethod
+    def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
+        return fitted.best_iteration_ or None
+
+
+def _line(name: str, text: str) -> str:
+    """What stands behind ``name=`` in a model's text; empty if it is not there."""
+    found = re.search(rf"^{name}=(.*)$", text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+class CatBoost(Library):
+    """``CatBoostRegressor`` and ``CatBoost``; a best model has lost its later trees in training."""
+
+    library = "catboost"
+    polars = f"{PLAIN_COLUMNS}|String|Decimal"
+    rounds_name = "iterations"
+
+    def inside(self) -> tuple[Any, int]:
+        if not self.core.is_fitted():  # of which the library says nothing clear
+            kind = type(self.core).__name__
+            raise NotFittedError(f"{kind} is not fitted: fit it, then calibrate.")
+        return self.core, len(self.core.feature_names_)
+
+    def trees(self) -> Trees:
+        """Leaves of symmetric and other trees alike."""
+        ends = np.cumsum(self.core.get_tree_leaf_counts())[:-1]
+        values, counts = self.core.get_leaf_values(), self.core.get_leaf_weights()
+        if len(values) != len(counts) or len(counts) != self.core.get_tree_leaf_counts().sum():
+            raise UnreadableError("its leaves hold several numbers, or were stored without weights")
+        settings = self.core.get_all_params()
+        return Trees(
+            np.split(self.core.get_scale_and_bias()[0] * values, ends),
+            np.split(counts, ends),
+            float(settings["learning_rate"]),
+            str(settings["loss_function"]),
+        )
+
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        return np.asarray(self.core.calc_leaf_indexes(without_names(rows, "f")))
+
+    @classmethod
+    def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
+        """The columns that were categories are parameters of the copy."""
+        super().retrain(core, fitted, told)
+        if "cat_features" not in {*core.get_params(), *told}:
+            found = fitted.get_cat_feature_indices()
+            core.set_params(**({"cat_features": found} if found else {}))
+        return {}
+
+    @classmethod
+    def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
+        asked = next((params[name] for name in ROUNDS_NAMES if name in params), 1000)
+        stopped = fitted.tree_count_ < asked or params.get("use_best_model")
+        return int(fitted.tree_count_) if stopped else None
+
+    @classmethod
+    def unstopped(cls, params: dict[str, Any], fitted: Any) -> dict[str, Any]:
+        """The rate that followed from the number of rounds, and no search for the best model."""
+        known = {"learning_rate", "eta"} & {*params}
+        fixed = {} if known else {"learning_rate": fitted.learning_rate_}
+        return fixed | ({"use_best_model": False} if params.get("use_best_model") else {})
+
+
+#: Objectives by name, and the slope of the link that their predictions are of sums of trees.
+LINKS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    r"(count:poisson|reg:gamma|reg:tweedie|survival:(cox|aft)|poisson|gamma|tweedie)\b": np.abs,
+    r"(reg:logistic|binary:logistic|cross_entropy|binary|crossentropy|logloss)\b(?!:logitraw)": (
+        lambda y_pred: y_pred * (1 - y_pred)
+    ),
+    r"regression sqrt$": lambda y_pred: 2 * np.sqrt(np.abs(y_pred)),
+}
+
+
+def _slope(objective: str, y_pred: FloatArray) -> Any:
+    """Derivative of the link of an objective at the prediction; 1 where there is none."""
+    found = (slope for name, slope in LINKS.items() if re.match(name, objective, re.IGNORECASE))
+    return next(found, np.ones_like)(y_pred)

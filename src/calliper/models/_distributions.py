@@ -20,13 +20,11 @@ row is predicted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.metaestimators import available_if
@@ -35,16 +33,18 @@ from calliper._types import FloatArray
 from calliper._validation import check_new_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
+    AroundModel,
+    fit_router,
+    fresh,
     is_module,
     is_tensor,
     learnt,
     open_model,
     predictions,
     refuse_crashing,
-    takes_sparse,
+    routed,
 )
 from calliper.models._networks import outputs
-from calliper.models._training import fit_router, fresh, is_fitted, routed
 from calliper.rows import check_known_rows, first_rows, same_rows
 from calliper.scores import DistributionError
 
@@ -60,8 +60,7 @@ N_ROWS = 1000
 Ask = Callable[[Any, Sequence[float]], Any]
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """How a model gives quantiles; ``own`` are the only probabilities that it has, or None."""
 
     ask: Ask
@@ -114,7 +113,7 @@ def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> Dist
     return DistributionError(score.probabilities, slope=usual) if usable else score
 
 
-class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class QuantileModel(AroundModel):
     """A model of quantiles or distributions whose ``predict`` returns quantiles, (m, K).
 
     ``ConformalRegressor`` wraps every model that it knows to be one. Make it yourself to train
@@ -200,14 +199,6 @@ class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         q = np.stack([opened.finish(column) for column in q.T], axis=1)
         return q[:, [own.index(each) for each in asked]]
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "estimator_" in vars(self) or is_fitted(self.estimator)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.estimator)
-        return tags
-
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
         return fit_router(self)
@@ -289,8 +280,13 @@ def _reading(core: Any) -> Reading | None:
     name, _, level = str(settings.get("loss_function")).partition(":alpha=")
     if name == "MultiQuantile":
         return Reading(lambda X, p: core.predict(X), tuple(map(float, level.split(","))))
-    if name == "RMSEWithUncertainty":
-        return Reading(lambda X, p: _normal(_mean_and_deviation(core, X), p))
+    if name == "RMSEWithUncertainty":  # CatBoost predicts mean and variance
+
+        def ask(X: Any, p: Sequence[float]) -> Any:
+            mean, variance = np.asarray(core.predict(X, prediction_type=name)).T
+            return _normal((mean, np.sqrt(np.maximum(variance, 0.0))), p)
+
+        return Reading(ask)
     return None
 
 
@@ -309,21 +305,19 @@ def _any_reading(core: Any) -> Reading:
     return Reading(ask)
 
 
-def _of_several(models: Mapping[Any, Any] | Sequence[Any]) -> Reading:
+def _of_several(models: Any) -> Reading:
     """How to read one model per quantile, keyed by probability or in a list."""
-    each = list(models.values()) if isinstance(models, Mapping) else list(models)
-    levels: list[Any] = (
-        list(models) if isinstance(models, Mapping) else [_level_of(model) for model in models]
-    )
+    by_level = isinstance(models, Mapping)
+    each = list(models.values()) if by_level else list(models)
+    levels: list[Any] = list(models) if by_level else [_level_of(model) for model in models]
     known = all(isinstance(level, float) for level in levels)
-    if isinstance(models, Mapping) and not known:
+    if by_level and not known:
         raise CalliperError(
             f"a dict of models must have their probabilities as keys, as {{0.05: low, 0.5: middle, "
             f"0.95: high}}; got {levels}."
         )
-    return Reading(
-        lambda X, p: [predictions(model, X) for model in each], tuple(levels) if known else None
-    )
+    own = tuple(levels) if known else None
+    return Reading(lambda X, p: [predictions(model, X) for model in each], own)
 
 
 def _level_of(model: Any) -> float | None:
@@ -353,12 +347,6 @@ def _of_distribution(distribution: Any, p: Sequence[float]) -> list[Any]:
             f"{type(distribution).__name__}: pass a function that returns (m, K) quantiles."
         )
     return [np.asarray(ppf(each), dtype=np.float64).reshape(-1) for each in p]
-
-
-def _mean_and_deviation(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation by CatBoost, which predicts the variance."""
-    mean, variance = np.asarray(core.predict(X, prediction_type="RMSEWithUncertainty")).T
-    return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
 def _normal(moments: Any, p: Sequence[float]) -> list[FloatArray]:

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
@@ -27,14 +26,7 @@ from sklearn.utils.validation import validate_data
 from calliper._trees import PlainTrees, n_nodes
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
-from calliper.models._asking import (
-    PREDICTING,
-    ModelFamily,
-    leaf_values_deviation,
-    learnt,
-    predictions,
-    predicts_as,
-)
+from calliper.models._asking import PREDICTING, ModelFamily, learnt, predictions, predicts_as
 
 #: With fewer predictions of members, threads cost more than they save.
 FEWEST_IN_THREADS = 50_000
@@ -54,10 +46,7 @@ SAME = 1e-6
 class Member:
     """A member as a function of rows, (m,): a tree, whose rows were checked already, or a model.
 
-    Attributes
-    ----------
-    source : the tree or model
-    columns : that it is given; None for all of them, in order
+    ``columns`` are those that it is given; None for all of them, in order.
     """
 
     source: Any
@@ -77,41 +66,35 @@ class Members(ModelFamily):
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
-        columns = learnt(core, "estimators_features_")
+        asked, columns = core.estimators_, learnt(core, "estimators_features_")
         self.picks_columns = columns is not None
-        self.all_trees = _are_trees(core.estimators_)
+        own = [None] * len(asked) if columns is None else columns
+        own = [
+            None if each is None or _is_all(each, learnt(member, "n_features_in_")) else each
+            for member, each in zip(asked, own, strict=True)
+        ]
+        self.all_trees = _all_trees(asked) and all(
+            member.tree_.n_outputs == member.tree_.value.shape[-1] == 1 for member in asked
+        )
         self.grove: Grove | None = None
-        own: list[Any] = [None] * len(core.estimators_)
-        if columns is not None:
-            pairs = zip(core.estimators_, columns, strict=True)
-            own = [None if _is_all(c, learnt(m, "n_features_in_")) else c for m, c in pairs]
-        asked = core.estimators_
-        if self.all_trees and isinstance(core, BaseEstimator):
-            asked = [member.tree_ for member in core.estimators_]
-            self.grove = Grove(asked, own)
+        if self.all_trees:
+            asked = [member.tree_ for member in asked]
+            self.grove, self.is_by_row = Grove(asked, own), True  # in one order
             self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
         is_tree, pairs = self.grove is not None, zip(asked, own, strict=True)
         self.members = [Member(source, given, is_tree) for source, given in pairs]
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether it has fitted members whose plain mean could be its prediction."""
-        members = learnt(core, "estimators_")
-        if not isinstance(members, list) or len(members) < FEWEST_MEMBERS:
-            return False
-        if learnt(core, "estimator_weights_", "final_estimator_") is not None:
-            return False
-        return all(hasattr(member, "predict") for member in members)
-
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        """Whether its class is known to predict the plain mean of its members."""
+        """Whether it predicts the plain mean of its members; other classes may not."""
         from sklearn import ensemble
 
         vote = ensemble.VotingRegressor
         forests = ensemble.RandomForestRegressor, ensemble.ExtraTreesRegressor
-        known = predicts_as(core, vote, *forests, ensemble.BaggingRegressor)
-        return known and not (isinstance(core, vote) and core.weights is not None)
+        if not predicts_as(core, vote, *forests, ensemble.BaggingRegressor):
+            return False
+        weighted = isinstance(core, vote) and core.weights is not None
+        return not weighted and len(learnt(core, "estimators_") or ()) >= FEWEST_MEMBERS
 
     def rows(self, X: Any) -> Any:
         """Rows converted once for all members."""
@@ -123,61 +106,40 @@ class Members(ModelFamily):
         )
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread."""
-        rows, members = self.rows(rows), self.members
-        if self.grove and isinstance(rows, np.ndarray) and self.grove.takes(len(rows)):
-            first, *_ = values = self.grove.values(rows)
-            beyond = values[1:] - first
-            total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
-        else:
-            first = members[0](rows)
-            total, squares = self._sums_of_all(rows, first)
-        mean, spread = _moments(first, total, squares, len(members))
-        return mean, spread[None]
-
-    def _sums_of_all(self, rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums over all members but the first, by as many threads as are worth it.
+        """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread.
 
         A thread takes some of the rows, so that the values of a row are added in one order.
         """
-        others, n_threads = self.members[1:], self._n_threads(len(first))
+        rows, members = self.rows(rows), self.members
+        if self.grove and isinstance(rows, np.ndarray) and self.grove.takes(len(rows)):
+            values = self.grove.values(rows)
+            beyond = values - values[0]
+            total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
+            mean, spread = _moments(values[0], total, squares, len(members))
+            return mean, spread[None]
+        n, n_threads = n_rows(rows), 1
+        if n * len(members) >= FEWEST_IN_THREADS:
+            n_threads = int(effective_n_jobs(learnt(self.core, "n_jobs")))
         if n_threads == 1:
-            return _sums(others, rows, first)
-        parts = np.array_split(np.arange(len(first)), n_threads)
+            _, mean, spread = _moments_of(members, rows, n)
+            return mean, spread[None]
+        parts = np.array_split(np.arange(n), n_threads)
         workers = Parallel(n_jobs=n_threads, require="sharedmem")
-        sums = workers(
-            delayed(_sums)(others, _safe_indexing(rows, part), first[part]) for part in parts
+        found = workers(
+            delayed(_moments_of)(members, _safe_indexing(rows, part), len(part)) for part in parts
         )
-        total, squares = (np.concatenate(each) for each in zip(*sums, strict=True))
-        return total, squares
-
-    def _n_threads(self, n: int) -> int:
-        """How many threads are worth it for n rows."""
-        others = len(self.members) - 1
-        if n * others < FEWEST_IN_THREADS:
-            return 1
-        n_jobs = int(effective_n_jobs(getattr(self.core, "n_jobs", None)))
-        return max(1, min(n_jobs, others))
-
-    def is_by_row(self) -> bool:
-        """Trees go down row by row, and the values of a row are added in one order."""
-        return self.grove is not None
+        _, mean, spread = (np.concatenate(each) for each in zip(*found, strict=True))
+        return mean, spread[None]
 
     def describe(self) -> str:
         return f"spread of {len(self.members)} {'trees' if self.all_trees else 'members'}"
 
     def unit(self) -> float | None:
         """Standard deviation of the targets that the trees were grown on; mean over the trees."""
-        trees = self.core.estimators_
-        if not (self.all_trees and all(_by_variance(member) for member in trees)):
+        trees, variance = self.core.estimators_, ("squared_error", "friedman_mse")
+        if not (self.all_trees and all(member.criterion in variance for member in trees)):
             return None
         return float(np.mean([root_deviation(member.tree_) for member in trees]))
-
-    def guess(self) -> float | None:
-        """Standard deviation of what the trees have learnt of their targets; mean over them."""
-        if not self.all_trees:
-            return None
-        return float(np.mean([_deviation(member) for member in self.core.estimators_]))
 
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
@@ -203,18 +165,16 @@ class Members(ModelFamily):
         rows = self.rows(prepare(X))
         if not _grown_on(self.core, rows, samples):
             return None
-        kept, mean, spread = _out_of_bag_moments(rows, self.members, samples)
-        return (kept, mean, spread[None]) if len(kept) else None
+        count, mean, spread = _moments_of(self.members, rows, n_rows(rows), samples)
+        kept = np.flatnonzero(count >= FEWEST_MEMBERS)
+        return (kept, mean[kept], spread[None, kept]) if len(kept) else None
 
 
 class Grove:
     """Trees of scikit-learn, their nodes in one list that is made when few rows first come.
 
-    Parameters
-    ----------
-    trees : ``Tree`` of forests and gradient boosting, or ``TreePredictor`` of histogram boosting
-        that splits by no categories
-    columns : of each tree, the columns that it is given; None for all, in order
+    ``trees`` are ``Tree`` of forests, or ``TreePredictor`` of histogram boosting that splits by no
+    categories; ``columns`` those that each is given, None for all, in order.
     """
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
@@ -241,15 +201,25 @@ class Grove:
         return PlainTrees.of(self.trees, 0, self.columns)
 
 
-def _sums(members: Sequence[Member], rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
-    total, squares = np.zeros_like(first), np.zeros_like(first)
-    for member in members:
-        beyond = member(rows)
-        beyond -= first
-        total += beyond
-        beyond *= beyond
-        squares += beyond
-    return total, squares
+def _moments_of(
+    members: Sequence[Member], rows: Any, n: int, samples: Sequence[IntArray] | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How many members judge each row, their mean and their spread, (m,) each.
+
+    With ``samples``, the rows that each member has seen, a member judges the others.
+    """
+    first, total, squares, count = np.zeros((4, n))
+    for number, member in enumerate(members):
+        out: Any = slice(None)
+        if samples is not None:
+            out = np.flatnonzero(np.bincount(samples[number], minlength=len(first)) == 0)
+        y_pred = member(rows if samples is None else rows[out])
+        first[out] = np.where(count[out] > 0, first[out], y_pred)
+        beyond = y_pred - first[out]
+        total[out] += beyond
+        squares[out] += beyond * beyond
+        count[out] += 1
+    return count, *_moments(first, total, squares, np.maximum(count, 1))
 
 
 def _moments(
@@ -259,21 +229,6 @@ def _moments(
     mean = total / count
     variance = (squares - total * mean) / np.maximum(count - 1, 1)
     return first + mean, np.sqrt(np.maximum(variance, 0.0))
-
-
-def _by_variance(member: Any) -> bool:
-    return member.criterion in ("squared_error", "friedman_mse")
-
-
-def _deviation(member: Any) -> float:
-    tree = member.tree_
-    return root_deviation(tree) if _by_variance(member) else tree_deviation(tree)
-
-
-def tree_deviation(tree: Any) -> float:
-    """Standard deviation of one tree's predictions of the rows that it was grown on."""
-    leaves = tree.children_left < 0
-    return leaf_values_deviation(tree.value.ravel()[leaves], tree.weighted_n_node_samples[leaves])
 
 
 def root_deviation(tree: Any) -> float:
@@ -290,13 +245,6 @@ def _all_trees(members: Sequence[Any]) -> bool:
     of_each_class = {type(member): member for member in members}.values()
     return all(
         predicts_as(each, ExtraTreeRegressor, DecisionTreeRegressor) for each in of_each_class
-    )
-
-
-def _are_trees(members: Sequence[Any]) -> bool:
-    """Whether all of them predict the one number in the leaf."""
-    return _all_trees(members) and all(
-        member.tree_.n_outputs == member.tree_.value.shape[-1] == 1 for member in members
     )
 
 
@@ -322,39 +270,13 @@ def _grown_on(core: Any, rows: Any, samples: list[IntArray]) -> bool:
     """Whether each leaf holds as many of the rows in the bag as it did when it was grown."""
     columns = learnt(core, "estimators_features_")
     for place, member in enumerate(core.estimators_[:N_VERIFIED]):
-        tree = learnt(member, "tree_")
+        tree, bag = learnt(member, "tree_"), samples[place]
         if tree is None:
             return False
-        leaves = tree.children_left < 0
+        leaves = tree.apply(rows if columns is None else rows[:, columns[place]])
         # Rows drawn twice count once where they were weighted, twice where they were repeated.
-        if not any(
-            np.array_equal(
-                _counts(tree, rows, bag, columns, place)[leaves], tree.n_node_samples[leaves]
-            )
-            for bag in (np.unique(samples[place]), samples[place])
-        ):
+        grown = np.where(tree.children_left < 0, tree.n_node_samples, 0)
+        counts = (np.bincount(leaves[each], minlength=len(grown)) for each in (np.unique(bag), bag))
+        if not any(np.array_equal(each, grown) for each in counts):
             return False
     return True
-
-
-def _counts(tree: Any, rows: Any, bag: IntArray, columns: Any, place: int) -> IntArray:
-    inside = rows[bag] if columns is None else rows[bag][:, columns[place]]
-    return np.bincount(tree.apply(inside), minlength=tree.node_count)
-
-
-def _out_of_bag_moments(
-    rows: Any, members: list[Member], samples: list[IntArray]
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Rows that enough members have not seen, (r,); mean and spread of those members, (r,)."""
-    first, total, squares, count = np.zeros((4, rows.shape[0]))
-    for member, seen in zip(members, samples, strict=True):
-        out = np.ones(len(count), dtype=bool)
-        out[seen] = False
-        y_pred = member(rows[out])
-        beyond = np.where(count[out] == 0, 0.0, y_pred - first[out])
-        first[out] = np.where(count[out] == 0, y_pred, first[out])
-        total[out] += beyond
-        squares[out] += beyond**2
-        count[out] += 1
-    kept = np.flatnonzero(count >= FEWEST_MEMBERS)
-    return kept, *_moments(first[kept], total[kept], squares[kept], count[kept])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.models._asking import ModelFamily, learnt, predicts_as
+from calliper.models._asking import ModelFamily, learnt, predictions
 
 
 class StatedDeviation(ModelFamily):
@@ -14,25 +14,15 @@ class StatedDeviation(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether ``predict`` takes ``return_std``."""
         try:
             return "return_std" in signature(core.predict).parameters
         except (AttributeError, TypeError, ValueError):
             return False
 
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        """Whether it predicts the same mean with and without the deviation."""
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.linear_model import ARDRegression, BayesianRidge
-
-        return predicts_as(core, GaussianProcessRegressor, BayesianRidge, ARDRegression)
-
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """The stated mean (m,) and deviation (1, m)."""
-        mean, deviation = self.core.predict(rows, return_std=True)
-        columns = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
-        return columns[0].reshape(-1), columns[1].reshape(1, -1)
+        """The prediction (m,) and the stated deviation (1, m)."""
+        _, deviation = self.core.predict(rows, return_std=True)
+        return predictions(self.core, rows), np.asarray(deviation, np.float64).reshape(1, -1)
 
     def describe(self) -> str:
         return f"standard deviation by {type(self.core).__name__}"

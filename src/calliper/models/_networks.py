@@ -5,14 +5,14 @@ then put back into the mode that it was in. The last hidden layer of a network t
 holds what it knows of an input, one linear map away from the prediction: nearness is judged there,
 as in the paper.
 
-Inputs need not be one array: they come by name (a dict, or a dict for each row), or in batches from
-a ``DataLoader``, which is read once, whole and in order. A module whose ``forward`` has parameters
-of these names is given the parts by name, any other the dict.
+Inputs may come by name (a dict, or a dict for each row), or in batches from a ``DataLoader``, which
+is read once, whole and in order. A module whose ``forward`` has parameters of these names is given
+the parts by name, any other the dict.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from inspect import signature
+from contextlib import contextmanager
+from inspect import Signature, signature
 from threading import RLock
 from typing import Any, Self
 
@@ -48,10 +48,7 @@ def _evaluating(module: Any) -> Iterator[None]:
 
 
 class NamedInputs(dict[str, Any]):
-    """A dict of arrays or tensors with one entry per row, which can be counted and indexed by row.
-
-    Models and embeddings see a dict, except that ``len`` is the number of rows.
-    """
+    """A dict of arrays or tensors with one entry per row; ``len`` is the number of rows."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         super().__init__(
@@ -86,12 +83,25 @@ class NamedInputs(dict[str, Any]):
 
 
 def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Rows that can be counted and indexed, and targets, of dicts or a ``DataLoader``."""
+    """Rows that can be counted and indexed, and targets, of dicts or a ``DataLoader``.
+
+    A loader that shuffles or drops rows is refused: answers would belong to other rows.
+    """
+    from torch.utils.data import IterableDataset, SequentialSampler
+
     if isinstance(X, list):
         return _joined([_each(row, lambda part: _as_tensor(part)[None]) for row in X]), y
     if isinstance(X, Mapping):
         return X if isinstance(X, NamedInputs) else NamedInputs(X), y
-    _refuse_reordering(X)
+    batching = X.batch_sampler
+    sampler = X.sampler if batching is None else getattr(batching, "sampler", batching)
+    in_order = isinstance(sampler, SequentialSampler) or isinstance(X.dataset, IterableDataset)
+    if not in_order or X.drop_last:
+        raise CalliperError(
+            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), or may "
+            f"drop the last ones, so answers could not be assigned to rows: make it with "
+            f"shuffle=False and drop_last=False."
+        )
     batches = [_inputs_and_targets(batch) for batch in X]
     if not batches:
         raise CalliperError("X must have rows; got a DataLoader without batches.")
@@ -104,22 +114,6 @@ def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
     return rows, known.reshape(-1) if known.shape[1:] == (1,) else known
 
 
-def _refuse_reordering(loader: Any) -> None:
-    """Refuse a loader that shuffles or drops rows: answers would belong to other rows."""
-    from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
-
-    batches = loader.batch_sampler
-    sampler = batches.sampler if isinstance(batches, BatchSampler) else batches or loader.sampler
-    in_order = isinstance(sampler, SequentialSampler) or isinstance(loader.dataset, IterableDataset)
-    if not in_order:
-        raise CalliperError(
-            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), so "
-            f"answers could not be assigned to rows: make it with shuffle=False."
-        )
-    if loader.drop_last:
-        raise CalliperError("the DataLoader may drop its last rows: pass drop_last=False.")
-
-
 def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     """Inputs and targets, or None, of a batch: (inputs, targets), inputs, or a dict."""
     if isinstance(batch, Mapping):
@@ -128,10 +122,9 @@ def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     if isinstance(batch, list | tuple) and 1 <= len(batch) <= 2:
         inputs, targets = (*batch, None)[:2]
     if not isinstance(inputs, Mapping) and not hasattr(inputs, "shape"):
-        size = f" of {len(batch)}" if isinstance(batch, list | tuple) else ""
         raise CalliperError(
             f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
-            f"tensors; got a {type(batch).__name__}{size}. Pass several inputs by name, as in "
+            f"tensors; got a {type(batch).__name__}. Pass several inputs by name, as in "
             f"{{'ids': ids, 'mask': mask}}."
         )
     return inputs, targets
@@ -142,12 +135,12 @@ def _joined(parts: Sequence[Any]) -> Any:
     import torch
 
     if isinstance(parts[0], Mapping):
-        for number, part in enumerate(parts):
-            if {*part} != {*parts[0]}:
-                raise CalliperError(
-                    f"inputs must have the same names throughout; those at position 0 are "
-                    f"{[*parts[0]]}, at position {number} {[*part]}."
-                )
+        other = next((part for part in parts if {*part} != {*parts[0]}), None)
+        if other is not None:
+            raise CalliperError(
+                f"inputs must have the same names throughout; the first are {[*parts[0]]}, others "
+                f"{[*other]}."
+            )
         return NamedInputs({name: _joined([part[name] for part in parts]) for name in parts[0]})
     try:
         if is_tensor(parts[0]):
@@ -155,9 +148,9 @@ def _joined(parts: Sequence[Any]) -> Any:
         return np.concatenate([np.asarray(part) for part in parts])
     except (RuntimeError, ValueError) as error:
         shapes = sorted({tuple(np.shape(part))[1:] for part in parts})
-        listed = ", ".join(map(str, shapes[:4]))
         raise CalliperError(
-            f"all rows must have one shape; got {listed}: pad them to one length ({error})."
+            f"all rows must have one shape; got {str(shapes[:4])[1:-1]}: pad them to one length "
+            f"({error})."
         ) from error
 
 
@@ -193,37 +186,35 @@ def _as_tensor(part: Any) -> Any:
 
 
 def _ask(module: Any, batch: Any) -> Any:
-    """The module's output: a tensor, the ``logits`` of an output that has some, or anything."""
-    answer = module(**batch) if _takes_by_name(module, batch) else module(batch)
+    """The module's output, given inputs by name where its parameters have these names."""
+    by_name = isinstance(batch, Mapping)
+    takes = signature(module.forward)
+    if by_name and not _fits(takes, **batch):
+        if not _fits(takes, batch):
+            raise CalliperError(
+                f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the "
+                f"inputs are named {', '.join(batch)}. Name them like its parameters."
+            )
+        by_name = False
+    return _tensor(module(**batch) if by_name else module(batch))
+
+
+def _fits(takes: Signature, *given: Any, **named: Any) -> bool:
+    try:
+        takes.bind(*given, **named)
+    except TypeError:
+        return False
+    return True
+
+
+def _tensor(answer: Any) -> Any:
+    """A tensor, the ``logits`` of an answer that has some, or anything."""
     return answer if is_tensor(answer) else getattr(answer, "logits", answer)
 
 
-def _takes_by_name(module: Any, batch: Any) -> bool:
-    if not isinstance(batch, Mapping):
-        return False
-    takes = signature(module.forward)
-    with suppress(TypeError):
-        takes.bind(**batch)
-        return True
-    with suppress(TypeError):
-        takes.bind(batch)
-        return False
-    raise CalliperError(
-        f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the inputs are "
-        f"named {', '.join(batch)}. Name them like its parameters."
-    )
-
-
-def outputs(module: Any, X: Any) -> FloatArray:
+def outputs(module: Any, X: Any) -> Any:
     """The module's output for rows: (m,) or (m, n_outputs)."""
-    with _evaluating(module):
-        answers = [_ask(module, batch) for batch in _batches(module, X)]
-    if not is_tensor(answers[0]):
-        raise CalliperError(
-            f"{type(module).__name__} must return a tensor, or an object that has logits; got a "
-            f"{type(answers[0]).__name__}: pass a function that returns the predictions."
-        )
-    return np.concatenate([as_array(answer) for answer in answers])
+    return Layer(module, "").predict_and_place(X)[0]
 
 
 def as_array(tensor: Any) -> FloatArray:
@@ -309,6 +300,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def name_in_words(self) -> str:
         """What the coordinates are."""
         layer = "penultimate layer" if self.name is None else f"layer {self.name!r}"
+        layer = "output" if self.name == "" else layer
         return f"{layer} of {type(self.module).__name__}"
 
     def _listen(self, seen: list[Any]) -> list[Any]:
@@ -335,19 +327,17 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"the module does not use {self.name_in_words} when it predicts: name another."
             )
-        if not is_tensor(seen[-1]):
+        if not is_tensor(seen[-1]) or len(seen[-1]) != n:
+            found = tuple(seen[-1].shape) if is_tensor(seen[-1]) else f"a {type(seen[-1]).__name__}"
             raise CalliperError(
-                f"{self.name_in_words} returns a {type(seen[-1]).__name__} and not a tensor: name "
-                f"a layer before or after it."
+                f"{self.name_in_words} must be a tensor with an entry for each of {n} rows, or "
+                f"have logits; got {found}: name another layer, or pass a function as the model."
             )
         places = as_array(seen[-1])
-        if len(places) != n:
-            raise CalliperError(
-                f"{self.name_in_words} turned {n} rows into {len(places)}; it must keep the rows."
-            )
         return places.reshape(n, -1)
 
 
 def _copy(value: Any) -> Any:
     """A copy: a later layer may write into the same memory."""
+    value = _tensor(value)
     return value.detach().clone() if is_tensor(value) else value

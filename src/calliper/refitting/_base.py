@@ -49,6 +49,8 @@ CHUNK_FLOATS = 1 << 24
 
 #: What intervals of models that refit look like.
 NEARLY_CONSTANT = "nearly the same width everywhere"
+#: What is known of all of them.
+ORDINARY = "On ordinary data coverage is close to the level asked for"
 
 EXCHANGEABLE = (
     "training and new points are exchangeable (for example, independent draws from the same "
@@ -70,7 +72,6 @@ class RefitGuarantee(Guarantee):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.linear_model import LinearRegression
     >>> from calliper.refitting import CVPlus
     >>> X = np.arange(40.0)[:, None]
@@ -159,27 +160,24 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             )
         models.check_sample_weight(fit_params, len(y))
         models.refuse_crashing(self.estimator, X)
-        self.no_guarantee_ = None
-        self._train(indexable(X)[0], y, models.routed(self, fit_params), groups)
-        return self
-
-    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any], groups: Any) -> None:
-        """A model for each set of rows, and errors of each row by those that left it out."""
-        model, score = self._asked(self.estimator)
+        model, score = self._asked()
         if score.n_tails != 1:
             raise CalliperError(
                 f"{type(self).__name__} needs a score of one tail, such as QuantileError(); got "
                 f"{self.score_function!r}, which has {score.n_tails}."
             )
+        X, known = indexable(X)[0], models.routed(self, fit_params)
         folds = self._folds(X, y, groups)
         jobs = (
-            delayed(_fit_and_predict)(score.n_outputs, models.fresh(model), X, y, *fold, fit_params)
+            delayed(_fit_and_predict)(score.n_outputs, models.fresh(model), X, y, *fold, known)
             for fold in folds
         )
         self.models_, predicted = zip(*Parallel(n_jobs=self.n_jobs)(jobs), strict=True)
         self.residuals_ = self._measure(y, [left_out for _, left_out in folds], predicted, score)
         if self.trains_on_all:
-            self.estimator_ = models.fresh(model).fit(X, y, **fit_params)
+            self.estimator_ = models.fresh(model).fit(X, y, **known)
+        self.no_guarantee_ = None
+        return self
 
     def _measure(
         self, y: FloatArray, left_out: list[IntArray], predicted: Any, score: Score
@@ -191,9 +189,9 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             self.fold_[rows], y_pred[rows] = k, values
         return score.measure(y, y_pred)
 
-    def _asked(self, model: Any) -> tuple[Any, Score]:
+    def _asked(self) -> tuple[Any, Score]:
         """The model to train and predict with, and the score of its predictions."""
-        return models.asked_as(model, self.score_function)
+        return models.asked_as(self.estimator, self.score_function)
 
     @abstractmethod
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
@@ -213,7 +211,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "residuals_")
+        return "residuals_" in vars(self)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
@@ -223,7 +221,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """What the model trained on all rows predicts, (m,); the middle of several quantiles."""
         check_is_fitted(self)
         valid.check_new_rows(self, X)
-        score = self._score()
+        score = self._asked()[1]
         return np.asarray(score.centre(models.predictions(self.estimator_, X, score.n_outputs)))
 
     @valid.says_coverage
@@ -233,8 +231,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         Parameters
         ----------
         X : rows to predict
-        coverage : float or increasing list of floats, default 0.9
-            With a list of L levels the ends have shape (m, L).
+        coverage : float or increasing list of L floats, default 0.9; ends are then (m, L)
         """
         check_is_fitted(self)
         valid.check_new_rows(self, X)
@@ -242,26 +239,20 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         if not valid.n_rows(X):
             raise CalliperError("X has no rows: pass at least one.")
         valid.warn_if_too_few(len(self.residuals_), levels)
-        held = len(self.models_) * self._score().n_outputs
+        held = len(self.models_) * self._asked()[1].n_outputs
         slices = row_slices(valid.n_rows(X), max(1, CHUNK_FLOATS // held))
-        chunks = (
-            [X] if len(slices) == 1 else [_safe_indexing(indexable(X)[0], rows) for rows in slices]
-        )
-        ends = [end for chunk in chunks for end in self._ends(chunk, levels)]
-        lower, upper = (np.concatenate(parts) for parts in zip(*ends, strict=True))
-        return Intervals(
-            valid.like_coverage(lower, coverage),
-            valid.like_coverage(upper, coverage),
-            levels[0] if np.ndim(coverage) == 0 else levels,
-            labels_of(X),
-        )
+        rows = indexable(X)[0]
+        chunks = [X] if len(slices) == 1 else [_safe_indexing(rows, each) for each in slices]
+        parts = zip(*(end for chunk in chunks for end in self._ends(chunk, levels)), strict=True)
+        lower, upper = (valid.like_coverage(np.concatenate(part), coverage) for part in parts)
+        asked = levels[0] if np.ndim(coverage) == 0 else levels
+        return Intervals(lower, upper, asked, labels_of(X))
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
-        if self.no_guarantee_ is not None:
-            return valid.each_level(lambda level: 0.0, coverage)
-        return valid.each_level(lambda level: self._proved(level, len(self.residuals_)), coverage)
+        n = 0 if self.no_guarantee_ else len(self.residuals_)
+        return valid.each_level(lambda level: self._proved(level, n) if n else 0.0, coverage)
 
     def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
         """The guarantee with its assumptions; ``.describe()`` puts it in words."""
@@ -279,9 +270,8 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def _html_repr(self) -> str:
         diagram: str = super()._html_repr()
-        if not hasattr(self, "residuals_"):
-            return diagram
-        return diagram + self.guarantee(0.9)._repr_html_()
+        fitted = self.__sklearn_is_fitted__()
+        return diagram + self.guarantee(0.9)._repr_html_() if fitted else diagram
 
     def _left_out(self, per_model: FloatArray) -> FloatArray:
         """μ₋ᵢ(x), (m, n) or (m, n, K), from the predictions of all models, (m, n_models, …)."""
@@ -293,7 +283,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def _ends(self, X: Any, levels: tuple[float, ...]) -> list[tuple[FloatArray, FloatArray]]:
         """Ends for one chunk of rows, in blocks: (rows, n) never exists for all of them."""
-        per_model, score = self.predictions_of_models(X), self._score()
+        per_model, score = self.predictions_of_models(X), self._asked()[1]
 
         def block(rows: slice) -> tuple[FloatArray, FloatArray]:
             near = per_model[rows]
@@ -305,13 +295,9 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def predictions_of_models(self, X: Any) -> FloatArray:
         """Predictions of each model, (m, n_models), or (m, n_models, K) of K quantiles each."""
-        workers, k = Parallel(n_jobs=self.n_jobs, prefer="threads"), self._score().n_outputs
+        workers, k = Parallel(n_jobs=self.n_jobs, prefer="threads"), self._asked()[1].n_outputs
         columns = workers(delayed(models.predictions)(model, X, k) for model in self.models_)
         return np.asarray(np.stack(columns, axis=1))
-
-    def _score(self) -> Score:
-        """How errors are measured."""
-        return self._asked(self.estimator)[1]
 
 
 def plus_ends(
@@ -320,8 +306,7 @@ def plus_ends(
     """Order statistics of a_i(R_i) and b_i(R_i) at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
 
     ``down`` and ``up`` are (m, n), infinite where nothing is known about a row. Below level 1/2 the
-    ends can be out of order; no target then qualifies, and the interval is the point of
-    :func:`_innermost`. O(mn) by selection.
+    ends can be out of order; the interval is then the point of :func:`_innermost`.
     """
     n = down.shape[1]
     ranks = [conformal_rank(level, n) for level in levels]
@@ -342,7 +327,6 @@ def plus_ends(
 def _innermost(down: FloatArray, up: FloatArray) -> FloatArray:
     """A point (m,) within the ends of every rank Q at which these are in order.
 
-    ``down`` and ``up`` (m, n) are the ends of each left-out row; out of order at the first rank.
     Halfway between the ends at the last rank where they are out of order, or as near to that as
     the next rank allows: the same whatever levels are asked for, so that intervals are nested.
     """

@@ -1,11 +1,8 @@
 """Jackknife+-after-bootstrap: the Jackknife+ for the price of one bagged ensemble.
 
 B models are trained on bootstraps of the rows. The ensemble *without* row i is made of those
-models whose bootstrap happens to miss it, so nothing is fitted twice:
-
-    μ₋ᵢ = φ{μ_b : i ∉ S_b},  R_i = |y_i − μ₋ᵢ(x_i)|
-    lower = ⌊α(n+1)⌋-th smallest of μ₋ᵢ(x) − R_i
-    upper = ⌈(1−α)(n+1)⌉-th smallest of μ₋ᵢ(x) + R_i
+models whose bootstrap happens to miss it, so nothing is fitted twice: the ends are those of
+:mod:`calliper.refitting._base` with μ₋ᵢ = φ{μ_b : i ∉ S_b}.
 
 Letters: μ_b → ``models_[b]``, i ∈ S_b → ``in_bag_[b, i]``, φ → ``aggregate``, R_i →
 ``residuals_``, B → ``len(models_)``.
@@ -34,7 +31,7 @@ from calliper.declarations import About
 from calliper.exceptions import InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegressor
 from calliper.scores import AbsoluteError, Score
 
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
@@ -46,18 +43,12 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
     Parameters
     ----------
-    estimator : scikit-learn regressor
-        Cloned and trained on each bootstrap.
-    n_bootstraps : int, default 100
-        Number of bootstraps; the expected number if it is drawn.
-    aggregate : {"mean", "median"}, default "mean"
-        How the predictions of the models are combined.
-    draw_number : bool, default True
-        Draw the number of bootstraps, as the proof of coverage needs; see above.
-    random_state : int, RandomState or None
-        Draws the bootstraps and their number.
-    n_jobs : int, optional
-        Number of models trained at a time, as in joblib.
+    estimator : scikit-learn regressor; cloned and trained on each bootstrap
+    n_bootstraps : int, default 100; number of bootstraps; the expected number if it is drawn
+    aggregate : {"mean", "median"}, default "mean"; how the predictions of the models are combined
+    draw_number : bool, default True; draw the number of bootstraps, as the proof needs
+    random_state : int, RandomState or None; draws the bootstraps and their number
+    n_jobs : int, optional; number of models trained at a time, as in joblib
 
     Attributes
     ----------
@@ -68,14 +59,9 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     Examples
     --------
     >>> from sklearn.tree import DecisionTreeRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(99, 1))
-    >>> y = X[:, 0] + 0.1 * rng.normal(size=99)
+    >>> X = np.arange(99.0)[:, None]
     >>> tree = DecisionTreeRegressor(max_depth=3, random_state=0)
-    >>> method = JackknifeAfterBootstrap(tree, random_state=0).fit(X, y)
-    >>> lower, upper = method.predict_interval([[0.2], [0.8]], coverage=0.9)
-    >>> lower.round(2), upper.round(2)
-    (array([-0.02,  0.63]), array([0.3 , 0.95]))
+    >>> method = JackknifeAfterBootstrap(tree, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> method.guaranteed_coverage(0.9)
     0.81
     """
@@ -97,8 +83,8 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     random_state: Any = None
     n_jobs: int | None = None
 
-    def _asked(self, model: Any) -> tuple[Any, Score]:
-        return model, AbsoluteError()
+    def _asked(self) -> tuple[Any, Score]:
+        return self.estimator, AbsoluteError()
 
     def predict(self, X: Any) -> FloatArray:
         """The aggregate of all models, (m,)."""
@@ -160,13 +146,12 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
     def _remark(self, coverage: float) -> str:
         if self.draw_number:
-            return "On ordinary data coverage is close to the level asked for."
+            return f"{ORDINARY}."
         proved = jackknife_coverage(coverage, len(self.residuals_))
         return (
-            f"The proof of {proved:.4g} needs a number of bootstraps "
-            f"drawn at random (draw_number=True); with the {len(self.models_)} chosen beforehand "
-            f"it holds approximately, and on ordinary data coverage is close to the level asked "
-            f"for."
+            f"The proof of {proved:.4g} needs a number of bootstraps drawn at random "
+            f"(draw_number=True); with the {len(self.models_)} chosen beforehand it holds "
+            f"approximately. {ORDINARY}."
         )
 
 
@@ -188,9 +173,8 @@ def aggregate_without(per_model: FloatArray, in_bag: BoolArray, aggregate: str) 
 def averaging_error(per_model: FloatArray) -> FloatArray:
     """What an average of some of B predictions may be wrong by through rounding, (m,).
 
-    A sum of B terms in any order, each the product of a prediction and an inverse count, is wrong
-    by at most (B + 2)u times the sum of their sizes, with u half the spacing of numbers at 1; a
-    median of two by less. NaN stands for a model that is not asked.
+    A sum of B products is wrong by at most (B + 2)u times the sum of their sizes, with u half the
+    spacing of numbers at 1; a median of two by less. NaN stands for a model that is not asked.
     """
     n_models = per_model.shape[1]
     return np.asarray((n_models + 3) * 2.0**-53 * np.nanmax(np.abs(per_model), axis=1))

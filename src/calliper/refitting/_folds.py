@@ -1,23 +1,16 @@
 """Jackknife+ and CV+: every row is predicted by a model that has not seen it.
 
-No row is set aside for calibration. F models each leave out one fold of rows, and each of them
-predicts the new point; a fold of one row makes the Jackknife+, folds of several CV+, at the price
-of a cross-validation:
-
-    R_i = |y_i − μ₋ₖ₍ᵢ₎(x_i)|,  k(i) the fold of row i
-    lower = ⌊α(n+1)⌋-th smallest of μ₋ₖ₍ᵢ₎(x) − R_i
-    upper = ⌈(1−α)(n+1)⌉-th smallest of μ₋ₖ₍ᵢ₎(x) + R_i
-    minmax: [min_k μ₋ₖ(x) − R, max_k μ₋ₖ(x) + R],  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
+F models each leave out one fold of rows, and each of them predicts the new point; a fold of one row
+makes the Jackknife+, folds of several CV+, at the price of a cross-validation. The ends are those
+of :mod:`calliper.refitting._base`, with μ₋ᵢ = μ₋ₖ₍ᵢ₎ and k(i) the fold of row i. With
+``score_function=QuantileError()`` and a model of two quantiles they are q_lo − R_i and q_hi + R_i:
+CQR without a calibration set.
 
 Letters: μ₋ₖ → ``models_[k]``, k(i) → ``fold_``, R_i → ``residuals_``, F → ``cv``, 1−α →
 ``coverage``.
 
-With ``score_function=QuantileError()`` and a model of two quantiles R_i is the score of CQR, and
-the ends are q_lo − R_i and q_hi + R_i: CQR without a calibration set, with the guarantee below.
-
 Guarantee of the Jackknife+: 1−2α, more sharply 1 − (2(n+1−Q)−1)/(n+1) with Q = ⌈(1−α)(n+1)⌉; 1−α
-with ``minmax``. Marginal, for exchangeable rows and an estimator that ignores their order. On
-ordinary data coverage is close to 1−α, and above it with ``minmax``.
+with ``minmax``. Marginal, for exchangeable rows and an estimator that ignores their order.
 
 Guarantee of CV+: 1 − 2α − min{2(1−1/F)/(n/F+1), (1−F/n)/(F+1)} ≥ 1−2α−√(2/n), marginal, for
 independent rows and an estimator that ignores their order. Nothing is proved for folds of a
@@ -27,8 +20,7 @@ splitter that looks at the rows (groups, strata, blocks of time).
 Q/(n+m). Proof: add m new rows as one more fold, and let M_i be the smallest error of row i over the
 models without its fold and one other fold. A new target is missed only if its M exceeds R_j ≥ M_j
 for Q rows j; of n+m exchangeable rows at most n+m−Q can do so. Five points with two folds of two
-reach that bound: 2/3 at level 0.8. The interval contains that of CV+, so the bound of CV+ holds
-too; the larger one is stated.
+reach that bound: 2/3 at level 0.8. The bound of CV+ holds too; the larger one is stated.
 
 Reference: Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+",
 doi:10.1214/20-AOS1965, Theorems 1, 3 and 4.
@@ -46,26 +38,48 @@ from calliper._types import FloatArray, IntArray
 from calliper.calibration import warn_of_groups
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
-from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
+from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegressor
 from calliper.rows import row_values, same_rows, warn_of_times
 
 
+class LeftOutOnce(RefittedRegressor):
+    """What is proved where each row is left out by one model."""
+
+    minmax: bool
+    #: What each model leaves out.
+    _part: str
+
+    def _proved(self, coverage: float, n: int) -> float:
+        n_folds = len(self.models_)
+        bounds = [fold_coverage(coverage, n, n_folds)]
+        if n_folds == n:
+            bounds.append(jackknife_coverage(coverage, n))
+        rank = conformal_rank(coverage, n)
+        if self.minmax and n % n_folds == 0 and rank <= n:
+            bounds.append(rank / (n + n // n_folds))
+        return max(bounds)
+
+    def _remark(self, coverage: float) -> str:
+        if self.minmax:
+            return "Coverage is usually well above the level asked for."
+        return (
+            f"{ORDINARY}; it can fall to the bound if the model changes much without {self._part}."
+        )
+
+
 @dataclass(eq=False, repr=False)
-class JackknifePlus(RefittedRegressor):
+class JackknifePlus(LeftOutOnce):
     """Leave-one-out intervals: n + 1 fits, for small data and fast models; guarantee 1 − 2α.
 
     Parameters
     ----------
-    estimator : scikit-learn regressor
-        Cloned and trained without each row in turn, and once on all rows.
-    minmax : bool, default False
-        Wider intervals with the full guarantee 1 − α.
+    estimator : scikit-learn regressor; cloned, trained without each row in turn, and on all rows
+    minmax : bool, default False; wider intervals with the full guarantee 1 − α
     score_function : score, optional
         How errors are measured, as in ``ConformalRegressor``; the absolute error by default.
-    n_jobs : int, optional
-        Number of models trained at a time, as in joblib.
+    n_jobs : int, optional; number of models trained at a time, as in joblib
 
     Attributes
     ----------
@@ -76,15 +90,10 @@ class JackknifePlus(RefittedRegressor):
     Examples
     --------
     >>> from sklearn.linear_model import LinearRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(99, 1))
-    >>> y = X[:, 0] + 0.1 * rng.normal(size=99)
-    >>> method = JackknifePlus(LinearRegression()).fit(X, y)
-    >>> lower, upper = method.predict_interval([[0.2], [0.8]], coverage=0.9)
-    >>> lower.round(2), upper.round(2)
-    (array([0.  , 0.65]), array([0.33, 0.97]))
-    >>> method.guaranteed_coverage(0.9)
-    0.81
+    >>> X = np.arange(99.0)[:, None]
+    >>> method = JackknifePlus(LinearRegression()).fit(X, X[:, 0] + np.sin(X[:, 0]))
+    >>> method.predict_interval([[20.0]], coverage=0.9).width.round(1)
+    array([2.])
     """
 
     about = About(
@@ -101,42 +110,29 @@ class JackknifePlus(RefittedRegressor):
     score_function: Any = None
     n_jobs: int | None = None
 
+    _part = "one row"
+
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
         return list(LeaveOneOut().split(y))
 
-    def _proved(self, coverage: float, n: int) -> float:
-        return conformal_coverage(coverage, n) if self.minmax else jackknife_coverage(coverage, n)
-
-    def _remark(self, coverage: float) -> str:
-        return (
-            "Coverage is usually well above it."
-            if self.minmax
-            else "On ordinary data coverage is close to the level asked for; it can fall to the "
-            "bound if the model changes much when one row is left out."
-        )
-
 
 @dataclass(eq=False, repr=False)
-class CVPlus(RefittedRegressor):
+class CVPlus(LeftOutOnce):
     """Cross-validation intervals: F + 1 fits, no row set aside; guarantee about 1 − 2α.
 
     Parameters
     ----------
-    estimator : scikit-learn regressor
-        Cloned and trained without each fold in turn, and once on all rows.
+    estimator : scikit-learn regressor; cloned, trained without each fold in turn, and on all rows
     cv : int or splitter of scikit-learn, default 10
-        Number of folds, at most the number of rows; equal to it, this is the Jackknife+. Or a
-        splitter that leaves each row out once, such as ``GroupKFold(5)``: nothing is then proved
-        unless it is ``KFold`` or ``LeaveOneOut``, since others may depend on the rows.
-    minmax : bool, default False
-        Wider intervals with a stronger guarantee, about (1 − α) F/(F + 1).
+        Number of folds, at most the number of rows. Or a splitter that leaves each row out once,
+        such as ``GroupKFold(5)``: nothing is then proved unless it is ``KFold`` or ``LeaveOneOut``,
+        since others may depend on the rows.
+    minmax : bool, default False; wider intervals with a stronger guarantee, about (1 − α) F/(F + 1)
     score_function : score, optional
-        How errors are measured, as in ``ConformalRegressor``; the absolute error by default.
-        ``QuantileError()`` with a model of two quantiles is CQR without a calibration set.
-    random_state : int, RandomState or None
-        Divides the rows into folds, where ``cv`` is a number.
-    n_jobs : int, optional
-        Number of models trained at a time, as in joblib.
+        As in :class:`JackknifePlus`; ``QuantileError()`` with a model of two quantiles is CQR
+        without a calibration set.
+    random_state : int, RandomState or None; divides the rows into folds, where ``cv`` is a number
+    n_jobs : int, optional; number of models trained at a time, as in joblib
 
     Attributes
     ----------
@@ -148,15 +144,10 @@ class CVPlus(RefittedRegressor):
     Examples
     --------
     >>> from sklearn.linear_model import LinearRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(500, 1))
-    >>> y = X[:, 0] + 0.1 * rng.normal(size=500)
-    >>> method = CVPlus(LinearRegression(), cv=50, random_state=0).fit(X, y)
-    >>> lower, upper = method.predict_interval([[0.2], [0.8]], coverage=0.9)
-    >>> lower.round(2), upper.round(2)
-    (array([0.04, 0.64]), array([0.34, 0.95]))
-    >>> method.guaranteed_coverage(0.9)
-    0.7823529411764706
+    >>> X = np.arange(500.0)[:, None]
+    >>> method = CVPlus(LinearRegression(), cv=50).fit(X, X[:, 0] + np.sin(X[:, 0]))
+    >>> method.predict_interval([[20.0]], coverage=0.9).width.round(1)
+    array([2.])
     """
 
     about = About(
@@ -174,6 +165,8 @@ class CVPlus(RefittedRegressor):
     score_function: Any = None
     random_state: Any = None
     n_jobs: int | None = None
+
+    _part = "a fold"
 
     @valid.unchanged_if_refused
     def fit(self, X: Any, y: Any, *, split_groups: Any = None, **fit_params: Any) -> Self:
@@ -203,8 +196,7 @@ class CVPlus(RefittedRegressor):
         return self
 
     def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
-        n = len(y)
-        splitter = self.cv
+        n, splitter = len(y), self.cv
         if isinstance(splitter, Integral):
             most = n if groups is None else len({str(group) for group in groups})
             if isinstance(splitter, bool) or not 2 <= int(splitter) <= most:
@@ -230,21 +222,3 @@ class CVPlus(RefittedRegressor):
                 f"do; TimeSeriesSplit and ShuffleSplit do not."
             )
         return folds
-
-    def _proved(self, coverage: float, n: int) -> float:
-        n_folds = len(self.models_)
-        bounds = [fold_coverage(coverage, n, n_folds)]
-        if n_folds == n:
-            bounds.append(jackknife_coverage(coverage, n))
-        rank = conformal_rank(coverage, n)
-        if self.minmax and n % n_folds == 0 and rank <= n:
-            bounds.append(rank / (n + n // n_folds))
-        return max(bounds)
-
-    def _remark(self, coverage: float) -> str:
-        return (
-            "Coverage is usually well above the level asked for."
-            if self.minmax
-            else "On ordinary data coverage is close to the level asked for or above it; it can "
-            "fall towards the bound if the model changes much when a fold is left out."
-        )

@@ -1,4 +1,4 @@
-"""More rows than fit on one machine, or more speed: Dask, devices, cells, shards, batches.
+"""New rows that do not fit on one machine, or more speed: Dask, devices, cells, batches.
 
 Dask collections are taken by ``ConformalRegressor`` itself, and tensors on a GPU by calibrators;
 see ``docs/large-data.md``. The core never imports this package: it asks
@@ -8,6 +8,5 @@ see ``docs/large-data.md``. The core never imports this package: it asks
 from calliper.scale._batches import BatchIntervals
 from calliper.scale._cells import Cells
 from calliper.scale._dask import connect
-from calliper.scale._shards import ShardedRescaled
 
-__all__ = ["BatchIntervals", "Cells", "ShardedRescaled", "connect"]
+__all__ = ["BatchIntervals", "Cells", "connect"]

@@ -1,9 +1,8 @@
 """A function from a batch of rows to the same batch with intervals, for any engine of batches.
 
-Spark and Ray take a function of a frame, pickle it, and call it in processes of their own; Polars
-and DuckDB hand over their batches in this one. What is pickled is the path of a saved file and a
-function that loads the model, a few hundred bytes. The first batch in a process loads both; later
-batches find them there.
+Spark and Ray pickle a function and call it in processes of their own; Polars and DuckDB hand over
+their batches in this one. What is pickled is the path of a saved file and a function that loads the
+model. The first batch in a process loads both; later batches find them there.
 """
 
 import os

@@ -9,18 +9,31 @@ nearest of them, exactly. The only approximation is that a nearer point may lie 
 not probed.
 
 A row is compared with its candidates, about P·N/C of N, after C centres have told it where to look.
-Rows that probe a cell are compared with its members by one matrix product around the cell's centre;
-the best are compared again by direct differences, and rows in doubt, or with a tie for the last
-place, with all of their candidates. The reverse search, who would count a new row among its
-nearest, goes by lists of the points that probe a cell.
+Rows that probe a cell are compared with its members by one matrix product around the cell's centre.
+All that may be as near as the K-th nearest in the row's own cell, by the bound
+
+    | D̃ − D | ≤ τ (‖x‖² + ‖z‖²),    ‖z‖² ≤ 2‖x‖² + 2D,
+
+on rounding are compared again by direct differences, so that ties are exact. The reverse search,
+who would count a new row among its nearest, goes by lists of the points that probe a cell.
+
+A member with n candidates is rescaled by the mean over min(K, n) of them; where n < K, a new point
+that is a candidate always enters, and is one more. A member without any is rescaled by the median
+of the whole bag, g(t) = min(max(t, a), b), with a ≤ b two neighbouring order statistics of the
+calibration magnitudes: the same for all members, and not decreasing in t. So there is still one
+crossing t_i each. At any t the comparison is the one with the constant g(t) in its place, and
+t/g(t) does not decrease: what holds with b and ends at b or beyond ends there; else what holds with
+a and ends at a or before ends there; else it ends between, where g(t) = t. With constants, all is
+as in ``_knn.py``, with min(K, n) in the place of K. An offset is added to every scale, and so is
+slope·t where it is asked for.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import sqrt
 from numbers import Integral
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -34,17 +47,21 @@ from calliper._kept import Array, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError
-from calliper.quantile import power_of_two
+from calliper.quantile import (
+    Shares,
+    power_of_two,
+    row_order_statistics,
+    row_thresholds,
+    with_signs,
+)
 from calliper.rows import Rows
 
 #: Training rows per cell that centres are learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
-
-#: Candidates beyond those asked for, so that rounding does not push a true neighbour out.
-SPARE = 6
-
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
+#: Below the smallest number, errors are no longer relative.
+TINY = 1e4 * float(np.finfo(float).tiny)
 
 
 class Cells(BaseEstimator):  # type: ignore[misc]
@@ -150,8 +167,6 @@ class PlacedCells(Keeps):
 
     def bag(self, rows: Rows, *, n_neighbors: int, offset: float) -> Any:
         """Thresholds of full conformal over the nearest in these cells."""
-        from calliper.scale._cell_bag import BagCells  # which builds on what is below
-
         if not isinstance(rows.Z, np.ndarray):
             raise TypeError("cells are searched by the processor: pass Z as an array.")
         search, k = CellSearch(rows.Z, self.centres(*rows.Z.shape), self.n_probes), n_neighbors
@@ -186,12 +201,13 @@ class Placed:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def of(self, rows: slice | IntArray | BoolArray) -> "Placed":
+    def of(self, rows: IntArray) -> "Placed":
         """Some of them."""
         return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """The K nearest candidates of some rows.
 
     Attributes
@@ -199,24 +215,30 @@ class Found(NamedTuple):
     near : (m, K) points in order of distance, −1 where there are fewer
     size : (m,) how many candidates there are
     reach : (m,) the squared distance of the K-th, infinite if there are fewer
-    tied : (m,) rows that share the last place, or of which ``near`` and ``reach`` are not sure
+    shells : of rows that share the last place, all candidates up to it: (row, point, at reach)
     """
 
     near: IntArray
     size: IntArray
     reach: FloatArray
-    tied: BoolArray
+    shells: kernels.Pairs
+
+    def shared(self, magnitudes: FloatArray, grid: kernels.Grid) -> tuple[IntArray, Any]:
+        """The rows that share the last place, and their sums over nearer and tied candidates."""
+        row, point, tied = self.shells
+        rows, of_row = np.unique(row, return_inverse=True)
+
+        def total(part: BoolArray) -> FloatArray:
+            values = np.where(part, magnitudes[point], 0.0)
+            return grid.rounded(grid.sums(values, lambda digit: 1.0 * np.bincount(of_row, digit)))
+
+        size = np.bincount(of_row, tied).astype(float)
+        seats = self.near.shape[1] - np.bincount(of_row, ~tied)
+        return rows, kernels.SharedSums(total(~tied), total(tied), seats, size)
 
 
 class CellSearch:
-    """Points in their cells.
-
-    Parameters
-    ----------
-    points : (N, d)
-    centres : (C, d), all different
-    n_probes : P
-    """
+    """Points, (N, d), in the cells of different centres, (C, d), of which each probes P."""
 
     def __init__(self, points: FloatArray, centres: FloatArray, n_probes: int) -> None:
         self.points, self.partition = points, kernels.NeighborSearch(centres, kernels.EUCLIDEAN)
@@ -233,8 +255,8 @@ class CellSearch:
         self.members = _Lists(self.placed.cell[:, None], len(centres))
         self.probing = _Lists(self.placed.probes, len(centres))
         self.size = np.diff(self.members.start)
-        #: Bounds the rounding of products, relative to the squared norms of both rows.
-        self.tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps)
+        #: τ, which bounds the rounding of products.
+        self.tau = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps)
 
     select = staticmethod(kernels.selected)
 
@@ -257,20 +279,47 @@ class CellSearch:
 
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
-        return self.nearest(self.placed, k, np.arange(len(self.points)))
+        return self.nearest(self.placed, k, others=True)
 
-    def nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
-        """The K nearest candidates of rows, of which ``own`` says what points they are."""
+    def nearest(self, new: Placed, k: int, *, others: bool = False) -> Found:
+        """The K nearest candidates of rows; of the points themselves, the ``others``."""
         order = np.argsort(new.cell, kind="stable")
 
-        def search(block: slice) -> Found:
-            rows = order[block]
-            return self._nearest(new.of(rows), k, None if own is None else own[rows])
+        def search(block: slice) -> tuple[Any, ...]:
+            return self._nearest(new.of(order[block]), order[block], k, others)
 
         parts = map_slices(search, row_slices(len(order), SEARCHED))
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
+        near, reach, row, point, tied = map(np.concatenate, zip(*parts, strict=True))
+        back = np.argsort(order)
+        size = self.size[new.probes].sum(axis=1) - others
+        return Found(near[back], size, reach[back], (row, point, tied))
+
+    def _nearest(self, new: Placed, name: IntArray, k: int, others: bool) -> tuple[Any, ...]:
+        """The same for rows that are searched together, and what they are called outside."""
+        most = self._bound(new, k + others)
+        row, point, distance = self._pairs(
+            new, new.probes, self.members, lambda mine, _: most[mine, None]
+        )
+        order = np.lexsort((distance, row))
+        order = order[point[order] != name[row[order]]] if others else order
+        row, point, distance = row[order], point[order], distance[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, np.arange(len(new)))[row]
+        near, reach = np.full((len(new), k), -1, dtype=np.intp), np.full(len(new), np.inf)
+        best, last = rank < k, rank == k - 1
+        near[row[best], rank[best]], reach[row[last]] = point[best], distance[last]
+        tied = distance == reach[row]
+        shared = np.bincount(row[tied], minlength=len(new)) > 1
+        shell = shared[row] & (distance <= reach[row])
+        return near, reach, name[row[shell]], point[shell], tied[shell]
+
+    def _bound(self, new: Placed, n: int) -> FloatArray:
+        """What the squared distance of a row's n-th candidate does not exceed, (m,)."""
+        most, tau = np.full(len(new), np.inf), self.tau
+        for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
+            if distance.shape[1] >= n:
+                edge = np.partition(distance, n - 1, axis=1)[:, n - 1]
+                most[mine] = (edge + 3 * tau * x_norm + TINY) / (1 - 2 * tau)
+        return most
 
     def entering(self, new: Placed, reach: FloatArray) -> kernels.Pairs:
         """All pairs (new row, point) such that the row is a candidate of the point within reach.
@@ -278,74 +327,37 @@ class CellSearch:
         The third array says where it is just as far as ``reach[point]``.
         """
         order = np.argsort(new.cell, kind="stable")
-        found = map_slices(
-            lambda rows: self._entering(new.of(order[rows]), order[rows], reach),
-            row_slices(len(new), CHUNK_ROWS),
-        )
-        row, point, at_edge = kernels.joined(found)
+
+        def search(block: slice) -> kernels.Pairs:
+            some = new.of(order[block])
+            row, point, distance = self._pairs(
+                some, some.cell[:, None], self.probing, lambda _, theirs: reach[theirs]
+            )
+            inside, edge = distance <= reach[point], distance == reach[point]
+            return order[block][row[inside]], point[inside], edge[inside]
+
+        row, point, at_edge = kernels.joined(map_slices(search, row_slices(len(new), CHUNK_ROWS)))
         by_row = np.argsort(row, kind="stable")
         return row[by_row], point[by_row], at_edge[by_row]
 
-    def _entering(self, new: Placed, name: IntArray, reach: FloatArray) -> kernels.Pairs:
+    def _pairs(
+        self, new: Placed, cells: IntArray, lists: "_Lists", limit: Callable[..., FloatArray]
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Rows, points listed for their cells, and distances, all up to a limit and some beyond."""
         rows, points = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
-        for mine, point, distance, x_norm, z_norm in self._products(
-            new, new.cell[:, None], self.probing
-        ):
-            distance -= self.tolerance * x_norm[:, None]
-            most = reach[point] + self.tolerance * z_norm + TINY
-            row, column = np.nonzero(distance <= most)
+        for mine, point, distance, x_norm, z_norm in self._products(new, cells, lists):
+            distance -= self.tau * z_norm
+            distance -= self.tau * x_norm[:, None]
+            row, column = np.nonzero(distance <= limit(mine, point) + TINY)
             rows.append(mine[row])
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
-        distance = self._distances(new.rows, row, point)
-        inside = distance <= reach[point]
-        at_edge = distance[inside] == reach[point[inside]]
-        return name[row[inside]], point[inside], at_edge
-
-    def _nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
-        """As :meth:`nearest` for rows that are searched together."""
-        count = self.size[new.probes].sum(axis=1) - (own is not None)
-        n_best = k + SPARE
-        index, furthest = self._best(new, n_best, own)
-        row, column = np.nonzero(index >= 0)
-        distance = np.full(index.shape, np.inf)
-        distance[row, column] = self._distances(new.rows, row, index[row, column])
-        order = np.argsort(distance, axis=1, kind="stable")
-        index = np.take_along_axis(index, order, axis=1)
-        distance = np.take_along_axis(distance, order, axis=1)
-        reach = distance[:, k - 1]
-        enough = count >= k
-        tied = (reach == distance[:, k]) | ((reach == distance[:, k - 2]) & (k > 1))
-        sure = (reach < furthest) | (count <= n_best)
-        tied = enough & (tied | ~sure)
-        return Found(index[:, :k], count, np.where(enough, reach, np.inf), tied)
-
-    def _best(self, new: Placed, n_best: int, own: IntArray | None) -> tuple[IntArray, FloatArray]:
-        """Candidates (m, n) by rounded distances, −1 where there are fewer.
-
-        And a lower bound of the distance of any other, (m,).
-        """
-        m, tolerance, n_kept = len(new), self.tolerance, n_best + (own is not None)
-        bound, norm = np.full(m, np.inf), np.zeros(m)
-        for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
-            if distance.shape[1] > n_kept:
-                edge = np.partition(distance, n_kept - 1, axis=1)[:, n_kept - 1]
-                bound[mine] = edge * (1 + 2 * tolerance) + 4 * tolerance * x_norm + TINY
-        none = np.empty(0, dtype=np.intp)
-        rows, points, values = [none], [none], [np.empty(0)]
-        for mine, member, distance, x_norm, _ in self._products(new, new.probes, self.members):
-            norm[mine] = np.maximum(norm[mine], x_norm)
-            row, column = np.nonzero(distance <= bound[mine, None])
-            rows.append(mine[row])
-            points.append(member[column])
-            values.append(distance[row, column])
-        row, point, value = np.concatenate(rows), np.concatenate(points), np.concatenate(values)
-        if own is not None:
-            other = point != own[row]
-            row, point, value = row[other], point[other], value[other]
-        index, furthest = _smallest(row, point, value, (m, n_best))
-        # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of those that were not kept.
-        return index, (furthest - 3 * tolerance * norm) / (1 + 2 * tolerance) - TINY
+        parts = row_slices(len(row), max(1, BLOCK_FLOATS // new.rows.shape[1]))
+        found = [
+            kernels.paired_distances(new.rows[row[part]], self.points[point[part]])
+            for part in parts
+        ]
+        return row, point, np.concatenate([np.empty(0), *found])
 
     def _products(self, new: Placed, cells: IntArray, lists: "_Lists") -> Iterator[Any]:
         """For each of the cells (m, R) of rows, these rows, and the points listed for the cell.
@@ -362,24 +374,6 @@ class CellSearch:
             distance += x_norm[:, None]
             yield mine, point, distance, x_norm, z_norm
 
-    def _distances(self, rows: FloatArray, row: IntArray, point: IntArray) -> FloatArray:
-        """Squared distances of pairs by direct differences, in parts that fit the cache."""
-        parts = row_slices(len(row), max(1, BLOCK_FLOATS // rows.shape[1]))
-        found = [
-            kernels.paired_distances(rows[row[part]], self.points[point[part]]) for part in parts
-        ]
-        return np.concatenate([np.empty(0), *found])
-
-    def of_one(self, row: FloatArray, probes: IntArray, own: int | None) -> tuple[IntArray, Any]:
-        """All candidates of one row, (n,), and their distances by direct differences, (1, n)."""
-        found = np.concatenate([self.members[cell] for cell in probes]).astype(np.intp)
-        found = found if own is None else found[found != own]
-        return found, kernels.all_distances(row[None], self.points[found], kernels.EUCLIDEAN)
-
-
-#: Below the smallest number, errors are no longer relative.
-TINY = 1e4 * float(np.finfo(float).tiny)
-
 
 class _Lists:
     """For each cell, the rows of (m, R) that name it."""
@@ -393,24 +387,169 @@ class _Lists:
         return self.indices[self.start[cell] : self.start[cell + 1]]
 
 
-def _smallest(
-    row: IntArray, point: IntArray, value: FloatArray, shape: tuple[int, int]
-) -> tuple[IntArray, FloatArray]:
-    """Of the points of each row those (m, n) of the smallest values, −1 where there are fewer.
+class CellMean(kernels.MeanStatistic):
+    """Mean of up to K candidates of N points; ``middle`` is the scale of one without any."""
 
-    And what no other value is below, (m,), infinite where there are fewer.
-    """
-    m, n = shape
-    # In single precision, numbers that are not negative are in the order of their bits.
-    top = float(value.max(initial=0.0)) or 1.0
-    bits = np.maximum(value / top, 0).astype(np.float32).view(np.uint32)
-    order = np.argsort(row.astype(np.int64) << 32 | bits, kind="stable")
-    row = row[order]
-    rank = np.arange(len(row)) - np.searchsorted(row, np.arange(m))[row]
-    best = rank < n
-    row, rank, order = row[best], rank[best], order[best]
-    index, largest = np.full(shape, -1, dtype=np.intp), np.full(m, np.inf)
-    index[row, rank] = point[order]
-    last = rank == n - 1
-    largest[row[last]] = value[order[last]] * (1 - 1e-6) - 1e-37 * top
-    return index, largest
+    def __init__(
+        self,
+        found: Found,
+        magnitudes: FloatArray,
+        k: int,
+        offset: float,
+        middle: float,
+        grid: kernels.Grid,
+    ) -> None:
+        self.k, self.offset, self.middle = k, offset, middle
+        short = found.size < k
+        member = np.where(found.near < 0, 0.0, magnitudes[found.near])
+        self.full_sum = kernels.sum_of_each(member)
+        self.inner_sum = np.where(short, self.full_sum, kernels.sum_of_each(member[:, :-1]))
+        #: Of how many the mean is, without a new point that enters and with it.
+        self.n_full = np.clip(found.size, 1, k)
+        self.n_entered = np.minimum(found.size + 1, k)
+        self.edge_weight = np.full(len(short), 0.5)
+        self.edge_sum = self.inner_sum + 0.5 * np.where(short, 0.0, member[:, -1])
+        crowded, tied = found.shared(magnitudes, grid)
+        self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
+        self.edge_sum[crowded] = tied.near + weight * tied.tied
+        self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
+        self.full_sum[crowded] = tied.total
+        self.alone = found.size == 0
+
+    def of_calibration(self, level: float) -> FloatArray:
+        scale = np.where(self.alone, self.middle, self.full_sum / self.n_full)
+        return np.asarray(scale + self.offset)
+
+    def crossing(self, entering: kernels.Entering, level: float, slope: float = 0.0) -> FloatArray:
+        """t_i for points that new rows enter."""
+        n = self.n_entered[entering.point]
+        weight, others = self._entered(entering.point, entering.at_edge)
+        if not slope:
+            return kernels.positive_root(weight, others + n * self.offset, n * entering.product)
+        linear = others / n + self.offset - slope * entering.score
+        return kernels.signed_root(slope + weight / n, linear, entering.product)
+
+    def between(
+        self,
+        pairs: kernels.Pairs,
+        scale: FloatArray,
+        alone: BoolArray,
+        scores: FloatArray,
+        slope: float,
+    ) -> FloatArray:
+        """All t_i, (m, N), where g(t) = t, of rows with these scales that enter these points.
+
+        s_i·(c + ut + o + κt) ≥ t·(A_i + w_i t + o + κt); alone are c = 0 and u = 1, A = 0, w = 1.
+        """
+        row, point, at_edge = pairs
+        weight, mean = np.zeros((len(scale), len(scores))), np.empty((len(scale), len(scores)))
+        weight[:], mean[:] = self.alone, np.where(self.alone, 0.0, self.full_sum / self.n_full)
+        entered, others = self._entered(point, at_edge)
+        weight[row, point] = entered / self.n_entered[point]
+        mean[row, point] = others / self.n_entered[point]
+        quadratic = weight + slope
+        linear = mean + self.offset - scores * (alone[:, None] + slope)
+        constant = scores * np.where(alone, self.offset, scale)[:, None]
+        # Where nothing is quadratic, it ends at once or never.
+        flat = quadratic == 0
+        found = kernels.signed_root(np.where(flat, 1.0, quadratic), linear, constant)
+        found[flat] = np.inf
+        np.divide(constant, linear, out=found, where=flat & (linear > 0))
+        return found
+
+
+class BagCells(kernels.BagKNN):
+    """Thresholds t_i over the K nearest of the candidates."""
+
+    search: Any
+    always_enters = False
+
+    def __init__(
+        self,
+        search: CellSearch,
+        magnitudes: FloatArray,
+        scores: FloatArray,
+        *,
+        n_neighbors: int,
+        offset: float,
+    ) -> None:
+        self.search, self.magnitudes, self.scores = search, magnitudes, scores
+        self.n_neighbors, self.offset = n_neighbors, offset
+        self.grid = kernels.Grid(magnitudes[np.isfinite(magnitudes)])
+        middle = (len(magnitudes) + 2) // 2
+        self.low, self.high = np.partition(magnitudes, [middle - 2, middle - 1])[
+            middle - 2 : middle
+        ]
+        found = search.nearest_others(n_neighbors)
+        self.reach, self.crowded = found.reach, np.unique(found.shells[0])
+        self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, self.high, self.grid)
+        self._orders = {}
+
+    def extended(self, rows: Rows) -> None:
+        """None: all points are searched again."""
+
+    def for_file(self) -> dict[str, Any]:
+        """Nothing: cells are searched again."""
+        return {}
+
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        new, pairs = self._around(Z)
+        scale, alone = self._scales(new)
+        found = self._thresholds(pairs, scale, level, slope)
+        if not self.statistic.alone.any() and not alone.any():
+            return found
+        a, b, at_low = self.low, self.high, self.with_offset(self.offset)
+        at_low.statistic.middle = a
+        low = at_low._thresholds(pairs, np.where(alone, a + self.offset, scale), level, slope)
+        between = self.statistic.between(pairs, scale, alone, self.scores, slope)
+        # Where a = 0 nothing is compared at t = 0, and something beyond.
+        below = np.where((low > a) | (a == 0), np.clip(between, a, b), low)
+        return np.where(found < b, below, found)
+
+    def _one_chunk(
+        self, Z: FloatArray, asked: kernels.Asked, shares: Shares | None
+    ) -> tuple[FloatArray, int]:
+        """As for constant scales of what has no candidates, unless a radius is below these."""
+        new = self._placed(Z)
+        radius, n_pairs = super()._one_chunk(new, asked, shares)  # type: ignore[arg-type]
+        levels, ranks, signs = asked
+        below = np.abs(radius).min(axis=1, initial=np.inf) < self.high
+        for row in np.flatnonzero(below & ((self._count(new) == 0) | self.statistic.alone.any())):
+            one = slice(row, row + 1)
+            values = self.thresholds(Z[one])
+            if signs is not None:
+                values = with_signs(values, signs)
+            own = shares and shares.of_rows(one)
+            if own is None:
+                radius[row] = row_order_statistics(values, ranks)[0]
+            else:
+                radius[row] = row_thresholds(values, levels, own)[0]
+        return radius, n_pairs
+
+    def _placed(self, Z: Any) -> Placed:
+        return Z if isinstance(Z, Placed) else self.search.locate(Z)
+
+    def _around(self, Z: Any) -> tuple[Placed, kernels.Pairs]:
+        """New rows in their cells, and pairs (new row, calibration point) where it is near."""
+        new = self._placed(Z)
+        return new, self.search.entering(new, self.reach)
+
+    def _scales_of_new(
+        self, Z: Any, levels: list[float], found: Placed
+    ) -> dict[int, tuple[float, FloatArray]]:
+        """The scale of each row, (m,), which is the same at every level, by its key."""
+        return {0: (levels[0], self._scales(found)[0])}
+
+    def _count(self, new: Placed) -> IntArray:
+        """How many candidates rows have, (m,)."""
+        return np.asarray(self.search.size[new.probes].sum(axis=1))
+
+    def _scales(self, new: Placed) -> tuple[FloatArray, BoolArray]:
+        """The scale of each row, with b in the place of g(t) where it has no candidates: (m,)."""
+        found = self.search.nearest(new, self.n_neighbors)
+        member = np.where(found.near < 0, 0.0, self.magnitudes[found.near])
+        mean = kernels.sum_of_each(member) / np.clip(found.size, 1, self.n_neighbors)
+        tied, shared = found.shared(self.magnitudes, self.grid)
+        mean[tied] = shared.total / self.n_neighbors
+        alone = found.size == 0
+        return np.where(alone, self.high, mean) + self.offset, alone

@@ -1,12 +1,10 @@
 """Rows of Dask collections: workers answer for the rows that they hold, when results are computed.
 
-A partition of new rows is a batch like any other, so the worker that holds it answers, with a copy
-of the regressor that was sent to all workers once. Nothing is computed before the user asks, and an
-answer has the partitions and the index of the rows.
-
-For calibration, workers predict the rows they hold and find their places; only targets, predictions
-and places travel. The *layout* of rows, and whether the model gives the same answer twice, are
-judged by the first rows alone, a thousand; from some of them it is learnt how the model errs.
+The worker that holds a partition of new rows answers for it, with a copy of the regressor that was
+sent to all workers once; an answer has the partitions and the index of the rows. For calibration,
+workers predict the rows they hold and find their places; only targets, predictions and places
+travel. The *layout* of rows, and whether the model gives the same answer twice, are judged by the
+first thousand rows alone; from some of them it is learnt how the model errs.
 
 Results do not depend on how rows are dealt into partitions, except through the model itself: one
 that multiplies matrices may round the last digit differently in another batch.
@@ -16,8 +14,7 @@ Dask is imported only where it is used.
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,16 +29,14 @@ from calliper._handlers import handler_of_collection
 from calliper._types import Coverage, FloatArray
 from calliper._validation import USUAL_COVERAGE, check_levels, n_rows
 from calliper._version import __version__
-from calliper.exceptions import CalliperError, once, unheard
+from calliper.exceptions import CalliperError, once
 from calliper.intervals import Intervals
 from calliper.rows import PerRow
 
 #: First rows, by which the layout is known and the model is tried.
 HEAD = 1000
-
 #: For each regressor in this process: warnings already raised, by question.
 _SAID: WeakKeyDictionary[Any, dict[str, set[type[Warning]]]] = WeakKeyDictionary()
-
 #: Regressors that were sent to workers: their state then, and where they are.
 _SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
@@ -55,22 +50,26 @@ def is_collection(what: Any) -> bool:
 class Question:
     """A question to a regressor, asked of every partition.
 
-    Attributes
-    ----------
-    ask : function of the regressor, rows and their groups or weights: an array (m, *shape)
-    layout : columns that partitions must have, see :func:`check_layout`; None for arrays
-    names : of the columns of a frame with the answer
-    shape : of the answer for one row
-    said : classes of warnings that the user has seen already
-    token : the same for the same question
+    It is a method with arguments, and ``then`` a name and arguments that are asked of the answer.
+    The answer to one row has this shape; in a frame, its columns have these names.
     """
 
-    ask: Callable[..., FloatArray]
-    layout: dict[Any, bool] | None
-    names: tuple[str, ...]
+    method: str
+    how: dict[str, Any]
+    names: list[str]
     shape: tuple[int, ...]
-    said: frozenset[type[Warning]] = frozenset()
+    then: tuple[str, dict[str, Any]] | None = None
+    layout: dict[Any, bool] | None = None
     token: str = ""
+
+    def ask(self, regressor: Any, rows: Any, **values: Any) -> FloatArray:
+        """The answer for rows in memory, (m, *shape)."""
+        found = getattr(regressor, self.method)(rows, **self.how, **values)
+        if self.then is not None:
+            name, asked = self.then
+            found = getattr(found, name)(**asked)
+        whole = isinstance(found, np.ndarray)
+        return np.asarray(found if whole else np.stack(tuple(found), axis=-1))
 
     def of_array(self, rows: Any, regressor: Any, *values: Any, given: tuple[str, ...]) -> Any:
         """The answer to a block, (m, *shape)."""
@@ -78,8 +77,9 @@ class Question:
             return np.empty((0, *self.shape))
         check_layout(rows, self.layout)
         # What is wrong in one partition is often wrong in all: a process warns once.
-        said = _SAID.setdefault(regressor, {}).setdefault(self.token, set(self.said))
-        with one_core(), once(said, _tell()):  # a worker has a task for each of its threads
+        said = _SAID.setdefault(regressor, {}).setdefault(self.token, set())
+        worker = sys.modules.get("distributed.worker")  # whose warnings reach the clients
+        with one_core(), once(said, warnings.warn if worker is None else worker.warn):
             return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
 
     def of_frame(self, rows: Any, regressor: Any, *values: Any, given: tuple[str, ...]) -> Any:
@@ -89,15 +89,8 @@ class Question:
         found = self.of_array(rows, regressor, *values, given=given)
         if not self.shape:
             return pd.Series(found, index=rows.index, name=self.names[0])
-        return pd.DataFrame(
-            found.reshape(len(rows), len(self.names)), columns=self.names, index=rows.index
-        )
-
-
-def _tell() -> Callable[..., None]:
-    """The function that warns; on a worker, the one that also warns the clients."""
-    worker = sys.modules.get("distributed.worker")
-    return warnings.warn if worker is None else worker.warn
+        table = found.reshape(len(rows), len(self.names))
+        return pd.DataFrame(table, columns=self.names, index=rows.index)
 
 
 def answer(
@@ -105,19 +98,19 @@ def answer(
 ) -> Any:
     """The lazy result of a regressor's method for the rows of a collection.
 
-    Of ``predict`` a series or an array (m,), for several targets a frame or (m, k). Of
-    ``predict_interval`` a frame of ends, or an array (m, 2) or (m, L, 2); for several targets the
-    frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
+    A series, a frame with columns for the ends of each target, or an array (m, …) of these.
     """
     if asked == "predict_distribution":
         return LazyDistribution(regressor, X, how)
     if asked == "predict_interval":
-        how["coverage"], (names, shape) = coverage, names_of_ends(regressor, coverage)
+        question = Question(
+            asked, how | {"coverage": coverage}, *names_of_ends(regressor, coverage)
+        )
+    elif (targets := _targets_of(regressor)) is None:
+        question = Question(asked, how, ["prediction"], ())
     else:
-        targets = _targets_of(regressor)
-        names = ["prediction"] if targets is None else [str(name) for name in targets]
-        shape = () if targets is None else (len(targets),)
-    return ask_lazily(regressor, X, partial(_found, asked), names, shape, how)
+        question = Question(asked, how, [str(name) for name in targets], (len(targets),))
+    return ask_lazily(regressor, X, question)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +136,9 @@ class LazyDistribution:
         """As :meth:`calliper.distribution.Distribution.interval`: ends as of intervals."""
         return self._ask(*names_of_ends(self.regressor, coverage), "interval", coverage=coverage)
 
-    def _ask(self, names: list[str], shape: tuple[int, ...], what: str, **asked: Any) -> Any:
-        ask = partial(_found, "predict_distribution", what, asked)
-        return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
+    def _ask(self, names: list[str], shape: tuple[int, ...], name: str, **asked: Any) -> Any:
+        question = Question("predict_distribution", self.how, names, shape, (name, asked))
+        return ask_lazily(self.regressor, self.X, question)
 
 
 def _targets_of(regressor: Any) -> Any:
@@ -165,46 +158,23 @@ def names_of_ends(regressor: Any, coverage: Coverage) -> tuple[list[str], tuple[
     return [f"{target}_{name}" for target in targets for name in names], (len(targets), *shape)
 
 
-def _found(method: str, *given: Any, **how: Any) -> FloatArray:
-    """What a method says of rows, as one array; of a distribution, what is asked of it by name.
-
-    ``given`` are the name and the arguments, if there are any, the regressor and the rows.
-    """
-    *then, regressor, rows = given
-    found = getattr(regressor, method)(rows, **how)
-    if then:
-        name, asked = then
-        found = getattr(found, name)(**asked)
-    return np.asarray(found if isinstance(found, np.ndarray) else np.stack(tuple(found), axis=-1))
-
-
-def ask_lazily(
-    regressor: Any,
-    X: Any,
-    ask: Callable[..., FloatArray],
-    names: list[str],
-    shape: tuple[int, ...],
-    how: dict[str, Any],
-) -> Any:
+def ask_lazily(regressor: Any, X: Any, question: Question) -> Any:
     """The answer for the rows of a collection, as a collection of the same kind.
 
-    In ``how``, groups and weights may be collections with the partitions of ``X``; everything else
-    is the same for all partitions.
+    Groups and weights may be collections with the partitions of ``X``.
     """
     import dask.array as da
     from dask import delayed
     from dask.base import tokenize
 
-    values = {name: how[name] for name in ("groups", "weights") if is_collection(how.get(name))}
+    how = question.how
+    values = _lazy_values({name: how.get(name) for name in ("groups", "weights")})
     same = {name: value for name, value in how.items() if name not in values}
-    _refuse_values({name: same.get(name) for name in ("groups", "weights")})
-    question = Question(partial(ask, **same), _layout(X), tuple(names), shape)
-    framed = hasattr(X, "divisions")
-    X = X if framed else _whole_rows(X)
-    said = _try_out(regressor, X, question, known=set(values))
-    question = replace(question, said=said, token=tokenize(question))
+    question = replace(question, how=same, layout=_layout(X))
+    X = _whole_rows(X)
+    question = replace(question, token=tokenize(question))
     sent, given = sent_once(regressor), tuple(values)
-    if framed:
+    if hasattr(X, "divisions"):
         none = question.of_frame(X._meta.iloc[:0], None, given=())
         return X.map_partitions(question.of_frame, sent, *values.values(), given=given, meta=none)
     blocks = [
@@ -212,11 +182,15 @@ def ask_lazily(
         for rows, *own in partitions(X, values)
     ]
     made = zip(blocks, X.chunks[0], strict=True)
-    return da.concatenate([da.from_delayed(each, (n, *shape), np.float64) for each, n in made])
+    return da.concatenate(
+        [da.from_delayed(each, (n, *question.shape), np.float64) for each, n in made]
+    )
 
 
 def _whole_rows(X: Any) -> Any:
-    """An array of blocks that hold whole rows."""
+    """An array of blocks that hold whole rows; frames as they are."""
+    if not hasattr(X, "chunks"):
+        return X
     if any(np.isnan(size) for size in X.shape[1:]):
         raise CalliperError(
             f"the number of columns of the Dask Array must be known; got shape {X.shape}. Call "
@@ -226,14 +200,18 @@ def _whole_rows(X: Any) -> Any:
     return X.rechunk(cut) if cut else X
 
 
-def _refuse_values(given: dict[str, Any]) -> None:
+def _lazy_values(given: dict[str, Any]) -> dict[str, Any]:
+    """Those that are collections; what is neither that nor the same for all rows is refused."""
+    lazy = {name: value for name, value in given.items() if is_collection(value)}
     for name, value in given.items():
-        if value is not None and not isinstance(value, str) and not callable(value):
+        known = value is None or isinstance(value, str) or callable(value)
+        if name not in lazy and not known:
             raise CalliperError(
                 f"{name} of rows in a Dask collection must be a column name, a function of the "
                 f"rows, or a Dask Series or Array with the partitions of X; got a "
                 f"{type(value).__name__}."
             )
+    return lazy
 
 
 def _layout(X: Any) -> dict[Any, bool] | None:
@@ -244,8 +222,7 @@ def _layout(X: Any) -> dict[Any, bool] | None:
 
 
 def _columns(frame: Any) -> dict[Any, bool]:
-    types = frame.dtypes.to_dict()
-    return {name: getattr(types[name], "kind", "O") in "biuf" for name in types}
+    return {name: getattr(kind, "kind", "O") in "biuf" for name, kind in frame.dtypes.items()}
 
 
 def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
@@ -253,42 +230,15 @@ def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
     if layout is None:
         return
     found = _columns(rows)
-    if list(found) != list(layout):
+    if [*found] != [*layout] or any(layout[name] and not found[name] for name in found):
+        shown = [
+            [name if numbers else f"{name} (no numbers)" for name, numbers in each.items()][:20]
+            for each in (found, layout)
+        ]
         raise CalliperError(
-            f"a partition of {len(rows)} rows has columns {list(found)[:20]}, but the collection "
-            f"has {list(layout)[:20]}. Give all partitions the same columns."
+            f"a partition of {len(rows)} rows has columns {shown[0]}, but the collection has "
+            f"{shown[1]}. Give all partitions the same columns and types."
         )
-    for name in found:
-        if layout[name] and not found[name]:
-            raise CalliperError(
-                f"column {name!r} of a partition of {len(rows)} rows is of type "
-                f"{rows[name].dtype}, but the collection has numbers. Convert it, or give the "
-                f"collection its true types."
-            )
-
-
-def _try_out(
-    regressor: Any, X: Any, question: Question, known: set[str]
-) -> frozenset[type[Warning]]:
-    """Ask about one made-up row, so that errors and warnings come now; returns warning classes.
-
-    Not where a model may not know made-up values: text, categories, groups.
-    """
-    per_row, said = regressor.calibration_.per_row, set[type[Warning]]()
-    if known or per_row != PerRow():
-        return frozenset()
-    columns = question.layout
-    if columns is None and len(X.shape) > 1:
-        row = np.ones((1, *X.shape[1:]), X.dtype)
-    elif columns is not None and all(columns.values()):
-        row = X._meta_nonempty.iloc[:1]
-    else:
-        return frozenset()
-    # A warning about the place of a made-up row says nothing about other rows.
-    of_row = regressor.calibrators_[0].takes_inputs
-    with one_core(), once(said), unheard(Warning) if of_row else nullcontext():
-        question.ask(regressor, row)
-    return frozenset(said)
 
 
 def sent_once(regressor: Any) -> Any:
@@ -301,7 +251,7 @@ def sent_once(regressor: Any) -> Any:
         return sent
     lean = copy(regressor)
     lean.progress = None
-    lean.calibration_ = replace(regressor.calibration_, trained=None)
+    lean.calibration_ = replace(regressor.calibration_, trained_from=None, sketch=None)
     sent = send(lean, client)
     _SENT[regressor] = (state, sent)
     return sent
@@ -389,56 +339,48 @@ def connect(address: str, *, timeout: float = 10.0) -> Any:
 
 
 class LazyRows:
-    """Calibration rows of Dask collections.
-
-    Attributes
-    ----------
-    X, y : the first rows and their targets, in memory
-    per_row : groups and weights, collections replaced by their first values
-    """
+    """Calibration rows of Dask collections; ``X``, ``y`` and ``per_row`` are of the first rows."""
 
     def __init__(self, X: Any, y: Any, per_row: PerRow) -> None:
-        given = {name: value for name, value in vars(per_row).items() if value is not None}
-        values = {name: value for name, value in given.items() if is_collection(value)}
-        _refuse_values({name: given[name] for name in given if name not in values})
-        self._layout = _layout(X)
-        self._names, self._same = ("y", *values), replace(per_row, **dict.fromkeys(values))
+        values = _lazy_values(vars(per_row))
+        self._layout, self._names = _layout(X), ("y", *values)
+        self._same = replace(per_row, **dict.fromkeys(values))
         self._parts = partitions(X, {"y": y, **values})
-        self.X, self.y, first = self._head()
-        self.per_row = replace(per_row, **first)
+        self.X, known = self._head()
+        self.y = known.pop("y")
+        self.per_row = replace(per_row, **known)
 
-    def _head(self) -> tuple[Any, Any, dict[str, Any]]:
-        """The first rows, whatever partitions they are in."""
-        import dask
-
-        tasks, found, begin, n = [*self._each(_first, None)], list[Any](), 0, 0
-        while n < HEAD and begin < len(tasks):  # one partition, then two, then four, …
-            some = dask.compute(*tasks[begin : 2 * begin + 1])
-            found += [each for each in some if each is not None]
-            begin, n = 2 * begin + 1, sum(n_rows(X) for X, _ in found)
+    def _head(self) -> tuple[Any, dict[str, Any]]:
+        """The first rows with their values, whatever partitions they are in."""
+        found = list[Any]()
+        for task in self._each(_first, None):
+            found += task.compute()
+            if sum(n_rows(X) for X, _ in found) >= HEAD:
+                break
         if not found:
             raise CalliperError(
-                f"all {len(tasks)} partitions of X are empty: there is nothing to calibrate on."
+                f"all {len(self._parts)} partitions of X are empty: there is nothing to calibrate "
+                f"on."
             )
         rows, values = zip(*found, strict=True)
         known = {name: _joined([each[name] for each in values])[:HEAD] for name in self._names}
-        return _joined(rows)[:HEAD], known.pop("y"), known
+        return _joined(rows)[:HEAD], known
 
     def located(self, embedding: Any) -> tuple[Any, FloatArray, FloatArray, dict[str, Any]]:
         """Targets, predictions, places, groups and weights of all rows, computed by workers."""
         import dask
 
         tasks = self._each(partial(_located, self._same), send(embedding, current_client()))
-        found = [part for part in dask.compute(*tasks) if part is not None]
+        found = [part for several in dask.compute(*tasks) for part in several]
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
 
-    def _each(self, work: Callable[..., Any], sent: Any) -> Iterator[Any]:
-        """``work`` on each partition."""
-        import dask
+    def _each(self, work: Callable[..., Any], sent: Any) -> list[Any]:
+        """``work`` on each partition: what it makes of it in a list, an empty one of no rows."""
+        from dask import delayed
 
-        for number, part in enumerate(self._parts):
-            yield dask.delayed(_partition)(work, number, self._layout, self._names, sent, *part)
+        task, how = delayed(_partition), (self._layout, self._names, sent)
+        return [task(work, number, *how, *part) for number, part in enumerate(self._parts)]
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -454,8 +396,8 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def _partition(
     work: Callable[..., Any], number: int, layout: Any, names: Any, sent: Any, X: Any, *values: Any
-) -> Any:
-    """What ``work`` makes of the rows of a partition and their values; None for an empty one."""
+) -> list[Any]:
+    """What ``work`` makes of the rows of a partition and their values, if there are any."""
     known = dict(zip(names, values, strict=True))
     for name, value in known.items():
         if len(value) != n_rows(X):
@@ -464,9 +406,9 @@ def _partition(
                 f"both into the same partitions."
             )
     if not n_rows(X):
-        return None
+        return []
     check_layout(X, layout)
-    return work(X, known, sent)
+    return [work(X, known, sent)]
 
 
 def _first(X: Any, known: dict[str, Any], sent: None) -> tuple[Any, dict[str, Any]]:
@@ -484,29 +426,17 @@ def _located(per_row: PerRow, X: Any, known: dict[str, Any], embedding: Any) -> 
 
 def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
     """The partitions of rows and of their values, side by side."""
-    if hasattr(X, "chunks"):
-        X = _whole_rows(X)
-    columns = [np.ravel(X.to_delayed()).tolist()]
+    columns = [_whole_rows(X)]
     for name, value in values.items():
         if not is_collection(value):
             raise TypeError(
                 f"X is a Dask {type(X).__name__}, but {name} is a {type(value).__name__} and not a "
                 f"Dask collection: pass both of one kind."
             )
-        columns.append(np.ravel(_dealt_as(X, value).to_delayed()).tolist())
-        if len(columns[-1]) != len(columns[0]):
+        columns.append(_whole_rows(value))
+        n, other = columns[0].npartitions, columns[-1].npartitions
+        if n != other:
             raise CalliperError(
-                f"X has {len(columns[0])} partitions and {name} {len(columns[-1])}: repartition "
-                f"one of them like the other."
+                f"X has {n} partitions and {name} {other}: repartition one of them like the other."
             )
-    return list(zip(*columns, strict=True))
-
-
-def _dealt_as(X: Any, value: Any) -> Any:
-    """A collection in the partitions of another, where these are known."""
-    if hasattr(X, "chunks") and hasattr(value, "chunks"):
-        value, chunks = _whole_rows(value), X.chunks[0]
-        alike = value.chunks[0] == chunks or sum(value.chunks[0]) != sum(chunks)
-        return value if alike else value.rechunk({0: chunks})
-    known = all(getattr(each, "known_divisions", False) for each in (X, value))
-    return value.repartition(divisions=X.divisions) if known else value
+    return list(zip(*(np.ravel(each.to_delayed()).tolist() for each in columns), strict=True))

@@ -1,7 +1,7 @@
 """Rows on a torch device: when they are used, and what is refused.
 
 An engine is named outright (``"torch:cuda:0"``) or by tensors that are on a GPU already; nothing
-else moves rows to a device. Torch is imported here and where it computes, and only when used.
+else moves rows to a device. Torch is imported only when used.
 """
 
 from typing import Any
@@ -29,13 +29,11 @@ class TorchEngine:
 
         return TorchSearch(self._rows(rows, metric))
 
-    def radial(
-        self, rows: Any, metric: Any, length_scale: float, smoothing: float, step: float
-    ) -> Any:
+    def radial(self, rows: Any, metric: Any, *how: float) -> Any:
         """The rows with radial weights there."""
-        from calliper.scale._torch_radial import TorchRadial
+        from calliper.scale._torch import TorchRadial
 
-        return TorchRadial(self._rows(rows, metric), length_scale, smoothing, step)
+        return TorchRadial(self._rows(rows, metric), *how)
 
     def _rows(self, rows: Any, metric: Any) -> "DeviceRows":
         if metric != "euclidean":
@@ -125,15 +123,15 @@ def check_device(name: str, who: str) -> str:
         raise ValueError(f"{who} the device {name!r}; engine must be {ENGINE_NAMES}.") from None
     if device.type not in ("cpu", "cuda"):
         raise CalliperError(f"{who} the device {name!r}; float64 needs CUDA or cpu.")
-    count = torch.cuda.device_count() if device.type == "cuda" else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
+    if device.type == "cpu":
+        return "cpu"
+    count = torch.cuda.device_count()
+    if (device.index or 0) >= count:
         raise CalliperError(
             f"{who} the device {name!r}, but torch {torch.__version__} sees {count} CUDA devices "
             f"here. Use one of those, 'torch:cpu', or engine=None."
         )
-    if device.type == "cuda" and device.index is None:
-        return f"cuda:{torch.cuda.current_device()}"
-    return str(device)
+    return f"cuda:{torch.cuda.current_device()}" if device.index is None else str(device)
 
 
 def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
@@ -161,28 +159,19 @@ def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
 def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
     """A tensor of features, (n, d), checked and copied; it must be on ``device`` if given."""
     torch = import_torch()
-    _refuse(Z, name)
+    _refuse(Z, name, device)
     if Z.dtype not in (torch.float32, torch.float64):
         raise CalliperError(f"{name} must be float32 or float64; got {Z.dtype}.")
     if Z.ndim != 2 or 0 in Z.shape:
         raise CalliperError(f"{name} must be rows of features, (n, d); got {tuple(Z.shape)}.")
-    refuse_elsewhere(Z, name, device)
     rows = DeviceRows(Z.T.to(torch.float64, memory_format=torch.contiguous_format, copy=True))
     if not np.isfinite(rows.ends()).all():
         raise CalliperError(f"{name} contains NaN or infinity: remove or repair those rows.")
     return rows
 
 
-def refuse_elsewhere(Z: Tensor, name: str, device: str | None) -> None:
-    """Refuse tensors that are compared and are on two devices."""
-    if device is not None and str(Z.device) != device:
-        raise CalliperError(
-            f"{name} is on {Z.device}, but is compared with rows on {device}: move one of them, as "
-            f"in {name}.to({device!r})."
-        )
-
-
-def _refuse(values: Tensor, name: str) -> None:
+def _refuse(values: Tensor, name: str, device: str | None) -> None:
+    """Refuse what would lose digits, gradients or zeros, or is not on the device of the rows."""
     if values.requires_grad:
         raise CalliperError(
             f"{name} carries gradients, which are not propagated: pass {name}.detach()."
@@ -194,13 +183,17 @@ def _refuse(values: Tensor, name: str) -> None:
         )
     if values.layout != import_torch().strided:
         raise TypeError(f"{name} is sparse ({values.layout}): pass {name}.to_dense().")
+    if device is not None and str(values.device) != device:
+        raise CalliperError(
+            f"{name} is on {values.device}, but is compared with rows on {device}: move one of "
+            f"them, as in {name}.to({device!r})."
+        )
 
 
 def to_array(values: Tensor, name: str, beside: Any) -> Any:
     """A tensor of numbers for each row as an array; on the device of the rows, or in memory."""
-    _refuse(values, name)
-    if values.device.type != "cpu":
-        refuse_elsewhere(values, name, beside.device if isinstance(beside, DeviceRows) else "cpu")
+    there = beside.device if isinstance(beside, DeviceRows) else "cpu"
+    _refuse(values, name, None if values.device.type == "cpu" else there)
     return values.cpu().numpy()
 
 

@@ -1,25 +1,27 @@
-"""Exact neighbours on a torch device: tiles of rounded distances propose, double precision decides.
+"""Neighbours and radial weights on a torch device, as exact as in main memory.
 
-One matrix product gives ‖z̃‖² − 2x̃·z̃ of a strip of queries and all points, where ˜ is rounding to
-the ten bits that tensor cores multiply (TF32). Each row then has some candidates, whose distances
-are summed in double precision, coordinate by coordinate, in the same order as in ``_search.py``, so
-that ties are the same to the last bit. Rows are rounded here and not by the device: products of
-ten bits are exact in every mode of it, and how far each row was moved, ε, is known. With τ for the
-rounding of sums,
+**Neighbours.** Products of rounded rows propose, double precision decides. One matrix product gives
+D̃ = ‖z̃‖² − 2x̃·z̃ + ‖x̃‖² of a strip of queries and all points, where ˜ is rounding to the ten bits
+that tensor cores multiply (TF32), so that products are exact in every mode of the device. Each row
+then has some candidates, whose distances are summed in double precision, coordinate by coordinate,
+in the order of ``_search.py``, so that ties are the same to the last bit.
+With β for the rounding of rows and τ for that of sums,
 
-    | d(x, z) − √D | ≤ ε_x + ε_z,    | D − D̃ | ≤ τ (‖x̃‖² + ‖z̃‖²),    D = ‖x̃ − z̃‖²,
+    | d(x, z) − √D | ≤ β (‖x̃‖ + ‖z̃‖),    | D − D̃ | ≤ τ (‖x̃‖² + ‖z̃‖²),    D = ‖x̃ − z̃‖²,
 
-so the last candidate's D̃ bounds the distance of every other point. Where that does not suffice, the
-row is searched again with products in double precision, and, where there are more copies than
-candidates, compared with all points directly.
+and ‖z̃‖ ≤ ‖x̃‖ + √D, so the last candidate's D̃ bounds the distance of every other point. Where that
+does not suffice, the row is searched again with products in double precision, and, where there are
+more copies than candidates, compared with all points directly.
 
-A tile is read once. Only the minima of its blocks of columns are sorted: the k smallest entries lie
-in the k blocks of smallest minima. They serve the reverse search too: points are kept in the order
-of their reach, so that a block has about one reach, and entries are compared with their own only in
-blocks whose minimum is below it.
+**Radial weights.** All N thresholds of a row are solved there, and one selected. The equations are
+those of ``_rbf.py``, in double precision. Exponents −d²/2l² come from one matrix product where that
+is accurate to δ = 10⁻¹¹, and from direct differences where it is not. A weight is then right up to
+e^±δ, a mean or scale up to e^±2δ, and the root t of k t² + A t = C, which does not decrease in C
+and does not increase in k and A, up to e^±4δ. Thresholds are enlarged by ten δ: they are never too
+small, and exceed those of the plain engine by less than twenty δ.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from threading import Lock
@@ -27,81 +29,42 @@ from typing import Any
 
 import numpy as np
 
+from calliper import kernels
 from calliper._blocks import row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import EUCLIDEAN, FARTHEST, ORDINARY, TIED_SHELL, Pairs, Search
-from calliper.quantile import power_of_two
+from calliper.quantile import Shares, conformal_rank, power_of_two, row_thresholds
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 
 torch = import_torch()
 
-#: Entries of a tile, and rows whose candidates are compared at a time.
-TILE = {"cuda": 1 << 31, "cpu": 1 << 23}
-BATCH = 1 << 16
-
-#: Columns that share a minimum.
+#: Entries of a tile.
+TILE = {"cuda": 1 << 30, "cpu": 1 << 23}
+#: Rows whose candidates are compared at a time, and the most candidates of all of them.
+BATCH, MOST_CANDIDATES = 1 << 16, 1 << 23
+#: Columns of a tile that share a minimum: the k smallest entries lie in k blocks.
 BLOCK = 128
-
-#: Pairs whose distances are summed at a time.
-PAIRS_AT_ONCE = 1 << 24
-
 #: Queries down and points across, in :func:`squared_distances`.
 BY_ROW = (slice(None), None)
-
 #: Held while the precision of products, a setting of the whole process, is changed.
 _PRECISION = Lock()
 
-#: Largest relative change of a number by rounding to ten bits, by way of single precision.
-TEN_BITS = 2.0**-11 * (1 + 2.0**-10)
+
+#: Largest error of an exponent that the fast expansion of squared distances may cause.
+EXPONENT_ERROR = 1e-11
+#: Thresholds are enlarged by this part.
+ENLARGED = 1e-10
+#: Arrays of the size of a tile that are alive at a time, counting double precision twice.
+ALIVE = 12
 
 
-class Strips:
-    """How many queries at a time: as many as a tile has room for.
-
-    Attributes
-    ----------
-    entries : of a tile; fewer once memory has run out
-    """
-
-    def __init__(self, device: str) -> None:
-        self.device, self.entries = device, TILE["cpu" if device == "cpu" else "cuda"]
-
-    def of(self, work: Callable[[slice], Any], m: int, row_entries: int) -> Iterator[Any]:
-        """``work`` on strips of m queries, halved where memory runs out."""
-        start = 0
-        while start < m:
-            size = max(1, min(m, self.entries // row_entries))
-            try:
-                done = work(slice(start, min(start + size, m)))
-            except torch.cuda.OutOfMemoryError as error:
-                if size == 1:
-                    raise CalliperError(
-                        f"{self.device} has no memory left for one row of {row_entries:,} "
-                        f"distances: free some memory, or calibrate on fewer points."
-                    ) from error
-                self.entries = size // 2 * row_entries
-                torch.cuda.empty_cache()
-                continue
-            yield done
-            start += size
-
-
-class TorchSearch(Search):
-    """The points of a calibration set on a device.
-
-    Parameters
-    ----------
-    rows : (N, d) there
-    """
+class TorchSearch(kernels.Search):
+    """The points of a calibration set, (N, d), on a device."""
 
     def __init__(self, rows: DeviceRows) -> None:
-        self.metric, self.rows, self.device = EUCLIDEAN, rows, rows.device
+        self.metric, self.rows, self.device = kernels.EUCLIDEAN, rows, rows.device
         largest = power_of_two(np.array(rows.ends()))
-        self.unit = 1.0 if ORDINARY[0] < largest < ORDINARY[1] else largest
-        self.strips = Strips(self.device)
-        self._order: Tensor = None
-        self._tiles: dict[Any, Tiles] = {}
+        self.unit = 1.0 if kernels.ORDINARY[0] < largest < kernels.ORDINARY[1] else largest
 
     def __reduce__(self) -> Any:
         """The rows: all else is quickly made again."""
@@ -117,6 +80,11 @@ class TorchSearch(Search):
         """(N, d) in main memory, where points by the thousand share a place."""
         return np.ascontiguousarray(self.columns.T.cpu().numpy())
 
+    @cached_property
+    def _tiles(self) -> "tuple[Tiles, Tiles]":
+        """In ten bits, and in double precision."""
+        return Tiles(self.columns, torch.float32), Tiles(self.columns, torch.float64)
+
     def scaled(self, rows: Any) -> FloatArray:
         """Rows in the unit of the search, in main memory."""
         return super().scaled(np.asarray(rows))
@@ -125,7 +93,7 @@ class TorchSearch(Search):
         columns = to_columns(rows, self.device)
         if self.unit == 1:
             return columns
-        return (columns / self.unit).clamp(-ORDINARY[1], ORDINARY[1])
+        return (columns / self.unit).clamp(-kernels.ORDINARY[1], kernels.ORDINARY[1])
 
     def nearest(self, queries: Any, n: int) -> tuple[IntArray, BoolArray]:
         return self._search(self._scaled(queries), n)[:2]
@@ -133,107 +101,103 @@ class TorchSearch(Search):
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
         if n == 0:
             return np.empty((len(self.rows), 0), dtype=np.intp), np.zeros(len(self.rows), bool)
-        return self._search(self.columns, n, torch.arange(len(self.rows), device=self.device))[:2]
+        return self.others_of(np.arange(len(self.rows)), n)
 
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
-        own = torch.as_tensor(points, device=self.device)
-        return self._search(self.columns[:, own], n, own)[:2]
+        return self._search(self.columns[:, self._there(points)], n, points)[:2]
 
     def around(
         self, queries: Any, n: int, reach: FloatArray
-    ) -> tuple[tuple[IntArray, BoolArray], Pairs]:
+    ) -> tuple[tuple[IntArray, BoolArray], kernels.Pairs]:
         """Both from the same tiles."""
         near, tied, pairs = self._search(self._scaled(queries), n, reach=reach)
         return (near, tied), pairs
 
-    def balls_containing(self, queries: Any, reach: FloatArray) -> Pairs:
+    def balls_containing(self, queries: Any, reach: FloatArray) -> kernels.Pairs:
         return self._search(self._scaled(queries), 1, reach=reach)[2]
 
     def shell(
         self, rows: Any, n: int, left_out: IntArray | None = None
     ) -> tuple[IntArray, FloatArray, BoolArray]:
         """As :meth:`Search.shell`."""
-        x, k = to_columns(rows, self.device), min(n + TIED_SHELL, len(self.rows))
-        own = None if left_out is None else torch.as_tensor(left_out, device=self.device)
 
-        def one_batch(batch: slice) -> tuple[Tensor, ...]:
-            ours = _some(own, batch)
-            near, distance, outside, _ = self._candidates(x[:, batch], k, ours, torch.float64)
+        def one_batch(x: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+            near, distance, outside, _ = self._candidates(
+                x, own, n + kernels.TIED_SHELL, self._tiles[1]
+            )
             return near, distance, distance[:, n - 1] < outside
 
-        near, distance, inside = _joined(map(one_batch, row_slices(x.shape[1], BATCH)))
+        near, distance, inside = self._in_batches(
+            one_batch, to_columns(rows, self.device), left_out, n
+        )
         return near, distance, inside
 
     def distance_to(self, neighbor: IntArray, points: IntArray | None = None) -> FloatArray:
         own = np.arange(len(self.rows)) if points is None else points
-        return np.asarray(self._paired(self.columns, own, neighbor).cpu().numpy())
+        pairs = self._there(own), self.columns, self._there(neighbor)
+        return np.asarray(squared_distances(self.columns, *pairs).cpu().numpy())
 
-    def select(self, *merged: Any) -> FloatArray:
-        """On the device, unless there are weights: the host would take as long as the search."""
-        *given, ranks, shares = merged
-        if shares is not None:
-            return super().select(*merged)
-        there = Merged(*(torch.as_tensor(each, device=self.device) for each in given))
-        return np.stack([there.ranked(rank).cpu().numpy() for rank in ranks], axis=1)
+    def _there(self, values: Any) -> Tensor:
+        return torch.as_tensor(values, device=self.device)
+
+    def _in_batches(
+        self, work: Callable[..., tuple[Tensor, ...]], x: Tensor, own: IntArray | None, n: int
+    ) -> list[Any]:
+        """What ``work`` makes of queries and of what points they are, joined in main memory."""
+        own_there = self._there(np.full(x.shape[1], -1) if own is None else own)
+        step = max(1, min(BATCH, MOST_CANDIDATES // n))
+        batches = (work(x[:, b], own_there[b]) for b in row_slices(x.shape[1], step))
+        return [torch.cat(part).cpu().numpy() for part in zip(*batches, strict=True)]
 
     def _search(
-        self, x: Tensor, n: int, own: Tensor = None, reach: FloatArray | None = None
-    ) -> tuple[IntArray, BoolArray, Pairs]:
+        self, x: Tensor, n: int, own: IntArray | None = None, reach: FloatArray | None = None
+    ) -> tuple[IntArray, BoolArray, kernels.Pairs]:
         """The n nearest, where the last place is tied, and balls that contain x, (d, m).
 
         ``own`` (m,) names a point that does not count for each.
         """
-        balls = None if reach is None else self._balls(reach)
+        balls, begin = None if reach is None else self._there(reach), 0
 
-        def one_batch(batch: slice) -> tuple[Tensor, ...]:
-            near, tied, pairs, edge = self._one_batch(x[:, batch], n, _some(own, batch), balls)
-            pairs[:, 0] += batch.start
-            return near, tied, pairs, edge
+        def one_batch(x: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+            nonlocal begin
+            near, tied, pairs = self._nearest(x, own, n, balls)
+            distance = squared_distances(x, pairs[:, 0], self.columns, pairs[:, 1])
+            edge = distance if balls is None else balls[pairs[:, 1]]
+            inside = distance <= edge
+            pairs[:, 0] += begin
+            begin += x.shape[1]
+            return near, tied, pairs[inside], (distance == edge)[inside]
 
-        batches = row_slices(x.shape[1], max(1, min(BATCH, PAIRS_AT_ONCE // (2 * n))))
-        near, tied, pairs, edge = _joined(map(one_batch, batches))
-        return near, tied, (*np.ascontiguousarray(pairs.T), edge)
-
-    def _one_batch(self, x: Tensor, n: int, own: Tensor, balls: Tensor) -> tuple[Tensor, ...]:
-        """Neighbours (m, n), ties (m,), pairs (p, 2) inside balls, and which are at the edge."""
-        most = len(self.rows) - (own is not None)
-        k, exact = min(n + 6 + n // 4, most), torch.float64
-        first = torch.float32 if self._tile(torch.float32).takes(x) else exact
-        near, distance, outside, pairs = self._candidates(x, k, own, first, balls)
-        near, tied, sure = _settled(near, distance, outside, n)
-        left = torch.nonzero(~sure)[:, 0]
-        for wider in (min(n + TIED_SHELL, most), None):
-            if len(left):
-                ours, directly = _some(own, left), wider is None
-                again = self._candidates(x[:, left], wider or n + 1, ours, exact, directly=directly)
-                near[left], tied[left], sure = _settled(*again[:3], n)
-                left = left[~sure]
+        near, tied, pairs, at_edge = self._in_batches(one_batch, x, own, n)
         if own is None:  # in the order of the points
-            near[:, :-1] = near[:, :-1].sort(dim=1).values
-        distance = self._paired(x, *pairs.T)
-        reach = distance if balls is None else balls[pairs[:, 1]]
-        inside = distance <= reach
-        return near, tied, pairs[inside], (distance == reach)[inside]
+            near[:, :-1].sort(axis=1)
+        return near, tied, (*np.ascontiguousarray(pairs.T), at_edge)
+
+    def _nearest(self, x: Tensor, own: Tensor, n: int, balls: Tensor) -> tuple[Tensor, ...]:
+        """The n nearest of a batch, ties, and pairs that may be in balls; each step if needed."""
+        single, double = self._tiles
+        first = single if single.takes(x) else double
+        near, distance, outside, pairs = self._candidates(x, own, n + 6 + n // 4, first, balls)
+        near, tied, sure = _settled(near, distance, outside, n)
+        for more, tiles in ((kernels.TIED_SHELL, double), (1, None)):
+            left = torch.nonzero(~sure)[:, 0]
+            if len(left):
+                again = self._candidates(x[:, left], own[left], n + more, tiles)
+                near[left], tied[left], sure[left] = _settled(*again[:3], n)
+        return near, tied, pairs
 
     def _candidates(
-        self,
-        x: Tensor,
-        k: int,
-        own: Tensor,
-        dtype: Any,
-        balls: Any = None,
-        *,
-        directly: bool = False,
+        self, x: Tensor, own: Tensor, k: int, tiles: "Tiles | None", balls: Tensor = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Some k of the nearest, their distances in order, what all others exceed, and pairs.
 
         Pairs (p, 2) of a query and a point are all that may be in a ball, if ``balls`` are given.
-        Otherwise, all points may be compared ``directly``.
+        Without tiles, all points are compared directly.
         """
-        tiles, k = self._tile(dtype), min(k + (own is not None), len(self.rows))
+        k = min(k + 1, len(self.rows))  # one of them may be the query's own point
 
         def one_strip(rows: slice) -> tuple[Tensor, ...]:
-            if directly:
+            if tiles is None:
                 distance = squared_distances(x[:, rows], BY_ROW, self.columns, slice(None))
                 near = distance.topk(k, largest=False).indices
                 return near, torch.full_like(x[0, rows], torch.inf), near[:0, :2]
@@ -241,198 +205,86 @@ class TorchSearch(Search):
             pairs[:, 0] += rows.start
             return near, outside, pairs
 
-        width = len(self.rows) * (8 if directly else dtype.itemsize // 4)
-        strips = self.strips.of(one_strip, x.shape[1], width)
+        width = len(self.rows) * (8 if tiles is None else tiles.dtype.itemsize // 4)
+        strips = in_strips(one_strip, x.shape[1], width, self.device)
         near, outside, pairs = map(torch.cat, zip(*strips, strict=True))
         distance = squared_distances(x, BY_ROW, self.columns, near)
-        if own is not None:
-            distance[near == own[:, None]] = torch.inf
+        distance[near == own[:, None]] = torch.inf
         distance, order = distance.sort(dim=1, stable=True)
         return near.gather(1, order), distance, outside, pairs
 
-    def _paired(self, x: Tensor, row: Any, point: Any) -> Tensor:
-        """Squared distances of some queries to one point each, (p,)."""
-        row, point = (torch.as_tensor(each, device=self.device) for each in (row, point))
-        parts = row_slices(len(row), PAIRS_AT_ONCE) or [slice(0)]
-        return torch.cat([squared_distances(x, row[p], self.columns, point[p]) for p in parts])
-
-    def _balls(self, reach: FloatArray) -> Tensor:
-        """Reaches on the device; the first that are seen decide the order of the columns."""
-        balls = torch.as_tensor(reach, device=self.device)
-        if self._order is None:
-            self._order, self._tiles = balls.argsort(), {}
-        return balls
-
-    def _tile(self, dtype: Any) -> "Tiles":
-        if dtype not in self._tiles:
-            self._tiles[dtype] = Tiles(self.columns, dtype, self._order)
-        return self._tiles[dtype]
-
 
 class Tiles:
-    """Points, rounded, and what is known of their rounding; in blocks of columns.
+    """Points, (d, N), rounded to ten bits of each number (float32), or whole (float64)."""
 
-    Parameters
-    ----------
-    columns : (d, N) points
-    dtype : float32 for ten bits of each number, float64 for all
-    order : (N,) in which they are kept, or None for their own
-    """
-
-    def __init__(self, columns: Tensor, dtype: Any, order: Tensor) -> None:
-        (d, n), device = columns.shape, columns.device
+    def __init__(self, columns: Tensor, dtype: Any) -> None:
         self.dtype, self.single = dtype, dtype == torch.float32
-        self.block = BLOCK if n >= 8 * BLOCK else 1
-        self.n_blocks = n if self.block == 1 else -(-n // (8 * self.block)) * 8
-        # Members of a block stand apart, so that minima are taken along whole lines of a tile.
-        rank = torch.arange(n, device=device)
-        column = rank % self.block * self.n_blocks + rank // self.block
-        order = rank if order is None else order
-        padded = self.block * self.n_blocks
-        self.point, self.column_of = (
-            torch.zeros(size, dtype=torch.long, device=device) for size in (padded, n)
-        )
-        self.point[column], self.column_of[order] = order, column
+        (d, self.n), info = columns.shape, torch.finfo(dtype)
+        self.beta = 2.0**-11 * (1 + 2.0**-9) if self.single else 1e-15
+        self.tau, self.tiny = 4 * (d + 4) * info.eps, (d + 4) * info.tiny
         self.centre = columns.mean(dim=1, keepdim=True)
         ends = torch.aminmax(columns - self.centre)
-        largest = power_of_two(np.array([float(end) for end in ends]))
-        self.unit = largest if self.single else 1.0
-        info = torch.finfo(dtype)
-        self.tau, self.tiny = 4 * (d + 4) * info.eps, (d + 4) * info.tiny
-        # Tensor cores are fastest where both factors have their rows in one piece.
-        self.right = torch.zeros(padded, d, dtype=dtype, device=device)
-        bias = torch.full((padded,), torch.inf, dtype=torch.float64, device=device)
-        self.moved = torch.zeros(padded, dtype=torch.float64, device=device)
-        for rows in row_slices(n, 1 << 17):
-            column_of = self.column_of[rows]
-            rounded, bias[column_of], self.moved[column_of] = self._round(columns[:, rows])
-            self.right[column_of] = rounded.mul_(-2).T
-        self.bias, self.most_moved = bias.to(dtype), float(self.moved.max())
-        self.slack = torch.where(torch.isinf(bias), 0.0, self.tau * bias)
+        self.unit = power_of_two(np.array([*map(float, ends)])) if self.single else 1.0
+        rounded, self.norm = self._rounded(columns)
+        padding = -self.n % BLOCK
+        self.right = torch.nn.functional.pad(rounded.T.mul_(-2), (0, 0, 0, padding)).contiguous()
+        self.bias = torch.nn.functional.pad(self.norm.to(dtype), (0, padding), value=torch.inf)
 
     def takes(self, x: Tensor) -> bool:
         """Whether no query is so far that single precision would overflow."""
-        far = (x - self.centre).abs_().amax() > FARTHEST * self.unit
-        return not (self.single and bool(far))
+        return bool((x - self.centre).abs_().amax() <= kernels.FARTHEST * self.unit)
 
-    def _round(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rounded columns, their squared norms, and how far each was moved at most."""
+    def _rounded(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Rounded columns, and their squared norms."""
         exact = (columns - self.centre) / self.unit
         rounded = to_ten_bits(exact.float()) if self.single else exact
-        norm = rounded.double().square().sum(dim=0)
-        moved = (exact - rounded).square_().sum(dim=0).sqrt_()
-        # Centring rounds, too, and numbers below the smallest may become zero.
-        return rounded, norm, moved + 1e-15 * norm.sqrt() + self.tiny
+        return rounded, rounded.double().square().sum(dim=0)
 
     def strip(self, x: Tensor, k: int, balls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Candidates of each query, what the squared distances of all others exceed, and pairs.
-
-        Peak memory is one entry for each query and point, and a hundredth of that.
-        """
-        rounded, norm, moved = self._round(x)
+        """Candidates of each query, what the squared distances of all others exceed, and pairs."""
+        rounded, norm = self._rounded(x)
         with full_speed(x.device.type):
             tile = torch.addmm(self.bias, rounded.T.contiguous(), self.right.T)
-        blocks = tile.view(len(tile), self.block, self.n_blocks)
-        minima = blocks.amin(dim=1)
-        column, last = self._smallest(tile, blocks, minima, k)
-        outside = self._beyond(last, norm, moved)
-        if k == len(self.column_of):
+        near, last = _smallest(tile, k)
+        outside = self._beyond(last, norm)
+        if k == self.n:
             outside.fill_(torch.inf)
         pairs = torch.empty(0, 2, dtype=torch.long, device=x.device)
         if balls is not None:
-            pairs = self._entered(blocks, minima, norm, moved, balls)
-        return self.point[column], outside, pairs
+            # Who is inside a ball has ‖x̃‖ ≤ ‖z̃‖ + r, up to rounding.
+            reach = balls.sqrt() * ((1 + 1e-12) / self.unit)
+            moved = self.beta * (1 + 4 * self.beta) * (2 * self.norm.sqrt() + reach) + self.tiny
+            most = ((reach + moved).square_() + self.tau * self.norm + self.tiny) * (1 + self.tau)
+            tile += ((1 - 2 * self.tau) * norm).to(self.dtype)[:, None]
+            pairs = torch.nonzero(tile[:, : self.n] <= most.to(self.dtype))
+        return near, outside, pairs
 
-    def _smallest(
-        self, tile: Tensor, blocks: Tensor, minima: Tensor, k: int
-    ) -> tuple[Tensor, Tensor]:
-        """Columns of the k smallest entries of each row, and the largest of these."""
-        if minima.shape[1] < 2 * k:
-            value, column = tile.topk(k, largest=False, sorted=False)
-            return column, value.amax(dim=1)
-        block = minima.topk(k, largest=False, sorted=False).indices
-        inner = blocks[torch.arange(len(tile), device=tile.device)[:, None], :, block]
-        value, column_of = inner.flatten(1).topk(k, largest=False, sorted=False)
-        column = block.gather(1, column_of // self.block) + column_of % self.block * self.n_blocks
-        return column, value.amax(dim=1)
-
-    def _beyond(self, last: Tensor, norm: Tensor, moved: Tensor) -> Tensor:
+    def _beyond(self, last: Tensor, norm: Tensor) -> Tensor:
         """What the squared distance exceeds of every point whose entry is at least ``last``."""
-        # ‖z̃‖ ≤ ‖x̃‖ + √D bounds the rounding of a point that is not known.
+        # ‖z̃‖² ≤ 2‖x̃‖² + 2D bounds the rounding of a point that is not known.
         least = (last + norm - 3 * self.tau * norm - self.tiny) / (1 + 2 * self.tau)
         root = least.clamp_(min=0).sqrt_()
-        by_size = TEN_BITS * (norm.sqrt() + root) + self.tiny
-        other = by_size.clamp(max=self.most_moved) if self.single else self.most_moved
-        bound = (root - moved - other).clamp_(min=0) * self.unit
-        return bound.square_() * (1 - 1e-12)
-
-    def _entered(
-        self, blocks: Tensor, minima: Tensor, norm: Tensor, moved: Tensor, reach: Tensor
-    ) -> Tensor:
-        """Pairs (p, 2) of a query and a point in whose ball it may be."""
-        radius = self.moved.clone()
-        radius[self.column_of] += reach.sqrt() * ((1 + 1e-12) / self.unit)
-        radius, slack = (each.view(self.block, -1).T for each in (radius, self.slack))
-        level = (self.tau - 1) * norm + self.tiny + moved.square()
-        largest, most = radius.amax(dim=1), slack.amax(dim=1)
-        # (r + ε)² + τ‖z̃‖² − (1 − τ)‖x̃‖², of a block and of each of its points
-        limit = torch.addr((largest.square() + most)[None], 2 * moved, largest) + level[:, None]
-        row, block = torch.nonzero(minima <= limit, as_tuple=True)
-        own = (radius[block] + moved[row, None]).square_() + slack[block]
-        own += (level - moved.square())[row, None]
-        hit, column_of = torch.nonzero(blocks[row, :, block] <= own, as_tuple=True)
-        column = block[hit] + column_of * self.n_blocks
-        return torch.stack([row[hit], self.point[column]], dim=1)
+        moved = self.beta * (2 * norm.sqrt() + root) + self.tiny
+        return ((root - moved).clamp_(min=0) * self.unit).square_() * (1 - 1e-12)
 
 
-class Merged:
-    """Multiples of ascending values, (m, N), which some exceptions replace; see ``select``.
-
-    How many are at most a column's multiple does not decrease from column to column, so halving
-    finds the first column at which there are enough, in twice as many as a row has exceptions.
-    """
-
-    def __init__(
-        self, ordered: Tensor, factor: Tensor, row: Tensor, position: Tensor, value: Tensor
-    ) -> None:
-        self.ordered, self.factor, self.row, self.position = ordered, factor, row, position
-        by_value = value.argsort()
-        self.value = value[by_value[row[by_value].argsort(stable=True)]]
-        self.count = torch.bincount(row, minlength=len(factor))
-        self.start = self.count.cumsum(0) - self.count
-
-    def ranked(self, rank: int) -> Tensor:
-        """The rank-th smallest of each row, (m,)."""
-        n = len(self.ordered)
-        low, high = (rank - 1 - self.count).clamp_(min=0), (rank - 1 + self.count).clamp_(max=n)
-        for _ in range(int((high - low).max()).bit_length()):
-            middle = (low + high) // 2
-            regular, others = self._up_to(middle)
-            enough, open_ = regular + others >= rank, low < high
-            high = torch.where(enough & open_, middle, high)
-            low = torch.where(~enough & open_, middle + 1, low)
-        regular, _ = self._up_to(low - 1)
-        # Of the exceptions beyond the column before, the one that would be the rank-th of all.
-        entry = rank - 1 - regular
-        inside = entry < self.count
-        padded = torch.cat([self.value, self.value.new_full((1,), torch.inf)])
-        exception = padded[torch.where(inside, self.start + entry, len(self.value))]
-        return torch.minimum(exception, self._multiple(low))
-
-    def _multiple(self, column: Tensor) -> Tensor:
-        """Those of one column for each row; infinite beyond the last, −∞ before the first."""
-        value = self.ordered[column.clamp(0, len(self.ordered) - 1)]
-        # An infinite rescaled score stays infinite even where the local scale is zero.
-        value = torch.where(torch.isinf(value), value, value * self.factor)
-        value = torch.where(column < 0, -torch.inf, value)
-        return torch.where(column < len(self.ordered), value, torch.inf)
-
-    def _up_to(self, column: Tensor) -> tuple[Tensor, Tensor]:
-        """How many regular multiples, and exceptions, are at most that of the column, (m,) each."""
-        multiple, none = self._multiple(column), torch.zeros_like(self.count)
-        others = none.index_add(0, self.row, (self.value <= multiple[self.row]).long())
-        taken = none.index_add(0, self.row, (self.position <= column[self.row]).long())
-        return column.clamp(max=len(self.ordered) - 1) + 1 - taken, others
+def in_strips(work: Callable[[slice], Any], m: int, row_entries: int, device: str) -> Iterator[Any]:
+    """``work`` on strips of m queries that a tile has room for, halved where memory runs out."""
+    start, size = 0, max(1, TILE["cpu" if device == "cpu" else "cuda"] // row_entries)
+    while start < m:
+        try:
+            done = work(slice(start, min(start + size, m)))
+        except torch.cuda.OutOfMemoryError as error:
+            if size == 1:
+                raise CalliperError(
+                    f"{device} has no memory left for one row of {row_entries:,} distances: free "
+                    f"some memory, or calibrate on fewer points."
+                ) from error
+            size = min(size, m) // 2 or 1
+            torch.cuda.empty_cache()
+            continue
+        yield done
+        start += size
 
 
 def squared_distances(x: Tensor, row: Any, points: Tensor, point: Any) -> Tensor:
@@ -445,20 +297,9 @@ def squared_distances(x: Tensor, row: Any, points: Tensor, point: Any) -> Tensor
     return reduce(torch.Tensor.add_, terms)
 
 
-def _some(own: Tensor, rows: Any) -> Tensor:
-    """Some of the points that do not count, if there are any."""
-    return None if own is None else own[rows]
-
-
-def _joined(batches: Iterator[tuple[Tensor, ...]]) -> list[Any]:
-    """The parts of all batches, joined in main memory."""
-    return [torch.cat(part).cpu().numpy() for part in zip(*batches, strict=True)]
-
-
 def to_ten_bits(numbers: Tensor) -> Tensor:
     """Float32 rounded to ten bits behind the leading one, in place."""
-    bits = numbers.view(torch.int32)
-    bits.add_(1 << 12).bitwise_and_(-(1 << 13))
+    numbers.view(torch.int32).add_(1 << 12).bitwise_and_(-(1 << 13))
     return numbers
 
 
@@ -474,6 +315,18 @@ def full_speed(kind: str) -> Iterator[None]:
             torch.set_float32_matmul_precision(before)
 
 
+def _smallest(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Columns of the k smallest entries of each row, and the largest of these, (m,)."""
+    blocks = tile.view(len(tile), -1, BLOCK)
+    if blocks.shape[1] < 2 * k:
+        value, column = tile.topk(k, largest=False, sorted=False)
+        return column, value.amax(dim=1)
+    block = blocks.amin(dim=2).topk(k, largest=False, sorted=False).indices
+    inner = blocks.gather(1, block[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
+    value, place = inner.topk(k, largest=False, sorted=False)
+    return block.gather(1, place // BLOCK) * BLOCK + place % BLOCK, value.amax(dim=1)
+
+
 def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[Tensor, ...]:
     """The first n, whether the n-th is tied, and whether no point outside is as near."""
     edge = distance[:, n - 1]
@@ -481,3 +334,205 @@ def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[T
     for other in {max(n - 2, 0), min(n, distance.shape[1] - 1)} - {n - 1}:
         tied |= distance[:, other] == edge
     return near[:, :n].contiguous(), tied, edge < outside
+
+
+class TorchRadial:
+    """Exponents −d²/2l² to points, (N, d), on a device, and weights of them; as :class:`RBF`."""
+
+    def __init__(
+        self, rows: DeviceRows, length_scale: float, smoothing: float, step: float
+    ) -> None:
+        self.rows, self.two_l2 = rows, 2 * length_scale**2
+        self.floor, self.side = smoothing / len(rows), step * length_scale if step else 0.0
+
+    def leave_two_out(self, *given: Any) -> kernels.LeaveTwoOut:
+        """Scales of the Jackknife+."""
+        return LeaveTwoOutTorchRadial(self, *given)
+
+    def bag(self, *given: Any) -> kernels.Bag:
+        """Thresholds of full conformal."""
+        return BagTorchRadial(self, *given)
+
+    def mean(self, magnitudes: FloatArray) -> Any:
+        """Not supported on a device."""
+        raise CalliperError(
+            f"{self.rows.device} computes radial weights for FullRescaled and JackknifeRescaled "
+            f"only: leave out engine=."
+        )
+
+    local_quantile = mean
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "points"}
+
+    @cached_property
+    def points(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Points (d, N), their mean (d, 1), points less it, and their squared norms (N,)."""
+        columns = self.placed(self.rows)
+        centre = columns.mean(dim=1, keepdim=True)
+        return columns, centre, columns - centre, (columns - centre).square().sum(dim=0)
+
+    def placed(self, rows: Any) -> Tensor:
+        """Rows as columns, rounded to the grid if there is one."""
+        columns = to_columns(rows, self.rows.device)
+        return torch.round(columns / self.side) * self.side if self.side else columns
+
+    def there(self, values: FloatArray) -> Tensor:
+        """An array on the device."""
+        return torch.as_tensor(np.ascontiguousarray(values), device=self.rows.device)
+
+    def exponents(self, x: Tensor, own: slice | None = None) -> Tensor:
+        """(m, N) exponents of queries (d, m); −∞ at themselves if they are these points."""
+        columns, centre, points, points_norm = self.points
+        centred = x - centre
+        norm, rounding = centred.square().sum(dim=0), 4 * (len(x) + 4) * np.finfo(float).eps
+        size = float(norm.max() + points_norm.max() + centre.square().sum())
+        if rounding * size <= EXPONENT_ERROR * self.two_l2:
+            tile = torch.addmm(points_norm, centred.T, points, alpha=-2)
+            tile += norm[:, None]
+            tile.clamp_(min=0)
+        else:
+            tile = squared_distances(x, BY_ROW, columns, slice(None))
+        tile /= -self.two_l2
+        if own is not None:
+            row = torch.arange(x.shape[1], device=x.device)
+            tile[row, row + own.start] = -torch.inf
+        return tile
+
+    def weights(self, exponent: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights up to a factor of each row, and the exponent that has weight one, (m,).
+
+        With a floor, there is no factor.
+        """
+        if not self.floor:
+            largest = exponent.amax(dim=1)
+            return torch.exp(exponent - largest[:, None]), largest
+        weight = torch.exp(exponent).add_(self.floor)
+        weight.masked_fill_(torch.isinf(exponent), 0.0)
+        return weight, torch.zeros_like(weight[:, 0])
+
+    def mean_of_others(self, magnitudes: FloatArray) -> FloatArray:
+        """(N, 3): mean of the others, sum of their weights, and the exponent of weight one."""
+        sums, columns = self.there(magnitudes), self.points[0]
+
+        def average(rows: slice) -> Tensor:
+            weight, largest = self.weights(self.exponents(columns[:, rows], rows))
+            total = weight.sum(dim=1)
+            return torch.stack([weight @ sums / total, total, largest], dim=1)
+
+        return self._in_strips(average, columns.shape[1])
+
+    def of_rows(self, rows: Any, work: Callable[[Tensor], Tensor]) -> FloatArray:
+        """What ``work`` makes of the exponents of new rows, (m, N), in main memory."""
+        x = self.placed(rows)
+        return self._in_strips(lambda part: work(self.exponents(x[:, part])), x.shape[1])
+
+    def _in_strips(self, work: Callable[[slice], Tensor], m: int) -> FloatArray:
+        entries, device = ALIVE * len(self.rows), self.rows.device
+        parts = in_strips(lambda rows: work(rows).cpu().numpy(), m, entries, device)
+        return np.concatenate([*parts])
+
+
+class BagTorchRadial(kernels.Bag):
+    """Thresholds t_i with radial weights, on a device."""
+
+    def __init__(
+        self, radial: TorchRadial, magnitudes: FloatArray, scores: FloatArray, offset: float
+    ) -> None:
+        self.radial, self.magnitudes, self.scores, self.offset = radial, magnitudes, scores, offset
+        self.mean, self.weight, self.largest = radial.mean_of_others(magnitudes).T
+
+    def calibration_scale(self, level: float) -> FloatArray:
+        return np.asarray(self.mean + self.offset)
+
+    def order_statistics(
+        self, Z: Any, levels: list[float], shares: Shares | None = None, slope: float = 0.0
+    ) -> FloatArray:
+        if shares is not None or slope:
+            return row_thresholds(self.thresholds(Z, slope=slope), levels, shares)
+        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
+        solve = self._solver(0.0)
+        return self.radial.of_rows(Z, lambda exponent: ranked(solve(exponent), ranks))
+
+    def thresholds(self, Z: Any, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        return self.radial.of_rows(Z, self._solver(slope))
+
+    def _solver(self, slope: float) -> Callable[[Tensor], Tensor]:
+        """A function of exponents, (m, N), that gives thresholds, (m, N)."""
+        arrays = (self.scores, self.magnitudes, self.weight, self.largest, self.mean + self.offset)
+        scores, magnitudes, others, largest, scale = map(self.radial.there, arrays)
+        linear = others * scale
+
+        def solve(exponent: Tensor) -> Tensor:
+            weight, _ = self.radial.weights(exponent)
+            product = scores * ((weight @ magnitudes / weight.sum(dim=1)) + self.offset)[:, None]
+            # A new point nearer than all others shrinks their weights instead of growing its own.
+            excess = torch.sub(largest, exponent, out=weight)
+            shrink = torch.exp(excess.clamp(max=0))
+            entering = excess.clamp_(min=0).neg_().exp_().add_(self.radial.floor)
+            total = shrink * others + entering
+            rest = shrink.mul_(linear).add_(self.offset * entering)
+            linear_term = rest.div_(total).sub_(slope * scores)
+            found = signed_root(entering.div_(total).add_(slope), linear_term, product)
+            return found.mul_(1 + ENLARGED)
+
+        return solve
+
+
+class LeaveTwoOutTorchRadial(kernels.LeaveTwoOut):
+    """Radial means with one or two points left out, on a device."""
+
+    def __init__(self, radial: TorchRadial, magnitudes: FloatArray, offset: float) -> None:
+        self.radial, self.magnitudes, self.offset = radial, magnitudes, offset
+        self.without_one: FloatArray = radial.mean_of_others(magnitudes)[:, 0] + offset
+
+    def without_each(self, Z: Any) -> FloatArray:
+        return self.radial.of_rows(Z, self._means)
+
+    def order_statistics(
+        self, Z: Any, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
+        if shares is not None:
+            return super().order_statistics(Z, asked, shares)
+        rescaled = self.radial.there(self.rescaled)
+
+        def select(exponent: Tensor) -> Tensor:
+            value = self._means(exponent).mul_(rescaled)
+            return ranked(value.masked_fill_(torch.isinf(rescaled), torch.inf), [*asked])
+
+        return self.radial.of_rows(Z, select)
+
+    def _means(self, exponent: Tensor) -> Tensor:
+        """(m, N), with the offset, a little enlarged."""
+        sums, (weight, _) = self.radial.there(self.magnitudes), self.radial.weights(exponent)
+        weighted, row = weight * sums, torch.arange(len(weight), device=weight.device)
+        heavy = weighted.argmax(dim=1), weight.argmax(dim=1)
+        rest = weight.sum(dim=1)[:, None] - weight
+        mean = (weighted.sum(dim=1)[:, None] - weighted).div_(rest)
+        # Where a point carries most of a sum, the sum is made without it: subtracting would round.
+        for left_out in heavy:
+            kept = exponent[row, left_out]
+            exponent[row, left_out] = -torch.inf
+            others, _ = self.radial.weights(exponent)
+            exponent[row, left_out] = kept
+            mean[row, left_out] = (others @ sums) / others.sum(dim=1)
+        return mean.add_(self.offset).mul_(1 + ENLARGED)
+
+
+def ranked(values: Tensor, ranks: list[int]) -> Tensor:
+    """The rank-th smallest of each row of (m, N), for each rank: (m, L)."""
+    return torch.stack([values.kthvalue(rank, dim=1).values for rank in ranks], dim=1)
+
+
+def positive_root(quadratic: Tensor, linear: Tensor, constant: Tensor) -> Tensor:
+    """As :func:`calliper.kernels.positive_root`, where quadratic > 0."""
+    denominator = linear + torch.hypot(linear, (quadratic * constant).sqrt_().mul_(2))
+    unbounded = torch.where((constant == 0) & (quadratic > 0), 0.0, torch.inf)
+    return torch.where(denominator > 0, 2 * constant / denominator, unbounded)
+
+
+def signed_root(quadratic: Tensor, linear: Tensor, constant: Tensor) -> Tensor:
+    """As :func:`calliper.kernels.signed_root`."""
+    root = torch.hypot(linear, (quadratic * constant).sqrt_().mul_(2))
+    outer = (root - linear.clamp(max=0)) / (2 * quadratic)
+    return torch.where(linear < 0, outer, positive_root(quadratic, linear.clamp(min=0), constant))

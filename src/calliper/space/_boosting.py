@@ -77,7 +77,6 @@ class BoostedTrees(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> BoostedTrees:
-        """The trees, if their number is that of the models."""
         made = cls(**state)
         if made.counts.sum() != len(made.steps):
             raise CalliperError("boosted models do not have the number of trees that they declare.")
@@ -139,7 +138,6 @@ class ErrorForest(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> ErrorForest:
-        """The forest, if its leaves have shares."""
         made = cls(**state)
         leaf = made.trees.value
         if not made.bounds.size or not ((leaf >= 0) & (leaf < len(made.shares))).all():

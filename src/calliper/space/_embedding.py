@@ -17,10 +17,9 @@
 ``_spaces.py`` has the coordinates. Categories, text, dates and sparse columns become numbers
 (``_encoding.py``). Where only the prediction is left, a warning says why.
 
-Everything is a function of the fitted model and of training rows. Scikit-learn's own classes are
-known to predict what is read from them; any other class that looks like one of them is tried on
-training rows, and has no spread without. Of calibration rows only the layout is used: how many
-columns, and whether of numbers. No value in them is looked at.
+Everything is a function of the fitted model and of training rows. A class that looks like one of
+these, but predicts by code of its own, is any other. Of calibration rows only the layout is used:
+how many columns, and whether of numbers. No value in them is looked at.
 """
 
 from dataclasses import dataclass, replace
@@ -30,19 +29,20 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import models
 from calliper._handlers import in_memory
 from calliper._types import FloatArray
-from calliper._validation import n_rows, shape_of
+from calliper._validation import shape_of
 from calliper.exceptions import EmbeddingWarning, UnscaledFeaturesWarning, warn
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._spaces import (
     RAW,
     Contributions,
     Embedding,
+    Inputs,
     InputsAndPrediction,
     Mapped,
     Network,
@@ -54,72 +54,57 @@ from calliper.space._spaces import (
     coefficients,
     is_transformer,
     one_target,
-    prepared_and_predicted,
 )
 
-#: The most training rows on which predictions of an unknown class are compared.
-N_CHECKED = 1000
 #: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
 SPREAD_RATIO = 100.0
 
 
-def fit_embedding(
-    embed: Any,
-    X_train: Any,
-    X_calibration: Any,
-    *,
-    model: Any = None,
-    n_outputs: int = 1,
-    units: Any = None,
-    y_train: FloatArray | None = None,
-    raw: Space | None = None,
-    nearness: bool = True,
-) -> Embedding:
+def fit_embedding(embed: Any, X_train: Any, X_calibration: Any, **known: Any) -> Embedding:
     """The map that ``embed`` names, learnt from the model and training rows alone.
 
-    Parameters
+    ``embed`` is "auto", "inputs" (or None), "prediction", the name of a layer, a transformer or a
+    callable; the rest is what :class:`SpaceChoice` takes.
+    """
+    choice = SpaceChoice(X_train, X_calibration, **known)
+    return Embedding(choice.space(embed), choice.n_outputs, model=choice.model)
+
+
+@dataclass(frozen=True)
+class SpaceChoice:
+    """Chooses a space.
+
+    Attributes
     ----------
-    embed : "auto", "inputs" (or None), "prediction", name of a layer, transformer or callable
-    X_train : rows that the model was trained on, or None
+    X_train, y_train : rows that the model was trained on, and their targets, or None
     X_calibration : rows whose layout is used; nothing is learnt from their values
     model : fitted regressor or callable, for "auto" and "prediction"
-    n_outputs : predictions that the model makes for each row
-    units : of each of these, where they differ, for a space of bare predictions
-    y_train : targets of the training rows, (n,) or (n, k), or None
+    n_outputs, units : predictions that the model makes for each row, and their units if they differ
     raw : what "auto" and "inputs" mean where no distance between inputs is needed, ``RAW`` for
         numbers (kernels with a model of their own) or ``UNTOUCHED``; None elsewhere
-    nearness : whether any distance is needed; if not, inputs need not be numbers, and the
-        prediction takes their place
+    nearness : whether any distance is needed; if not, the prediction takes the place of inputs
     """
-    choice = SpaceChoice(
-        model=model,
-        n_outputs=n_outputs,
-        bare=Prediction() if units is None else Prediction(units=np.asarray(units)),
-        X_train=X_train,
-        y_train=None if y_train is None else one_target(y_train),
-        X_calibration=X_calibration,
-        nearness=nearness,
-    )
-    return Embedding(choice.space(embed, raw), model, n_outputs)
 
-
-@dataclass(frozen=True, kw_only=True)
-class SpaceChoice:
-    """Chooses a space; see :func:`fit_embedding`. ``bare`` is the space of predictions."""
-
-    model: Any
-    n_outputs: int
-    bare: Prediction
     X_train: Any
-    y_train: FloatArray | None
     X_calibration: Any
-    nearness: bool
+    model: Any = None
+    n_outputs: int = 1
+    units: Any = None
+    y_train: FloatArray | None = None
+    raw: Space | None = None
+    nearness: bool = True
 
-    def space(self, embed: Any, raw: Space | None) -> Space:
+    @property
+    def bare(self) -> Prediction:
+        """The space of predictions."""
+        units = self.units
+        return Prediction(units=None if units is None else np.asarray(units, dtype=np.float64))
+
+    def space(self, embed: Any) -> Space:
         """What ``embed`` means."""
         name = "inputs" if embed is None else embed if isinstance(embed, str) else ""
-        if raw is not None and name in ("auto", "inputs"):
-            return raw
+        if self.raw is not None and name in ("auto", "inputs"):
+            return self.raw
         if name == "inputs":
             return self._inputs() if self.nearness else self.bare
         if name == "auto":
@@ -132,21 +117,27 @@ class SpaceChoice:
             return Network(embed)
         if is_transformer(embed) and not isinstance(embed, models.Layer):
             fitted = _fit_transformer(embed, self.X_train)
-            return Mapped(mapping=fitted, name=type(fitted).__name__)
+            return Mapped(type(fitted).__name__, fitted)
         if callable(embed):
-            return Mapped(mapping=embed, name=_name_of(embed))
+            return Mapped(_name_of(embed), embed)
         raise TypeError(
             f"embed must be a function of the inputs, a transformer with a transform method, "
             f"'auto', 'inputs', 'prediction', or the name of a layer where the model is a PyTorch "
             f"module; got {embed!r}."
         )
 
+    @property
+    def _target(self) -> FloatArray | None:
+        return None if self.y_train is None else one_target(self.y_train)
+
+    def _encoder(self, rows: Any) -> ColumnEncoder:
+        return ColumnEncoder.learn(rows, self._target)
+
     def _inputs(self) -> Space:
         if self.X_train is not None:
             # Numbers that are too large are refused here, not moved: they may decide who is near.
-            encode = replace(ColumnEncoder.learn(self.X_train, self.y_train), largest=np.inf)
-            scaling = Scaling.learn(as_features(encode(self.X_train), self.X_train))
-            return Mapped(mapping=encode, scaling=scaling, name="standardised inputs")
+            encode = replace(self._encoder(self.X_train), largest=np.inf)
+            return Inputs(encode, Scaling.learn(as_features(encode(self.X_train), self.X_train)))
         _warn_if_unscaled(as_features(self.X_calibration, self.X_calibration))
         return RAW
 
@@ -158,22 +149,14 @@ class SpaceChoice:
         for family in models.families() if self.n_outputs == 1 else ():
             if not family.is_mine(opened.core):
                 continue
-            kind, known = type(opened.core).__name__, family.is_known(opened.core)
-            wrong = None if known else self._disagreement(opened, family)
-            if wrong is not None:
-                _warn_of_space(
-                    f"{kind} seems to provide a spread, but it may not match its predictions, "
-                    f"since {wrong}. Nearness is judged without it"
-                )
-                continue
             try:
-                space = PredictionAndSpread.learn(
-                    opened, family, self.X_train, self.y_train, predicts=known
-                )
+                space = PredictionAndSpread(opened=opened, family=family.__name__)
+                space.learn_unit(self.X_train, self._target)
             except models.UnreadableError as reason:
+                kind = type(opened.core).__name__
                 _warn_of_space(
                     f"The trees of this {kind} say nothing about its error, since {reason}. "
-                    f"Nearness is judged without them"
+                    f"Nearness is judged without them; pass embed= to choose a space."
                 )
                 break
             if space.unit is None and coefficients(opened.core) is not None:
@@ -185,13 +168,13 @@ class SpaceChoice:
         """The space of a model without a spread."""
         try:
             rows = opened.prepare(self.X_train)
-            encode = ColumnEncoder.learn(rows, self.y_train)
+            encode = self._encoder(rows)
             features = encode(rows)
         except (TypeError, ValueError) as error:  # inputs without columns
             return self._prediction_alone(f"the inputs cannot be turned into numbers ({error})")
         outputs = None
         if features.shape[1] > 1:
-            _, y_pred = prepared_and_predicted(opened, self.X_train, self.n_outputs)
+            y_pred = opened.predict_prepared(rows, self.n_outputs)
             outputs = Scaling.learn(y_pred.reshape(len(y_pred), -1))
         return InputsAndPrediction(
             opened=opened,
@@ -208,59 +191,31 @@ class SpaceChoice:
             return InputsAndPrediction(opened=opened, encode=ColumnEncoder.of_numbers(1))
         weights = coefficients(opened.core)
         if self.n_outputs == 1 and weights is not None and len(weights) == d and weights.any():
-            return Contributions(opened=opened, name="contributions of inputs, and prediction")
+            return Contributions(opened)
         return self._prediction_alone("there are no training rows (pass X_train and y_train)")
 
     def _prediction_alone(self, why: str) -> Prediction:
         """The space that is left, with a warning if it matters."""
         if self.nearness:
-            warn(
+            _warn_of_space(
                 f"Nearness is judged by the prediction alone, since {why}. Pass embed='prediction' "
-                f"if this is intended; another embed= chooses another space.",
-                EmbeddingWarning,
+                f"if this is intended; another embed= chooses another space."
             )
         return self.bare
-
-    def _disagreement(
-        self, opened: models.OpenedModel, family: type[models.ModelFamily]
-    ) -> str | None:
-        """How the family's predictions of training rows differ from the model's; None if not."""
-        if self.X_train is None:
-            return (
-                "its class is not known, and there are no training rows to try it on (pass X_train)"
-            )
-        n = n_rows(self.X_train)
-        rows = _safe_indexing(indexable(self.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
-        expected = models.predictions(self.model, rows, self.n_outputs)
-        try:
-            found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
-        except (AttributeError, TypeError, ValueError, IndexError) as error:
-            return f"computing it failed ({type(error).__name__}: {error})"
-        if found.shape != expected.shape:
-            return f"its prediction has shape {found.shape}, that of the model {expected.shape}"
-        tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
-        differs = np.flatnonzero(~(np.abs(found - expected) <= tolerance))
-        if not len(differs):
-            return None
-        at = differs[0]
-        return (
-            f"on {len(differs)} of {len(expected)} training rows the predictions differ from what "
-            f"its members, trees or stated mean give, first {found[at]:.6g} where the model "
-            f"predicts {expected[at]:.6g}"
-        )
 
 
 def learnt_from_training(space: Space) -> bool:
     """Whether training rows had a part in a space that was chosen with them."""
     if isinstance(space, PredictionAndSpread):
-        return not space.predicts or space.doubt.unit() is None
-    if isinstance(space, Mapped) and not isinstance(space.mapping, models.Layer):
-        return space.scaling is not None or is_transformer(space.mapping)
-    return isinstance(space, InputsAndPrediction)
+        return space.doubt.unit() is None
+    if isinstance(space, Mapped):
+        return is_transformer(space.mapping) and not isinstance(space.mapping, models.Layer)
+    standardised = isinstance(space, Inputs) and space.scaling is not None
+    return standardised or isinstance(space, InputsAndPrediction)
 
 
-def _warn_of_space(why: str) -> None:
-    warn(f"{why}; pass embed= to choose a space.", EmbeddingWarning)
+def _warn_of_space(what: str) -> None:
+    warn(what, EmbeddingWarning)
 
 
 def _fit_transformer(transformer: Any, X_train: Any) -> Any:
@@ -287,10 +242,7 @@ def _name_of(mapping: Any) -> str:
 
 
 def _n_inputs(opened: models.OpenedModel, X: Any) -> int | None:
-    """The number of inputs of the core; None for text, sparse rows or anything without columns.
-
-    By the layout of rows, never by values: a gap in one of them must change nothing.
-    """
+    """The number of inputs of the core by the layout of rows; None unless all are numbers."""
     rows = opened.prepare(_safe_indexing(X, [0])) if opened.steps else X
     if isinstance(rows, list):  # scikit-learn converts it to an array of numbers
         return models.learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
@@ -298,12 +250,11 @@ def _n_inputs(opened: models.OpenedModel, X: Any) -> int | None:
         return None
     first = in_memory(rows[:1])
     types = [first.dtype] if isinstance(first, np.ndarray) else list(rows.dtypes)
-    return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
-
-
-def _is_number(dtype: Any) -> bool:
-    """For types of Polars; of NumPy and pandas."""
-    return bool(dtype.is_numeric() if models.comes_from(dtype, "polars") else dtype.kind in "biuf")
+    numbers = all(
+        each.is_numeric() if models.comes_from(each, "polars") else each.kind in "biuf"
+        for each in types
+    )
+    return int(rows.shape[1]) if numbers else None
 
 
 def _warn_if_unscaled(features: FloatArray) -> None:
@@ -320,26 +271,21 @@ def _warn_if_unscaled(features: FloatArray) -> None:
 
 def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     """Warn of places that say little: all the same, or more dimensions than rows."""
-    n, d = Z.shape
+    (n, d), space = Z.shape, embedding.space
     if n > 1 and not np.ptp(Z, axis=0).any():
         problem = (
             f"gives all {n} calibration rows the same place: all are equally near, and "
             f"widths do not adapt. Pass embed= with something that varies."
         )
     elif d > n:
+        code = "make_pipeline(Layer(module), PCA(5))" if isinstance(space, Network) else "PCA(5)"
+        todo = f"Reduce it on training rows (for example embed={code}), or use embed='prediction'"
+        if isinstance(space, Prediction):
+            todo = "Calibrate on more rows, predict fewer quantiles, or use Split()"
         problem = (
             f"has {d} dimensions for {n} calibration rows, so all are about equally far from one "
-            f"another. {_fewer_dimensions(embedding)}."
+            f"another. {todo}."
         )
     else:
         return
-    warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning)
-
-
-def _fewer_dimensions(embedding: Embedding) -> str:
-    """What to do about too many: of a network reduce the layer, of quantiles take fewer."""
-    if isinstance(embedding.space, Prediction):
-        return "Calibrate on more rows, predict fewer quantiles, or use Split()"
-    layer = isinstance(embedding.space, Network)
-    code = "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
-    return f"Reduce it on training rows (for example {code}), or use embed='prediction'"
+    _warn_of_space(f"The space ({space.name}) {problem}")

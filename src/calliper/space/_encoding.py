@@ -23,12 +23,10 @@ by 10 more rows; n and s are the number of rows of a level and the sum of their 
 The place is the mean rank of the level's rows over N (Bross' ridit, doi:10.2307/2527727): common
 levels are apart even where their means are equal, rare ones take little room. Without targets the
 most frequent level comes first. A gap is a level like another. Levels with fewer than 5 rows would
-be ordered by their own noise: they form one level together with levels never seen. Hence a column
-of ids or of free text is constant.
+be ordered by their own noise: they form one level with those never seen, so ids are constant.
 
-A model of the target that is given this order has seen the answer, the more so the rarer a level
-is. ``learn_and_encode`` places each training row by an order that its own target had no part in;
-this is what a model of the error is given, with the out-of-fold error as target.
+A model of the target that is given this order has seen the answer. ``learn_and_encode`` places each
+training row by an order that its own target had no part in.
 
 Frames go by the names of columns, arrays by position. Lists of texts, pictures or graphs have no
 columns and are refused.
@@ -36,7 +34,7 @@ columns and are refused.
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Self
 
@@ -47,8 +45,8 @@ from sklearn.model_selection import KFold
 from sklearn.utils.extmath import randomized_svd
 
 from calliper._handlers import in_memory
-from calliper._kept import Array, Keeps, Number, Plain
-from calliper._types import FloatArray, IntArray
+from calliper._kept import Array, Inline, Keeps, Number, Plain, Text
+from calliper._types import FloatArray
 from calliper._validation import is_frame
 from calliper.exceptions import CalliperError
 from calliper.models import comes_from, without_names
@@ -65,103 +63,90 @@ MOST_SPARSE_COLUMNS, MOST_SPARSE_CELLS = 512, 2e7
 N_COMPONENTS, MOST_SPARSE_ROWS = 30, 20_000
 #: Folds, so that no row is judged by what was learnt from it.
 N_PARTS = 5
-MICROSECONDS_A_DAY = 86_400e6
+EPOCH, DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
 
 #: One column of a batch: values of any type, (n,).
 Values = NDArray[Any]
+#: Names of columns, or None to go by position.
+Names = tuple[Hashable, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(Keeps):
     """What becomes of one column.
 
-    Attributes
-    ----------
-    kind : "numbers", "times" or "levels"
-    gap : the feature of a cell that has none of its own
-    letter, origin : of times, "M" for dates or "m" for durations, and microseconds at 0
-    places, by_target : of levels, and whether targets ordered them
+    ``gap`` is the feature of a cell that has none of its own, ``origin`` the day that is 0,
+    ``places`` are those of levels, and ``by_target`` says whether targets ordered them.
     """
 
-    kind: str
-    gap: float = 0.0
-    letter: str = ""
-    origin: int = 0
-    places: dict[Hashable, float] | None = None
-    by_target: bool = False
+    kind: Annotated[str, Text(("numbers", "times", "levels"))]
+    gap: Annotated[float, Number()] = 0.0
+    origin: Annotated[float, Number()] = 0.0
+    places: Annotated[dict[Hashable, float], Plain()] = field(default_factory=dict)
+    by_target: Annotated[bool, Number(bool)] = False
 
     def read(self, values: Values) -> FloatArray:
         """The feature of each cell, NaN for ``gap``."""
-        if self.kind == "numbers":
-            return _numbers(values)
         if self.kind == "levels":
-            return self.locate(_cells(values))
-        times = _times(values, self.letter)
-        days = (times.astype(np.int64) - self.origin) / MICROSECONDS_A_DAY
-        return np.where(np.isnat(times), np.nan, days)
-
-    def locate(self, cells: Sequence[Hashable]) -> FloatArray:
-        """Places of levels, NaN for those without."""
-        places = self.places or {}
-        return np.array([places.get(cell, np.nan) for cell in cells], dtype=np.float64)
+            return np.array([self.places.get(cell, np.nan) for cell in _cells(values)], dtype=float)
+        return _numbers(values) if self.kind == "numbers" else _days(values) - self.origin
 
     @classmethod
-    def again(cls, known: Any) -> Self:
-        """As a file says."""
-        made = cls(**known)
-        numbers = [made.gap, *(made.places or {}).values()]
-        if not all(type(each) is float and np.isfinite(each) for each in numbers):
-            raise CalliperError(f"a column of {made.kind} has features that are not numbers.")
-        if made.kind not in ("numbers", "times", "levels"):
-            raise CalliperError(f"a column cannot be of kind {made.kind!r}.")
-        if made.kind == "times" and not (made.letter in ("m", "M") and type(made.origin) is int):
-            raise CalliperError("a column of times has no origin.")
-        return made
+    def again(cls, state: dict[str, Any]) -> Self:
+        places = state["places"]
+        known = isinstance(places, dict) and [type(each) for each in places.values()]
+        if known is False or {*known} - {float} or not np.isfinite([*places.values()]).all():
+            raise CalliperError("a column of levels has places that are not numbers.")
+        return cls(**state)
+
+    @classmethod
+    def learn(cls, column: Any, y: FloatArray | None) -> Self:
+        """What becomes of a column of training rows."""
+        values = _values(column)
+        if type(column.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
+            if not comes_from(column, "polars") and column.dtype.ordered:
+                places = {level: float(n) for n, level in enumerate(column.dtype.categories)}
+                at = [places[cell] for cell in _cells(values) if cell in places]
+                return cls(kind="levels", places=places, gap=_median(at))
+            return cls.of_levels(_cells(values), y)
+        kind = values.dtype.kind
+        cells = [] if kind in "biufmM" else _cells(values)
+        known = [cell for cell in cells if cell is not None]
+        if kind in "mM" or (known and all(isinstance(cell, date | timedelta) for cell in known)):
+            return cls(kind="times", origin=_median(_days(values)))
+        if not np.isnan([_number(cell) for cell in known if cell != "nan"]).any():
+            numbers = np.clip(_numbers(values), -LARGEST_INPUT, LARGEST_INPUT)
+            return cls(kind="numbers", gap=_median(numbers))
+        return cls.of_levels(cells, y)
+
+    @classmethod
+    def of_levels(cls, cells: Sequence[Hashable], y: FloatArray | None) -> Self:
+        """Places on [0, 1] by mean target, or by frequency: see the module's docstring."""
+        counts = Counter(cells)
+        common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
+        numbers = {level: number for number, level in enumerate(common)}
+        code = np.array([numbers.get(cell, len(common)) for cell in cells], dtype=np.intp)
+        size = np.bincount(code, minlength=len(common) + 1).astype(np.float64)
+        keys = np.append(-size[:-1], np.inf)
+        if y is not None:  # mean targets, shrunken, in a unit that cannot overflow
+            beyond = y / max(float(np.abs(y).max(initial=0.0)), 1e-300)
+            keys = np.bincount(code, beyond - beyond.mean(), len(size)) / (size + SHRINKAGE)
+        order = np.argsort(keys, kind="stable")
+        rank = np.empty(len(size))
+        rank[order] = (np.cumsum(size[order]) - size[order] / 2) / max(len(code), 1)
+        *places, gap = rank.tolist()
+        return cls(
+            kind="levels",
+            places=dict(zip(common, places, strict=True)),
+            gap=gap,
+            by_target=y is not None,
+        )
 
 
-def numbers_of(values: Values) -> Column:
-    """Numbers as they are; gaps at the training median, 0 if there is none."""
-    numbers = _numbers(values)
-    known = np.clip(numbers[~np.isnan(numbers)], -LARGEST_INPUT, LARGEST_INPUT)
-    return Column(kind="numbers", gap=float(np.median(known)) if len(known) else 0.0)
-
-
-def times_of(values: Values, letter: str) -> Column:
-    """Days since the training median."""
-    times = _times(values, letter)
-    known = times[~np.isnat(times)].astype(np.int64)
-    origin = int(np.median(known)) if len(known) else 0
-    return Column(kind="times", letter=letter, origin=origin)
-
-
-def levels_of(cells: Sequence[Hashable], y: FloatArray | None) -> Column:
-    """Places on [0, 1] by mean target, or by frequency: see the module's docstring."""
-    counts = Counter(cells)
-    common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
-    numbers = {level: number for number, level in enumerate(common)}
-    code = np.array([numbers.get(cell, len(common)) for cell in cells], dtype=np.intp)
-    size = np.bincount(code, minlength=len(common) + 1).astype(np.float64)
-    keys = np.append(-size[:-1], np.inf) if y is None else _mean_targets(code, size, y)
-    order = np.argsort(keys, kind="stable")
-    mean_rank = np.empty(len(size))
-    mean_rank[order] = (np.cumsum(size[order]) - size[order] / 2) / max(len(code), 1)
-    places = dict(zip(common, mean_rank.tolist(), strict=False))
-    gap, by_target = float(mean_rank[-1]), y is not None
-    return Column(kind="levels", places=places, gap=gap, by_target=by_target)
-
-
-def levels_in_order(cells: Sequence[Hashable], order: Sequence[Hashable]) -> Column:
-    """Positions in a given order; the training median for gaps and what is not in it."""
-    places = {level: float(place) for place, level in enumerate(order)}
-    known = [places[cell] for cell in cells if cell in places]
-    return Column(kind="levels", places=places, gap=float(np.median(known)) if known else 0.0)
-
-
-def _mean_targets(code: IntArray, size: FloatArray, y: FloatArray) -> FloatArray:
-    """Mean target of each level, shrunken; in a unit that cannot overflow."""
-    beyond = y / max(float(np.abs(y).max(initial=0.0)), 1e-300)
-    beyond -= beyond.mean()
-    return np.asarray(np.bincount(code, beyond, len(size)) / (size + SHRINKAGE))
+def _median(numbers: Any) -> float:
+    """The median of what is known; 0 if nothing is."""
+    known = np.asarray(numbers)[~np.isnan(numbers)]
+    return float(np.median(known)) if len(known) else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,39 +159,20 @@ class ColumnEncoder(Keeps):
     names : the names of columns, by which frames go; None to go by position
     components : (c, d) singular vectors of a sparse matrix that is too large, if it was one
     largest : larger numbers are moved there
-
-    Examples
-    --------
-    >>> towns = np.array([["Bern", 1.0]] * 10 + [["Basel", 3.0]] * 30, dtype=object)
-    >>> encode = ColumnEncoder.learn(towns, np.repeat([5.0, 2.0], [10, 30]))
-    >>> encode.kinds
-    ('levels', 'numbers')
-    >>> encode([["Basel", 7], ["Bern", None], ["Thun", 2]])
-    array([[0.375, 7.   ],
-           [0.875, 3.   ],
-           [0.75 , 2.   ]])
     """
 
-    columns: Annotated[tuple[Column, ...], Plain()]
-    names: Annotated[tuple[Hashable, ...] | None, Plain()] = None
+    columns: Annotated[tuple[Column, ...], Inline(Column, several=True)]
+    names: Annotated[Names, Plain()] = None
     components: Annotated[FloatArray | None, Array("float64", ("c", "d"), optional=True)] = None
     largest: Annotated[float, Number(least=0, finite=False)] = LARGEST_INPUT
 
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds."""
-        columns = [vars(column) for column in self.columns]
-        names = None if self.names is None else list(self.names)
-        return {**vars(self), "columns": columns, "names": names}
-
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """The encoder, its columns checked one by one."""
-        names, columns = state["names"], state["columns"]
-        whole = isinstance(columns, list) and (names is None or isinstance(names, list))
-        if not whole or (names is not None and len(names) != len(columns)):
+        names = state["names"]
+        whole = names is None or (isinstance(names, tuple) and len(names) == len(state["columns"]))
+        if not whole:
             raise CalliperError("the columns of an encoder do not match their names.")
-        state["columns"] = tuple(map(Column.again, columns))
-        return cls(**{**state, "names": None if names is None else tuple(names)})
+        return cls(**state)
 
     @classmethod
     def of_numbers(cls, d: int) -> Self:
@@ -221,7 +187,7 @@ class ColumnEncoder(Keeps):
             if d > MOST_SPARSE_COLUMNS or n * d > MOST_SPARSE_CELLS > N_COMPONENTS * n:
                 return cls(columns=(), components=_components(sparse.csr_array(X_train)))
         names, columns = _opened(X_train)
-        return cls(columns=tuple(_learnt(column, y_train) for column in columns), names=names)
+        return cls(columns=tuple(Column.learn(each, y_train) for each in columns), names=names)
 
     @classmethod
     def learn_and_encode(cls, X_train: Any, y_train: FloatArray) -> tuple[Self, FloatArray]:
@@ -232,10 +198,13 @@ class ColumnEncoder(Keeps):
         """
         encoder = cls.learn(X_train, y_train)
         features = encoder(X_train)
-        for place, column in enumerate(encoder.columns):
-            if column.by_target and len(y_train) >= N_PARTS:
-                cells = _cells(_values(_opened(X_train)[1][place]))
-                features[:, place] = _left_out_places(cells, y_train)
+        by_target = [place for place, column in enumerate(encoder.columns) if column.by_target]
+        for place in by_target if len(y_train) >= N_PARTS else ():
+            values = _values(_opened(X_train)[1][place])
+            for others, fold in KFold(N_PARTS, shuffle=True, random_state=0).split(features):
+                learnt = Column.of_levels(_cells(values[others]), y_train[others])
+                own = learnt.read(values[fold])
+                features[fold, place] = np.where(np.isnan(own), learnt.gap, own)
         return encoder, features
 
     def __call__(self, X: Any) -> FloatArray:
@@ -246,79 +215,38 @@ class ColumnEncoder(Keeps):
             X = without_names(X, "biuf")
         whole = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
         if whole and set(self.kinds) == {"numbers"} and X.shape[1] == len(self.columns):
-            return self._finished(np.array(X, dtype=np.float64, order="C"))
-        columns = self._in_order(*_opened(X))
-        read = zip(self.columns, columns, strict=True)
-        return self._finished(np.column_stack([known.read(_values(c)) for known, c in read]))
-
-    @property
-    def n_features(self) -> int:
-        """Number of features that come out."""
-        return len(self.columns) if self.components is None else len(self.components)
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """What each column is taken for."""
-        return tuple(column.kind for column in self.columns)
-
-    def _finished(self, features: FloatArray) -> FloatArray:
-        """Gaps filled, nothing infinite; in place."""
+            features = np.array(X, dtype=np.float64, order="C")
+        else:
+            pairs = zip(self.columns, self._in_order(*_opened(X)), strict=True)
+            features = np.column_stack([known.read(_values(column)) for known, column in pairs])
         gaps = np.array([column.gap for column in self.columns])
         np.copyto(features, gaps, where=np.isnan(features))
         return np.clip(features, -self.largest, self.largest, out=features)
 
-    def _in_order(self, names: tuple[Hashable, ...] | None, columns: list[Any]) -> list[Any]:
+    @property
+    def n_features(self) -> int:
+        return len(self.columns) if self.components is None else len(self.components)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(column.kind for column in self.columns)
+
+    def _in_order(self, names: Names, columns: list[Any]) -> list[Any]:
         """Columns as among the training rows."""
         if names is not None and self.names is not None and names != self.names:
-            places = {name: place for place, name in enumerate(names)}
-            missing = [name for name in self.names if name not in places]
+            missing = [name for name in self.names if name not in names]
             if missing:
                 raise CalliperError(
                     f"inputs lack {len(missing)} of the {len(self.names)} columns of the training "
                     f"rows, first {missing[0]!r}: pass the same columns."
                 )
-            return [columns[places[name]] for name in self.names]
+            return [columns[names.index(name)] for name in self.names]
         if len(columns) != len(self.columns):
             raise CalliperError(
                 f"inputs have {len(columns)} columns, but training rows {len(self.columns)}: pass "
                 f"the same columns."
             )
         return columns
-
-
-def _learnt(column: Any, y: FloatArray | None) -> Column:
-    """What becomes of a column of training rows."""
-    values = _values(column)
-    if type(column.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
-        if not comes_from(column, "polars") and column.dtype.ordered:
-            return levels_in_order(_cells(values), [*column.dtype.categories])
-        return levels_of(_cells(values), y)
-    if values.dtype.kind in "biuf":
-        return numbers_of(values)
-    if values.dtype.kind in "mM":
-        return times_of(values, values.dtype.kind)
-    return _learnt_from(_cells(values), values, y)
-
-
-def _learnt_from(cells: list[Hashable], values: Values, y: FloatArray | None) -> Column:
-    """What becomes of a column of text or objects."""
-    known = [cell for cell in cells if cell is not None]
-    for letter, kind in (("M", date), ("m", timedelta)):
-        if known and all(isinstance(cell, kind) for cell in known):
-            return times_of(values, letter)
-    if not np.isnan([_number(cell) for cell in known if cell != "nan"]).any():
-        return numbers_of(values)
-    return levels_of(cells, y)
-
-
-def _left_out_places(cells: list[Hashable], y: FloatArray) -> FloatArray:
-    """The place of each row's level, as learnt from the rows of other folds."""
-    found = np.empty(len(y))
-    for others, fold in KFold(N_PARTS, shuffle=True, random_state=0).split(found):
-        learnt = levels_of([cells[row] for row in others], y[others])
-        own = learnt.locate([cells[row] for row in fold])
-        found[fold] = np.where(np.isnan(own), learnt.gap, own)
-    return found
 
 
 def _number(cell: Any) -> float:
@@ -340,19 +268,20 @@ def _numbers(values: Values) -> FloatArray:
         return np.array([_number(cell) for cell in values.tolist()], dtype=np.float64)
 
 
-def _times(values: Values, letter: str) -> Values:
-    """Cells as dates in UTC (``letter`` "M") or durations ("m"), to the microsecond; else NaT."""
-    dtype = f"{letter}8[us]"
-    if values.dtype.kind == letter:
-        return values.astype(dtype)
-    kind = date if letter == "M" else timedelta
-    cells = [_utc(cell) if isinstance(cell, kind) else None for cell in _cells(values)]
-    return np.array(cells, dtype=dtype)
+def _days(values: Values) -> FloatArray:
+    """Dates as days since 1970 in UTC, durations as days, to the microsecond; NaN for the rest."""
+    if values.dtype.kind not in "mM":
+        return np.array([_day(cell) for cell in _cells(values)], dtype=np.float64)
+    days = values.astype(f"{values.dtype.kind}8[us]").astype(np.int64) / (DAY / DAY.resolution)
+    return np.where(np.isnat(values), np.nan, days)
 
 
-def _utc(cell: Any) -> Any:
-    aware = isinstance(cell, datetime) and cell.tzinfo is not None
-    return cell.astimezone(UTC).replace(tzinfo=None) if aware else cell
+def _day(cell: Any) -> float:
+    if isinstance(cell, datetime):
+        cell = (cell if cell.tzinfo else cell.replace(tzinfo=UTC)) - EPOCH
+    elif isinstance(cell, date):
+        cell = (cell.toordinal() - EPOCH.toordinal()) * DAY
+    return cell / DAY if isinstance(cell, timedelta) else np.nan
 
 
 def _cells(values: Values) -> list[Hashable]:
@@ -374,14 +303,16 @@ def _cell(cell: Any) -> Hashable:
     return cell  # type: ignore[no-any-return]
 
 
-def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
+def _opened(X: Any) -> tuple[Names, list[Any]]:
     """Names of columns, None to go by position, and columns: arrays or series of a frame."""
-    if is_frame(X):  # pandas
-        return _named(tuple(X.columns), [X.iloc[:, place] for place in range(X.shape[1])])
-    if hasattr(X, "get_columns"):  # polars
-        return _named(tuple(X.columns), X.get_columns())
     if hasattr(X, "column_names"):  # Arrow
-        return _opened(X.to_pandas())
+        X = X.to_pandas()
+    if is_frame(X) or hasattr(X, "get_columns"):  # pandas, Polars
+        names = tuple(X.columns)
+        if not names:
+            raise CalliperError("inputs have no columns.")
+        columns = [X.iloc[:, at] for at in range(len(names))] if is_frame(X) else X.get_columns()
+        return (names if len(set(names)) == len(names) else None), columns
     if hasattr(X, "to_frame"):  # a series of either
         return None, [X]
     array = _array(X)
@@ -389,14 +320,6 @@ def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
     if array.ndim != 2 or array.shape[1] == 0:
         raise CalliperError(f"inputs must have rows and columns; got shape {array.shape}.")
     return None, list(array.T)
-
-
-def _named(
-    names: tuple[Hashable, ...], columns: list[Any]
-) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
-    if not names:
-        raise CalliperError("inputs have no columns.")
-    return (names if len(set(names)) == len(names) else None), columns
 
 
 def _array(X: Any) -> Values:
@@ -421,17 +344,17 @@ def _values(column: Any) -> Values:
     """A column as an array (n,): of numbers, dates or durations if its type says so, of objects."""
     if isinstance(column, np.ndarray):
         return column
+    dtype = column.dtype
     if comes_from(column, "polars"):
-        if column.dtype.is_nested() or type(column.dtype).__name__ in ("Int128", "UInt128"):
+        if dtype.is_nested() or type(dtype).__name__ in ("Int128", "UInt128"):
             return np.fromiter(column.to_list(), dtype=object, count=len(column))
         return np.asarray(column.to_numpy())
-    if isinstance(column.dtype, np.dtype):
+    if isinstance(dtype, np.dtype):
         return np.asarray(column)
-    kind = column.dtype.kind
-    if kind in "biuf":  # with gaps, by Arrow, or sparse
+    if dtype.kind in "biuf":  # with gaps, by Arrow, or sparse
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    if kind in "mM":  # dates with a time zone become UTC
-        return np.asarray(column.to_numpy(dtype=f"{kind}8[us]"))
+    if dtype.kind in "mM":  # dates with a time zone become UTC
+        return np.asarray(column.to_numpy(dtype=f"{dtype.kind}8[us]"))
     return np.asarray(column.astype(object).to_numpy())
 
 
@@ -447,7 +370,6 @@ def _components(rows: Any) -> FloatArray:
 
 def _finite(rows: Any) -> Any:
     """Gaps as 0, which is what is not stored."""
-    data = np.clip(
-        np.nan_to_num(rows.data.astype(np.float64), nan=0.0), -LARGEST_INPUT, LARGEST_INPUT
-    )
+    data = np.nan_to_num(rows.data.astype(np.float64), nan=0.0)
+    data = np.clip(data, -LARGEST_INPUT, LARGEST_INPUT)
     return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)

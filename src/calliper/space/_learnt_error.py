@@ -28,7 +28,7 @@ from calliper._kept import Array, Inline, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
-from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
+from calliper.models import OpenedModel, open_model, unwrapped
 from calliper.scores import DistributionError, ScaledError, warn_if_crossed
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
@@ -36,6 +36,7 @@ from calliper.space._left_out import LeftOut, Training
 from calliper.space._spaces import (
     SPACES,
     Embedding,
+    Inputs,
     InputsAndPrediction,
     Mapped,
     Network,
@@ -67,7 +68,6 @@ class WithErrorModel(Space):
     centre, unit : mean and standard deviation of the training targets
     probabilities : (K,) of the quantiles that the model predicts; None if it predicts one number
     adds : whether the expected error is one coordinate more
-    adjusts : whether predictions become centre and units
     """
 
     base: Annotated[Space, OneOf(BASES)]
@@ -78,24 +78,21 @@ class WithErrorModel(Space):
     unit: Annotated[float, Number(least=np.finfo(float).tiny)]
     probabilities: Annotated[FloatArray | None, Array("float64", ("p",), optional=True)]
     adds: Annotated[bool, Number(bool)]
-    adjusts: Annotated[bool, Number(bool)]
 
     @property
     def name(self) -> str:
-        """What the coordinates are, in words."""
         base = self.base.name if self.probabilities is None else "prediction and its spread"
         return f"{base.replace(' and ', ', ')} and expected error" if self.adds else base
 
     @property
     def has_unit(self) -> bool:
-        """As without: one coordinate more, in the same unit."""
         return self.base.has_unit or (self.adds and self.probabilities is not None)
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
         rows = self.opened.prepare(X)
         if isinstance(self.base, PredictionAndSpread):
-            y_pred, Z = self.base.place(rows, X, predict)
+            y_pred, Z = self.base.place(rows)
         else:
             predicted, Z = self.base.locate(X, predict)
             n_outputs = 1 if self.probabilities is None else len(self.probabilities)
@@ -111,7 +108,7 @@ class WithErrorModel(Space):
         """Centre and units of each row, (m, 3), as ``ScaledError`` takes them, and coordinates."""
         if self.adds:
             Z = np.column_stack([Z, self.coordinate(expected.size)])
-        if self.adjusts:
+        if self.errors.adjusts:
             y_pred = np.column_stack([y_pred + expected.shift, expected.down, expected.up])
         return y_pred, Z
 
@@ -141,8 +138,7 @@ class WithErrorModel(Space):
     ) -> FloatArray:
         """What errors are learnt from: inputs, prediction, and spread where the model has one."""
         spread = Z[:, 1:] if isinstance(self.base, PredictionAndSpread) else Z[:, :0]
-        if own is not None:
-            spread = self._log(own).T
+        spread = spread if own is None else self._log(own).T
         return np.column_stack([features, (y_pred - self.centre) / self.unit, spread])
 
     def _log(self, spread: FloatArray) -> FloatArray:
@@ -173,38 +169,14 @@ def learn_errors(
     three columns where the model adjusts them. Where nothing can be learnt (few errors, all of them
     zero, predictions of several targets, inputs without columns), space and score are as they came.
     """
-    y_pred, Z = unseen.y_pred, unseen.Z
-    learnt = _fitted_space(training, embedding, unseen, score, model, chosen=chosen)
-    if learnt is not None:
-        space, y_pred, Z = learnt
-        y_pred, Z = space.adjusted(y_pred, Z, space.errors.left_out_)
-        score, n_columns = (ScaledError(), 3) if space.adjusts else (score, 1)
-        embedding = Embedding(space, embedding.model, embedding.n_outputs, n_columns)
-    return embedding, score, replace(unseen, Z=Z, scores=score.magnitude(unseen.targets, y_pred))
-
-
-def _fitted_space(
-    training: Training,
-    embedding: Embedding,
-    unseen: LeftOut,
-    score: Any,
-    model: ErrorModel,
-    *,
-    chosen: bool,
-) -> tuple[WithErrorModel, FloatArray, FloatArray] | None:
-    """The space, predictions of the left-out rows, and their places in its base.
-
-    None where nothing can be learnt.
-    """
     of_quantiles = isinstance(score, DistributionError)
-    unit, centre = float(training.y.std()), float(training.y.mean())  # type: ignore[union-attr]
+    plain = score.magnitude(unseen.targets, unseen.y_pred)
+    as_it_came = embedding, score, replace(unseen, scores=plain)
+    unit, centre = float(training.y.std()), float(training.y.mean())
     base = _with_unit(embedding, unit) if chosen else None
-    if (
-        not (model.adjusts or base)
-        or not (of_quantiles or embedding.n_outputs == 1)
-        or not unit > 0
-    ):
-        return None
+    one_target = of_quantiles or embedding.n_outputs == 1
+    if not (model.adjusts or base) or not one_target or not unit > 0:
+        return as_it_came
     space = WithErrorModel(
         base=embedding.space if base is None else base,
         opened=base.opened if base else _opened(embedding.model),
@@ -214,34 +186,35 @@ def _fitted_space(
         unit=unit,
         probabilities=np.asarray(score.probabilities, dtype=float) if of_quantiles else None,
         adds=base is not None or (chosen and of_quantiles),
-        adjusts=model.adjusts,
     )
     if of_quantiles:
         warn_if_crossed(unseen.y_pred[:, np.argsort(score.probabilities)])
     y_pred, own, Z = space.read(unseen.y_pred, unseen.Z)
-    errors = unseen.targets - y_pred
+    errors, features = unseen.targets - y_pred, unseen.Z
     if len(errors) < FEWEST_ERRORS or not errors.any():
-        return None
-    X = _safe_indexing(indexable(training.X)[0], unseen.numbers)
-    features = unseen.Z
+        return as_it_came
     try:
-        rows = space.opened.prepare(X)
+        rows = space.opened.prepare(_safe_indexing(indexable(training.X)[0], unseen.numbers))
         encode, features = ColumnEncoder.learn_and_encode(rows, np.abs(errors))
         space = replace(space, encode=encode)
     except (TypeError, ValueError) as error:
         # What a network, or the user, makes of rows without columns takes their place.
-        if not isinstance(embedding.space, Network | Mapped):
+        if not isinstance(embedding.space, Network | Mapped | Inputs):
             if not isinstance(embedding.space, Prediction):  # of which this was said before
                 warn(
                     f"Where the model errs was not learnt from the inputs, since they cannot be "
                     f"turned into numbers: {error}",
                     EmbeddingWarning,
                 )
-            return None
+            return as_it_came
     if base is not None and base is not embedding.space:  # inputs go into the expected error
         Z = base.coordinates(y_pred, np.empty((0, len(errors))))
     space.errors.fit(space.clues(features, y_pred, Z, own), errors, own)
-    return space, y_pred, Z
+    y_pred, Z = space.adjusted(y_pred, Z, space.errors.left_out_)
+    score, n_columns = (ScaledError(), 3) if model.adjusts else (score, 1)
+    scores = score.magnitude(unseen.targets, y_pred)
+    found = Embedding(space, embedding.n_outputs, n_columns, model=embedding.model)
+    return found, score, replace(unseen, Z=Z, scores=scores)
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
@@ -254,19 +227,17 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
     one_input = isinstance(space, InputsAndPrediction) and space.outputs is None
     if isinstance(space, InputsAndPrediction | Prediction) and not one_input:
         opened = _opened(embedding.model)
-        return PredictionAndSpread(opened=opened, doubt=ModelFamily(opened.core), unit=unit)
+        return PredictionAndSpread(opened=opened, family="ModelFamily", unit=unit)
     return None
 
 
 def _opened(model: Any) -> OpenedModel:
     from calliper.models import AskedForQuantiles
 
-    if isinstance(model, AskedForQuantiles):
-        model = model.estimator
+    model = model.estimator if isinstance(model, AskedForQuantiles) else model
     opened = open_model(model)
-    if opened.targets:  # the core predicts in another unit: leave it wrapped
-        opened = OpenedModel(core=unwrapped(model))
-    return opened
+    # A core that predicts in another unit stays wrapped.
+    return OpenedModel(core=unwrapped(model)) if opened.targets else opened
 
 
 SPACES.update(errors=WithErrorModel)

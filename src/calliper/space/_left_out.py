@@ -5,9 +5,9 @@ model each left rows out, they predict those rows (out of bag) without any train
 clones are trained on all folds but one. ``_learnt_error.py`` learns from the errors.
 
 *The learning part of the calibration rows.* The model has not seen them, so its errors there are
-honest, and refits would be weaker models. N rows are dealt into a *learning part* L and a
-*kept part* C, by position and seed alone. What L teaches (the expected error as a coordinate, bias,
-reach on either side, how local to be) is fixed before C is looked at; C calibrates.
+honest, and refits would be weaker models. N rows are dealt into a *learning part* L and a *kept
+part* C, by position and seed alone. What L teaches is fixed before C is looked at; C calibrates. If
+the user asks for a learning part and passes training rows as well, both teach.
 
 Guarantee: given L and the model, the rows of C and a new one are exchangeable, so every promise
 holds with N replaced by the number of rows in C. Dealing by position makes the method depend on the
@@ -19,7 +19,7 @@ of L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C cal
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -28,13 +28,13 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, train_
 from sklearn.utils import _safe_indexing, check_random_state, indexable
 
 from calliper import models
-from calliper._kept import Array, Field, Number, Text
+from calliper._kept import Array, Field, Keeps, Number, Plain, Text
 from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_parts, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
-from calliper.rows import Rows
+from calliper.rows import Rows, stacked
 from calliper.space._error_model import FEWEST_ERRORS
 from calliper.space._spaces import Embedding, PredictionAndSpread, one_target
 
@@ -50,7 +50,7 @@ FEWEST_OF_DISTRIBUTIONS, MOST_OF_FEW, PART_OF_DISTRIBUTIONS = 120, 0.6, 0.4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class LeftOut(Rows):
+class LeftOut(Rows, Keeps):
     """Training rows, predicted and placed by models that were not trained on them.
 
     Parameters
@@ -70,21 +70,16 @@ class LeftOut(Rows):
         "Z": Array("float64", ("r", "d")),
         "scores": Array("float64", ("r",), optional=True),
         "numbers": Array("int64", ("r",), least=0),
-        "y_pred": Array("float64", ("r", "k")),
+        "y_pred": Plain(),
         "n_training": Number(int, 0),
         "source": Text(),
     }
 
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds; predictions always have columns there."""
-        own = {name: getattr(self, name) for name in self.keeps}
-        return {**own, "y_pred": self.y_pred.reshape(len(self.numbers), -1)}
-
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """One column is none."""
-        y_pred = state["y_pred"]
-        return cls(**{**state, "y_pred": y_pred[:, 0] if y_pred.shape[1] == 1 else y_pred})
+        if np.shape(state["y_pred"])[:1] != state["numbers"].shape:
+            raise CalliperError("left-out rows do not have one prediction each.")
+        return cls(**state)
 
     def __repr__(self) -> str:
         n, missing = len(self.numbers), self.n_training - len(self.numbers)
@@ -100,17 +95,15 @@ class Training:
     ----------
     X, y : training rows and targets, or None
     n_refits : how often the model is trained again for left-out errors, unless it has bags
-    random_state : deals rows to folds
-    shuffle : whether rows are dealt at random; else folds are runs of neighbouring rows
+    random_state, shuffle : deal rows to folds; without shuffling these are runs of neighbours
     gap : rows beside such a run on which nothing is trained
     groups : (n,) rows of one group stay in one fold
-    fit_params : what ``fit`` of the model takes beside rows and targets; what has a value for each
-        row is dealt with the rows
+    fit_params : of ``fit`` of the model; what has a value for each row is dealt with the rows
     progress : called with the share that is done
     """
 
     X: Any = None
-    y: FloatArray | None = None
+    y: Any = None
     n_refits: int = 0
     random_state: Any = None
     shuffle: bool = True
@@ -162,7 +155,7 @@ class Training:
         """
         if self.X is None or self.y is None:
             return None
-        found, model = self._out_of_bag(embedding), embedding.model
+        found, model = self._out_of_bag(embedding.space), embedding.model
         unable = self.n_refits == 0 or len(self.y) < 2 or why_no_refit(model) is not None
         if found is not None or unable:
             return found
@@ -179,9 +172,19 @@ class Training:
             )
             return None
 
-    def _out_of_bag(self, embedding: Embedding) -> LeftOut | None:
+    def beside(self, unseen: LeftOut, other: Any, of_other: LeftOut) -> tuple[Self, LeftOut]:
+        """These rows and others as one table, and the left-out rows of both."""
+        both = replace(self, X=stacked(self.X, other.X), y=np.concatenate([self.y, other.y]))
+        pairs = (
+            (unseen.numbers, n_rows(self.X) + of_other.numbers),
+            (unseen.y_pred, of_other.y_pred),
+            (unseen.Z, of_other.Z),
+        )
+        numbers, y_pred, Z = (np.concatenate(pair) for pair in pairs)
+        return both, both._rows(numbers, y_pred, Z, f"{unseen.source}, and {of_other.source}")
+
+    def _out_of_bag(self, space: Any) -> LeftOut | None:
         """Rows by members that have not seen them; None in a model without such members."""
-        space: Any = embedding.space
         known = knows_left_out(space)
         found = space.doubt.left_out(self.X, space.opened.prepare) if known else None
         if found is None:
@@ -203,14 +206,8 @@ class Training:
         return self._rows(numbers[order], y_pred[order], Z[order], f"{len(parts)} folds")
 
     def _rows(self, numbers: IntArray, y_pred: FloatArray, Z: FloatArray, source: str) -> LeftOut:
-        return LeftOut(
-            Z,
-            targets=self.y[numbers],  # type: ignore[index]
-            numbers=numbers,
-            y_pred=y_pred,
-            n_training=n_rows(self.X),
-            source=source,
-        )
+        known: dict[str, Any] = {"numbers": numbers, "y_pred": y_pred, "source": source}
+        return LeftOut(Z, targets=self.y[numbers], n_training=n_rows(self.X), **known)
 
 
 def why_no_refit(model: Any) -> str | None:
@@ -221,13 +218,9 @@ def why_no_refit(model: Any) -> str | None:
 
 
 def knows_left_out(space: Any) -> bool:
-    """Whether members of the model may know which of its training rows they left out.
-
-    Not if the model makes something else of its members than their mean.
-    """
-    if not isinstance(space, PredictionAndSpread) or not space.predicts:
-        return False
-    return type(space.doubt).left_out is not models.ModelFamily.left_out
+    """Whether members of the model may know which of its training rows they left out."""
+    of_members = isinstance(space, PredictionAndSpread)
+    return of_members and type(space.doubt).left_out is not models.ModelFamily.left_out
 
 
 def train_apart(
@@ -248,14 +241,9 @@ def train_apart(
             f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
             f"{len(y)}."
         )
-    shuffle = front.shuffle is None or front.shuffle
-    train, held_out = split_rows(
-        len(y),
-        groups,
-        size=front.calibration_size,
-        shuffle=shuffle,
-        random_state=front.random_state,
-    )
+    shuffle, seed = front.shuffle is None or front.shuffle, front.random_state
+    size = front.calibration_size
+    train, held_out = split_rows(len(y), groups, size=size, shuffle=shuffle, random_state=seed)
     train = train[: max(len(train) - gap, 0)]
     if not len(train):
         raise CalliperError(f"gap={gap} leaves none of {len(y)} rows to train on.")
@@ -265,7 +253,7 @@ def train_apart(
         X=_safe_indexing(X, train),
         y=y[train],
         n_refits=N_REFITS if folds is None else folds,
-        random_state=front.random_state,
+        random_state=seed,
         shuffle=shuffle,
         gap=gap,
         groups=None if groups is None else _safe_indexing(groups, train),
@@ -281,26 +269,18 @@ def split_rows(
     n: int, groups: Any, *, size: float, shuffle: bool, random_state: Any
 ) -> tuple[IntArray, IntArray]:
     """Rows to train on, and rows to hold out: so many, or so large a part."""
-    share = isinstance(size, Real) and not isinstance(size, Integral) and 0 < size < 1
-    count = isinstance(size, Integral) and not isinstance(size, bool) and 1 <= size < n
-    if not share and not count:
-        raise CalliperError(
-            f"calibration_size must be a share between 0 and 1, or a number from 1 to {n - 1} of "
-            f"the {n} rows; got {size!r}."
-        )
+    _refuse_part("calibration_size must be", size, n, least=1)
     if groups is None:
-        seed = random_state if shuffle else None
-        train, held_out = train_test_split(
-            np.arange(n), test_size=size, shuffle=shuffle, random_state=seed
-        )
-        return train, held_out
-    if not shuffle:
+        seed, how = random_state if shuffle else None, {"test_size": size, "shuffle": shuffle}
+        train, held_out = train_test_split(np.arange(n), random_state=seed, **how)
+    elif not shuffle:
         raise CalliperError(
             "split_groups are held out at random, and shuffle=False holds out the last rows: "
             "leave out one of them, or split the rows yourself and use calibrate."
         )
-    split = GroupShuffleSplit(1, test_size=size, random_state=random_state)
-    train, held_out = next(split.split(np.empty(n), groups=groups))
+    else:
+        split = GroupShuffleSplit(1, test_size=size, random_state=random_state)
+        train, held_out = next(split.split(np.empty(n), groups=groups))
     return train, held_out
 
 
@@ -321,16 +301,19 @@ def n_teaching(n: int, asked: Any) -> int:
     if isinstance(asked, str) and asked == "auto":
         most = n - max(FEWEST_KEPT, int(np.ceil(PART_KEPT * n)))
         return min(most, MOST_TAUGHT) if most >= FEWEST_TAUGHT else 0
-    if isinstance(asked, Real) and not isinstance(asked, bool):
-        number = float(asked)
-        if isinstance(asked, Integral) and 0 <= number < n:
-            return int(number)
-        if not isinstance(asked, Integral) and 0 < number < 1:
-            return min(int(number * n), n - 1)
-    raise CalliperError(
-        f"learning_part must be 'auto', None, a share between 0 and 1, or a number of rows that "
-        f"leaves some of {n} to calibrate on, at most {n - 1}; got {asked!r}."
-    )
+    _refuse_part("learning_part must be 'auto', None,", asked, n, least=0)
+    return int(asked) if isinstance(asked, Integral) else min(int(asked * n), n - 1)
+
+
+def _refuse_part(what: str, size: Any, n: int, least: int) -> None:
+    """Refuse what is neither a share nor a number of n rows that leaves some."""
+    whole = isinstance(size, Integral)
+    number = isinstance(size, Real) and not isinstance(size, bool)
+    if not number or not (least <= size < n if whole else 0 < size < 1):
+        raise CalliperError(
+            f"{what} a share between 0 and 1, or a number from {least} to {n - 1} of the {n} rows; "
+            f"got {size!r}."
+        )
 
 
 def teaching_distributions(n: int) -> int | None:
@@ -362,9 +345,9 @@ def deal(
         asked = n_teaching(n, asked) / n
     random = check_random_state(0 if random_state is None else random_state)
     teaches, kept = np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
-    groups = (
-        np.zeros(n) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
-    )
+    groups = np.unique(np.zeros(n) if labels is None else np.asarray(labels), return_inverse=True)[
+        1
+    ]
     for group in np.unique(groups):
         rows = np.flatnonzero(groups == group)
         order = random.permutation(rows) if shuffle else rows

@@ -5,32 +5,31 @@ fitted model and training rows. A scaler fitted to the calibration rows would pl
 the new row, at the centre of their own cloud: new and calibration points would no longer be treated
 alike, which the proof of coverage needs.
 
-*Prediction and spread* are the numbers in which the error of most models lives. A model that is
-made of many, or that states a standard deviation, knows better than its inputs where it is unsure
-(``calliper.models`` says where each family keeps that). Coordinates, for prediction m, spread v,
-unit u and weight w:
+*Prediction and spread* are the numbers in which the error of most models lives
+(``calliper.models`` says where each family keeps its spread). Coordinates, for prediction m, spread
+v, unit u and weight w:
 
     m / u,   w · log(v / u + floor).
 
 Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
 the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
-is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
-not decide who is near (studies/records/nearness-study.md). u comes from a model fitted to squared
-errors, else from the training targets, else from what the model suggests, else from its predictions
-of training rows. Without any, the spread alone is the coordinate.
+is *not* divided by its own deviation: where a spread hardly varies it has little to say
+(studies/records/nearness-study.md). u comes from a model fitted to squared errors, else from the
+training targets, else from its predictions of training rows. Without any, the spread alone is the
+coordinate.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper._handlers import in_memory
-from calliper._kept import Array, Field, Inline, Keeps, Number, OneOf, Opened, Part, Plain, Text
+from calliper._kept import Array, Inline, Keeps, Number, OneOf, Opened, Part, Plain, Text
 from calliper._types import FloatArray, IntArray
 from calliper._validation import (
     check_features,
@@ -60,6 +59,7 @@ N_REPEATED = 10
 #: How much two calls may differ, since batch sizes change rounding: as a part of the range of a
 #: column, and of its largest value, which single precision rounds.
 REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
+TINY = np.finfo(float).tiny
 
 #: From rows to what the whole model predicts of them.
 Predict = Callable[[Any], FloatArray]
@@ -70,7 +70,7 @@ class Scaling(Keeps):
     """Features in units of their deviations among training rows, (d,) each."""
 
     centre: Annotated[FloatArray, Array("float64", ("d",))]
-    scale: Annotated[FloatArray, Array("float64", ("d",), least=np.finfo(float).tiny)]
+    scale: Annotated[FloatArray, Array("float64", ("d",), least=TINY)]
 
     @classmethod
     def learn(cls, features: FloatArray) -> Self:
@@ -92,10 +92,14 @@ class Space(Keeps):
     name : what the coordinates are, in words
     has_unit : whether a distance means the same for every model and data set
     opened : the model, if the space depends on it
+    mapping : what the user's ``embed`` became, if it is one
+    errors : the model of errors, if there is one
     """
 
     name: Any
     has_unit: Any = False
+    mapping: Any = None
+    errors: Any = None
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
         """Predictions, if they come with the coordinates, and coordinates (m, d).
@@ -104,52 +108,26 @@ class Space(Keeps):
         """
         raise NotImplementedError
 
-    def is_by_row(self) -> bool:
-        """Whether n rows are known to give the same bits together as one by one."""
-        return False
-
     def with_model(self, opened: OpenedModel) -> Self:
         """The same coordinates, in the same units, of another model of the same kind."""
         this: Any = self
-        made: Self = replace(this, opened=opened) if hasattr(this, "opened") else this
+        made: Self = replace(this, opened=opened) if "opened" in vars(this) else this
         return made
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mapped(Space):
-    """The output of a function or fitted transformer; without one, the inputs."""
+@dataclass(frozen=True)
+class Inputs(Space):
+    """The inputs: as they are, or as numbers and standardised."""
 
-    name: str
-    mapping: Any = None
-    scaling: Scaling | None = None
+    encode: Annotated[ColumnEncoder | None, Inline(ColumnEncoder, optional=True)] = None
+    scaling: Annotated[Scaling | None, Inline(Scaling, optional=True)] = None
 
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "name": Text(),
-        "mapping": Plain("embed"),
-        "encode": Inline(ColumnEncoder, optional=True),
-        "scaling": Inline(Scaling, optional=True),
-    }
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds: an encoder, or the name of what the user brings again."""
-        own = isinstance(self.mapping, ColumnEncoder)
-        encode, mapping = (self.mapping, None) if own else (None, self.mapping)
-        known = {"name": self.name, "scaling": self.scaling}
-        return known | {"encode": encode, "mapping": mapping}
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """The map, or what the user brought."""
-        encode, brought = state.pop("encode"), state.pop("mapping")
-        return cls(mapping=brought if encode is None else encode, **state)
+    @property
+    def name(self) -> str:
+        return "inputs as they are" if self.scaling is None else "standardised inputs"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        if self.mapping is None:
-            return None, as_features(X, X)
-        mapped = self.mapping.transform if is_transformer(self.mapping) else self.mapping
-        if is_module(mapped):  # in evaluation mode, as the model is
-            mapped = Layer(mapped, "")
-        features = as_features(mapped(X), X, name="embed(X)")
+        features = as_features(X if self.encode is None else self.encode(X), X)
         return None, features if self.scaling is None else self.scaling(features)
 
 
@@ -160,30 +138,34 @@ class Untouched(Space):
     name: str = "inputs as they are"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
-        """No predictions, and the rows."""
         return None, X
 
 
 @dataclass(frozen=True)
-class Prediction(Space):
-    """The prediction alone, in ``units``: one number, or each of several targets or quantiles."""
+class Mapped(Space):
+    """The output of the user's function or fitted transformer."""
 
-    name: str = "prediction"
-    units: Annotated[Any, Array("float64", ("k",), least=np.finfo(float).tiny)] = 1.0
-
-    def for_file(self) -> dict[str, Any]:
-        return {"units": np.atleast_1d(np.asarray(self.units, dtype=np.float64))}
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """One unit for all is a number."""
-        units = state["units"]
-        return cls(units=units if len(units) != 1 else float(units[0]))
+    name: Annotated[str, Text()]
+    mapping: Annotated[Any, Plain("embed")]
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions, and the same as columns (m, n_outputs)."""
+        mapped = self.mapping.transform if is_transformer(self.mapping) else self.mapping
+        if is_module(mapped):  # in evaluation mode, as the model is
+            mapped = Layer(mapped, "")
+        return None, as_features(mapped(X), X, name="embed(X)")
+
+
+@dataclass(frozen=True)
+class Prediction(Space):
+    """The prediction alone: one number, or each of several targets or quantiles, in its unit."""
+
+    name: str = "prediction"
+    units: Annotated[FloatArray | None, Array("float64", ("k",), least=TINY, optional=True)] = None
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         y_pred = predict(X)
-        return y_pred, (y_pred if y_pred.ndim > 1 else y_pred[:, None]) / self.units
+        columns = y_pred.reshape(len(y_pred), -1)
+        return y_pred, columns if self.units is None else columns / self.units
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,115 +185,79 @@ class InputsAndPrediction(Space):
 
     @property
     def has_unit(self) -> bool:
-        """Not for one input, which may come unscaled."""
         return self.outputs is not None
 
     @property
     def name(self) -> str:
-        """What the coordinates are, in words."""
         if self.outputs is None:
             return "the one input"
         return f"{self.encode.n_features} standardised inputs and prediction"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, except for one input, and coordinates; inputs are prepared once."""
+        rows = self.opened.prepare(X)
+        features = self.encode(rows)
+        features = features if self.inputs is None else self.inputs(features)
         if self.outputs is None:
-            return None, self._features(self.opened.prepare(X))
-        rows, y_pred = prepared_and_predicted(self.opened, X, self.n_outputs)
-        features = self._features(rows)
+            return None, features
+        y_pred = self.opened.predict_prepared(rows, self.n_outputs)
         columns = self.outputs(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
-    def _features(self, rows: Any) -> FloatArray:
-        features = self.encode(rows)
-        return features if self.inputs is None else self.inputs(features)
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class PredictionAndSpread(Space):
     """The space of a model that has a spread.
 
     Attributes
     ----------
     opened : the model
-    doubt : what its family has read from it; a file keeps the family's name only
+    family : the name of the family that reads it
+    doubt : what the family has read from it
     unit : about the standard deviation of its targets; None if it is not known
-    predicts : whether the family's prediction is the model's own; else the model is asked
     """
 
-    opened: OpenedModel
-    doubt: ModelFamily
-    unit: float | None
-    predicts: bool = True
+    opened: Annotated[OpenedModel, Opened()]
+    family: Annotated[str, Text()]
+    unit: Annotated[float | None, Number(least=TINY, optional=True)] = None
 
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "opened": Opened(),
-        "family": Text(),
-        "unit": Number(least=np.finfo(float).tiny, optional=True),
-        "predicts": Number(bool),
-    }
-
-    @property
-    def family(self) -> str:
-        """The name of the family that reads the model."""
-        return type(self.doubt).__name__
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """The space, read again from the model that was given."""
+    def __post_init__(self) -> None:
         every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
-        known = {family.__name__: family for family in every}
-        return cls(doubt=known[state.pop("family")](state["opened"].core), **state)
+        self.doubt = {kind.__name__: kind for kind in every}[self.family](self.opened.core)
 
-    @classmethod
-    def learn(
-        cls,
-        opened: OpenedModel,
-        family: type[ModelFamily],
-        X_train: Any,
-        y_train: FloatArray | None,
-        *,
-        predicts: bool,
-    ) -> Self:
+    def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> Self:
         """The space, with its unit from the model, else from training rows, else without."""
-        doubt = family(opened.core)
-        unit = doubt.unit()
+        unit = self.doubt.unit()
         if unit is None and y_train is not None:
-            unit = float(opened.core_targets(y_train).std())
-        if unit is None:
-            unit = doubt.guess()
+            unit = float(self.opened.core_targets(y_train).std())
         if unit is None and X_train is not None:
-            unit = float(doubt.measure(opened.prepare(X_train))[0].std())
-        usable = unit is not None and np.isfinite(unit) and unit > 0
-        return cls(opened=opened, doubt=doubt, unit=unit if usable else None, predicts=predicts)
+            unit = float(self.doubt.measure(self.opened.prepare(X_train))[0].std())
+        self.unit = unit if unit is not None and np.isfinite(unit) and unit > 0 else None
+        return self
 
     @property
     def name(self) -> str:
-        """What the coordinates are, in words."""
-        spread = self.doubt.describe()
-        known = [] if self.unit is None else ["prediction"]
-        return " and ".join([*known, *([spread] if spread else [])])
+        parts = ["" if self.unit is None else "prediction", self.doubt.describe()]
+        return " and ".join(filter(None, parts))
 
     @property
     def has_unit(self) -> bool:
-        """Whether coordinates are in absolute units, the same for every model."""
         return self.unit is not None
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions and coordinates, in one pass over a model whose code is known."""
-        return self.place(self.opened.prepare(X) if self.opened.steps else X, X, predict)
+        """Predictions and coordinates, in one pass."""
+        return self.place(self.opened.prepare(X) if self.opened.steps else X)
 
-    def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
-        """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
+    def place(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """Predictions and coordinates of rows that are prepared for the core."""
         mean, spreads = self.doubt.measure(rows)
-        y_pred = mean if self.predicts else predict(X)
-        if self.predicts and self.opened.targets:
-            y_pred = self.opened.finish(mean)
+        y_pred = self.opened.finish(mean) if self.opened.targets else mean
         return y_pred, self.coordinates(mean, spreads)
 
+    @property
     def is_by_row(self) -> bool:
-        bare = self.predicts and not self.opened.steps and not self.opened.targets
-        return bare and self.doubt.is_by_row()
+        """Whether n rows are known to give the same bits together as one by one."""
+        return self.doubt.is_by_row and not self.opened.steps and not self.opened.targets
 
     def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
         """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
@@ -322,21 +268,18 @@ class PredictionAndSpread(Space):
         logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
         return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
 
-    def with_model(self, opened: OpenedModel) -> Self:
-        """The other model's numbers, in the unit of this one."""
-        return replace(self, opened=opened, doubt=type(self.doubt)(opened.core))
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Contributions(Space):
     """What each input adds to a linear prediction, coefᵢ·xᵢ, and their sum: all in one unit."""
 
     opened: Annotated[OpenedModel, Opened()]
-    name: Annotated[str, Text()]
+    name: str = "contributions of inputs, and prediction"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
-        rows, y_pred = prepared_and_predicted(self.opened, X, 1)
+        rows = self.opened.prepare(X)
+        y_pred = self.opened.predict_prepared(rows)
         weights = np.asarray(coefficients(self.opened.core))
         used = np.flatnonzero(weights)
         added = ColumnEncoder.of_numbers(len(weights))(rows)[:, used] * weights[used]
@@ -351,7 +294,6 @@ class Network(Space):
 
     @property
     def name(self) -> str:
-        """Which layer, in words."""
         return self.layer.name_in_words
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
@@ -363,12 +305,6 @@ def coefficients(core: Any) -> FloatArray | None:
     """Coefficients of a fitted linear model, (d,) if it has one output; None of any other."""
     found = learnt(core, "coef_")
     return None if found is None else np.asarray(found, dtype=np.float64).reshape(-1)
-
-
-def prepared_and_predicted(opened: OpenedModel, X: Any, n_outputs: int) -> tuple[Any, FloatArray]:
-    """What the core is given, and what the whole model predicts: one pass."""
-    rows = opened.prepare(X)
-    return rows, opened.finish(predictions(opened.core, rows, n_outputs))
 
 
 def one_target(y: FloatArray) -> FloatArray:
@@ -386,9 +322,12 @@ def is_transformer(mapping: Any) -> bool:
 
 def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
     """Features (m, d) that a map has made of the rows of ``X``; ``name`` is blamed for gaps."""
-    table = _table(values, name)
+    refuse_sparse(values, name)
+    values = in_memory(values)
+    if len(shape_of(values)) == 1:  # a column, or inputs by name
+        values = np.asarray(values).reshape(len(values), -1)
     try:
-        features = check_features(table, name)
+        features = check_features(values, name)
     except ValueError as error:
         if "could not convert" not in str(error):
             raise
@@ -403,18 +342,12 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
     return features
 
 
-def _table(values: Any, name: str) -> Any:
-    refuse_sparse(values, name)
-    values = in_memory(values)
-    one = len(shape_of(values)) == 1  # a column, or inputs by name
-    return np.asarray(values).reshape(len(values), -1) if one else values
-
-
-RAW = Mapped(name="inputs as they are")
+RAW = Inputs()
 UNTOUCHED = Untouched()
 
 #: Spaces that a file may hold, by their names there; another module adds one more.
 SPACES: dict[str, Any] = {
+    "inputs": Inputs,
     "mapped": Mapped,
     "inputs as they are": Untouched,
     "prediction": Prediction,
@@ -425,55 +358,33 @@ SPACES: dict[str, Any] = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class Embedding(Keeps):
     """A fitted map from inputs to the space where nearness is judged.
 
     Parameters
     ----------
-    space : Space, default the inputs as they are
-    model : regressor or callable, optional
-        Whose predictions the space may use.
-    n_outputs : int
-        Predictions that the model makes for each row.
-    n_columns : int, optional
-        Columns that ``space`` returns as predictions, if not ``n_outputs``.
+    space : Space
+    n_outputs : predictions that the model makes for each row
+    n_columns : columns that ``space`` returns as predictions, if not ``n_outputs``
+    n_dimensions : coordinates, once rows were mapped
+    model : regressor or callable, whose predictions the space may use; a file has none
     """
 
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "space": OneOf(SPACES),
-        "n_outputs": Number(int, 1),
-        "n_columns": Number(int, 1),
-        "n_dimensions": Number(int, 0, optional=True),
-    }
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """The map, without its model, which the caller adds."""
-        made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
-        made.n_dimensions = state["n_dimensions"]
-        return made
+    space: Annotated[Space, OneOf(SPACES)] = RAW
+    n_outputs: Annotated[int, Number(int, 1)] = 1
+    n_columns: Annotated[int | None, Number(int, 1, optional=True)] = None
+    n_dimensions: Annotated[int | None, Number(int, 0, optional=True)] = None
+    model: Any = None
 
     @property
     def error_model(self) -> Any:
-        """The model of errors that the space has, or None."""
-        return getattr(self.space, "errors", None)
+        return self.space.errors
 
     @property
     def transformer(self) -> Any:
         """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
-        return self.space.mapping if isinstance(self.space, Mapped) else None
-
-    def __init__(
-        self,
-        space: Space | None = None,
-        model: Any = None,
-        n_outputs: int = 1,
-        n_columns: int | None = None,
-    ) -> None:
-        self.space: Space = RAW if space is None else space
-        self.model, self.n_outputs = model, n_outputs
-        self.n_columns = n_outputs if n_columns is None else n_columns
-        self.n_dimensions: int | None = None
+        return self.space.mapping
 
     def transform(self, X: Any) -> FloatArray:
         """Features of each row, (m, d)."""
@@ -484,7 +395,7 @@ class Embedding(Keeps):
         y_pred, Z = self.space.locate(X, self._predict)
         if y_pred is None:
             return self._predict(X), self._checked(Z)
-        return check_predictions(y_pred, X, self.n_columns), self._checked(Z)
+        return check_predictions(y_pred, X, self.n_columns or self.n_outputs), self._checked(Z)
 
     def middle(self, X: Any) -> FloatArray:
         """One prediction a row, (m,): the middle, if the model predicts quantiles."""
@@ -503,7 +414,7 @@ class Embedding(Keeps):
         """
         rows, n = indexable(X)[0], len(y_pred)
         few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
-        if self.space.is_by_row():
+        if isinstance(self.space, PredictionAndSpread) and self.space.is_by_row:
             return few, [y_pred[few]] * 2
         asked: list[Any] = [self.predict_and_transform(_safe_indexing(rows, few))]
         # A model made for batches may raise anything for one row.
@@ -511,9 +422,9 @@ class Embedding(Keeps):
             alone = [self.predict_and_transform(_safe_indexing(rows, [row])) for row in few]
             asked.append((np.concatenate([y for y, _ in alone]), [place for _, place in alone]))
         for y_again, places in asked:
-            _refuse_change(y_pred, y_again, few)
+            _refuse_change("the model", y_pred, y_again, few)
             if not isinstance(self.space, Untouched):
-                _refuse_change(Z, np.vstack(places), few, self.space)
+                _refuse_change(f"the space ({self.space.name})", Z, np.vstack(places), few)
         return few, [y_again for y_again, _ in asked]
 
     def length_scale(self, n: int) -> float | None:
@@ -525,7 +436,7 @@ class Embedding(Keeps):
     def refitted(self, model: Any) -> "Embedding":
         """The same space, in the same units, around another fit of the model."""
         space = self.space.with_model(open_model(model))
-        return Embedding(space, model, self.n_outputs, self.n_columns)
+        return Embedding(space, self.n_outputs, self.n_columns, model=model)
 
     def _predict(self, X: Any) -> FloatArray:
         return predictions(self.model, X, self.n_outputs)
@@ -538,32 +449,29 @@ class Embedding(Keeps):
         return features
 
     def __repr__(self) -> str:
-        n = self.n_dimensions
-        size = "" if n is None else f", {n} dimension{'s' if n != 1 else ''}"
-        return f"Space({self.space.name!r}{size})"
+        size = self._size()
+        return f"Space({self.space.name!r}{size and ', '}{size})"
 
     def describe(self) -> str:
-        """The coordinates, and how many there are, in words."""
+        size = self._size()
+        return f"{self.space.name} ({size})" if size else f"{self.space.name}"
+
+    def _size(self) -> str:
         n = self.n_dimensions
-        return f"{self.space.name}" + ("" if n is None else f" ({n} dimension{'s' * (n != 1)})")
+        return "" if n is None else f"{n} dimension{'s' * (n != 1)}"
 
 
-def _refuse_change(
-    before: FloatArray, again: FloatArray, rows: IntArray, space: Space | None = None
-) -> None:
+def _refuse_change(what: str, before: FloatArray, again: FloatArray, rows: IntArray) -> None:
     before, again = before.reshape(len(before), -1), again.reshape(len(rows), -1)
-    change = np.abs(before[rows] - again).max(axis=0, initial=0.0)
-    allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + REPEAT_ROUNDING * np.abs(before).max(
-        axis=0
-    )
+    change, ranges = np.abs(before[rows] - again).max(axis=0, initial=0.0), np.ptp(before, axis=0)
+    allowed = REPEAT_TOLERANCE * ranges + REPEAT_ROUNDING * np.abs(before).max(axis=0)
     moved = np.flatnonzero(change > allowed)
     if len(moved):
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
         column = f" in column {worst}" if len(change) > 1 else ""
-        what = "the model" if space is None else f"the space ({space.name})"
         raise CalliperError(
             f"{what} changes between calls: the same rows, in a smaller batch or alone, "
-            f"moved by up to {change[worst]:.3g}{column} (of a range of "
-            f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
-            f"network into evaluation mode (module.eval()), or fix the random state."
+            f"moved by up to {change[worst]:.3g}{column} (of a range of {ranges[worst]:.3g}). Is "
+            f"dropout or batch normalisation left on? Put the network into evaluation mode "
+            f"(module.eval()), or fix the random state."
         )

@@ -12,7 +12,8 @@ labels by ``update``, ACI by ``adapt_conformal_inference``.
 Intervals that follow recent errors are moved by SHARE of their mean, weighted by HALF_LIFE. Both
 numbers have the least mean score in ``python -m studies.experiments.drift.demand backtest``: weeks
 4, 5 and 6, each forecast by a forest that was trained on the weeks before and calibrated on the
-last of them. It reads nothing of weeks 7 and 8.
+last of them. It reads nothing of weeks 7 and 8. Last, each midnight calibrates anew: the latest
+week of labels calibrates, and older hours teach beside the training rows.
 """
 
 from __future__ import annotations
@@ -128,9 +129,18 @@ def recent_errors(model: Any, X: Any, y: Any, first: int, every: int) -> Any:
 
 
 def of_calliper(
-    model: Any, X: Any, y: Any, first: int, every: int, control: Controller | None = None
+    model: Any,
+    X: Any,
+    y: Any,
+    first: int,
+    every: int,
+    control: Controller | None = None,
+    train: tuple[Any, Any] | None = None,
 ) -> Any:
-    """New labels join, the latest week stays; and the level adapts, if asked for."""
+    """New labels join, the latest week stays; and the level adapts, if asked for.
+
+    With training rows each midnight calibrates anew, and older hours teach beside them.
+    """
     waiting: dict[int, bool] = {}
     ends = []
     for now, known in steps(first, len(y), every):
@@ -138,7 +148,12 @@ def of_calliper(
             if control is not None:
                 hours = range(known.start, known.stop)
                 control.update([waiting.pop(hour) for hour in hours], step=hours)
-            model.extend(X[known], y[known], window=WEEK)
+            if train is None or (known.stop - first) % DAY:
+                model.extend(X[known], y[known], window=WEEK)
+            else:
+                labelled = slice(first - WEEK, known.stop)
+                model.set_params(learning_part=known.stop - first)
+                model.calibrate(X[labelled], y[labelled], X_train=train[0], y_train=train[1])
         hours = range(now.start, now.stop)
         if control is None:
             found = model.predict_interval(X[now], LEVEL)
@@ -176,12 +191,21 @@ def calibrated(X: Any, y: Any, target: Any, first: int) -> Any:
     return made.calibrate(X[cal], target[cal], X_train=X[train], y_train=y[train])
 
 
-def with_moves(X: Any, y: Any, first: int, every: int, control: Controller | None = None) -> Any:
-    """Labels join, and intervals follow recent errors."""
-    model = forest().fit(X[WEEK : first - WEEK], y[WEEK : first - WEEK])
+def with_moves(
+    X: Any,
+    y: Any,
+    first: int,
+    every: int,
+    control: Controller | None = None,
+    *,
+    learns: bool = False,
+) -> Any:
+    """Labels join, and intervals follow recent errors; older hours teach, if asked for."""
+    rows = slice(WEEK, first - WEEK)
+    model = forest().fit(X[rows], y[rows])
     move = recent_errors(model, X, y, first - WEEK, every)
-    made = calibrated(X, y, y - move, first)
-    return moved(of_calliper(made, X, y - move, first, every, control), move[first:])
+    made, train = calibrated(X, y, y - move, first), (X[rows], y[rows]) if learns else None
+    return moved(of_calliper(made, X, y - move, first, every, control, train), move[first:])
 
 
 def study() -> dict[str, Any]:
@@ -205,10 +229,12 @@ def study() -> dict[str, Any]:
             measure("calliper, calibrated once", made.predict_interval(X[first:], LEVEL))
         measure("calliper, labels join", of_calliper(made, X, y, first, every))
         measure("labels join, intervals follow errors", with_moves(X, y, first, every))
+        measure("and older hours teach", with_moves(X, y, first, every, learns=True))
         control = Controller(LEVEL, rate=RATE)
-        measure("and the level adapts", with_moves(X, y, first, every, control))
+        ends = with_moves(X, y, first, every, control, learns=True)
+        measure("and the level adapts", ends)
         best = min(here[name]["score"] for name in here if name.startswith("MAPIE"))
-        here["over MAPIE's best"] = here["labels join, intervals follow errors"]["score"] / best
+        here["over MAPIE's best"] = here["and older hours teach"]["score"] / best
     measure("labels join, errors as columns", told(X, y, first), "each midnight")
     return found
 

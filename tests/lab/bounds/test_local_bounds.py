@@ -155,7 +155,7 @@ def test_many_at_once_is_one_by_one(form):
         ((0.1, 0.9, [0.5, 2.0]), r"rho must.*got 2 at position 1\."),
         ((0.1, 0.9, [[0.5], [2.0]]), r"rho must.*got 2 at position \(1, 0\)\."),
         ((0.1, 0.9, "half"), "rho must be a number or an array; got 'half'"),
-        ((-0.01, 0.9, 0.5), r"mutual_information must be.*>= 0.*got -0\.01.*max\(0, estimate\)"),
+        ((-0.01, 0.9, 0.5), r"mutual_information must be.*>= 0.*max\(0, estimate\).*got -0\.01"),
         ((np.nan, 0.9, 0.5), "mutual_information must be.*got nan"),
         (([0.1, -np.inf], 0.9, 0.5), "mutual_information must be.*got -inf at position 1"),
         ((None, 0.9, 0.5), "mutual_information must be.*got nan"),
@@ -197,7 +197,7 @@ def stand_in(monkeypatch, estimate, standard_error=0.01, p_value=0.005, parts=1)
             n_neighbors=7,
         )
 
-    monkeypatch.setattr("calliper.lab.bounds._local.mutual_information", answer)
+    monkeypatch.setattr("calliper.lab.bounds.mutual_information", answer)
     return asked
 
 

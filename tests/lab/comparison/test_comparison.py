@@ -15,7 +15,7 @@ from calliper import KNN, CalliperError, FullRescaled, metrics
 from calliper.calibrators import MADSplit
 from calliper.declarations import Uses
 from calliper.lab.comparison import LEVELS, Points, _contest, compare
-from calliper.lab.comparison._contest import Resamples, by_chance
+from calliper.lab.comparison._contest import by_chance
 from calliper.quantile import conformal_rank
 from calliper.scores import AbsoluteError
 from cases.comparisons import methods, points
@@ -54,28 +54,19 @@ def test_numbers_are_those_of_the_metrics(found):
         np.testing.assert_equal(record.tau_si, tau)
 
 
-def test_errors_are_bootstrap_errors(found):
+def test_errors_are_those_of_resampled_test_points(found):
+    """Of the score, and of its ratio to that of split on the same rows."""
+    rng, m = np.random.default_rng(7), len(found.test)
+    drawn = rng.integers(m, size=(1000, m))
     for record in found.records[6:9]:
-        answer = next(a for a in found.answers if a.method == record.method)
-        one = answer.at(record.level)
-        estimate = metrics.bootstrap(metrics.interval_score, found.test.y, one, random_state=7)
-        assert record.score_error == pytest.approx(estimate.error, rel=0.35)
-        rows = metrics.interval_scores(found.test.y, one, coverage=record.level)
-        assert record.score_error == pytest.approx(rows.std() / np.sqrt(len(rows)), rel=0.3)
-
-
-def test_many_rows_are_resampled_in_bounded_memory(monkeypatch):
-    """Rows put together at random scatter as single rows do; sizes may differ by one."""
-    rows = np.random.default_rng(0).exponential(size=(5003, 2))
-    errors = []
-    for units in (10_000, 700):
-        monkeypatch.setattr(_contest, "MOST_UNITS", units)
-        drawn = Resamples(len(rows), 0)
-        assert drawn.counts.shape == (200, min(units, 5003))
-        means = drawn.means(rows)
-        np.testing.assert_allclose(means.mean(axis=0), rows.mean(axis=0), rtol=0.005)
-        errors.append(means.std(axis=0) * np.sqrt(len(rows)))
-    np.testing.assert_allclose(errors, 1.0, rtol=0.2)
+        scores = [
+            metrics.interval_scores(found.test.y, answer.at(record.level), coverage=record.level)
+            for answer in found.answers
+            if answer.method in (record.method, "split")
+        ]
+        own, split = (each[drawn].mean(axis=1) for each in (scores[0], scores[-1]))
+        assert record.score_error == pytest.approx(own.std(), rel=0.1)
+        assert record.relative_score_error == pytest.approx((own / split).std(), rel=0.1, abs=1e-9)
 
 
 def test_groups_are_in_natural_order_and_missing_ones_are_said():
@@ -207,7 +198,7 @@ def test_missing_predictions_are_counted():
     [
         ({"feature_names": ("a",)}, "2 different names"),
         ({"ids": ["x"]}, "ids has 1 labels for 4 rows"),
-        ({"Z": np.zeros((3, 2))}, "Z has 3 rows, y has 4"),
+        ({"Z": np.zeros((3, 2))}, "y has 4 values for 3 rows"),
         ({"y": [1.0, nan, 2.0, 3.0]}, "y must be finite"),
     ],
 )

@@ -7,21 +7,19 @@ import pytest
 from scipy import stats
 
 from calliper import KNN, FullRescaled, Split
-from calliper.lab.comparison import _contest
-from calliper.lab.comparison._answers import Sets, ask
-from calliper.lab.comparison._contest import Resamples, Scores, redraw
+from calliper.lab.comparison import Comparison, _contest
+from calliper.lab.comparison._contest import Scores, ask, redraw, row_scores
 from cases.comparisons import points
 
 pytestmark = pytest.mark.long
 
 
 def asked(compared, calibration, test, *, level=0.9, seed=0, redrawn=True):
-    sets = Sets(calibration=calibration, test=test)
-    answers = [ask(name, method, sets, [level]) for name, method in compared.items()]
-    others, factor = [None], 0.0
-    if redrawn:
-        others, factor = redraw(compared, sets, [level], random_state=seed)
-    return Scores(test.y, answers, level, Resamples(len(test), 0), others[0], factor)
+    given = {"levels": (level,), "coverage": level, "random_state": seed}
+    found = Comparison(calibration=calibration, test=test, **given)
+    answers = [ask(name, method, found) for name, method in compared.items()]
+    others, factor = redraw(compared, found) if redrawn else ([None], 0.0)
+    return Scores([*compared], row_scores(found, answers, level), others[0], factor)
 
 
 def test_false_winners_are_rare(monkeypatch):
@@ -46,12 +44,9 @@ def test_false_winners_are_rare(monkeypatch):
 def test_small_gains_are_not_worth_a_name():
     """However sure: with many points a gain of half a percent is real, and no reason."""
     rows = np.random.default_rng(0).exponential(size=200)
-    scores = Scores.__new__(Scores)
-    scores.names = ["one", "other"]
-    scores.redrawn, scores.factor = np.ones((8, 2, 2)), 0.5
     for gain, expected in ((0.005, False), (0.02, True)):
-        scores.means = np.array([1 - gain, 1.0])
-        scores.resampled = np.column_stack([rows * (1 - gain), rows]) * 1e-3 + scores.means
+        both = np.column_stack([rows * (1 - gain), rows])
+        scores = Scores(["one", "other"], both, np.ones((8, 2, 2)), 0.5)
         assert scores.better("one", "other", 1) == expected
 
 

@@ -9,7 +9,8 @@ from scipy import stats
 from calliper import KNN, FullRescaled
 from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
-from calliper.lab.comparison._tables import CoveragePart
+from calliper.lab.comparison._comparison import Cut
+from calliper.lab.comparison._contest import short_bins
 from calliper.metrics import CoverageTable
 
 OTHERS = ("mean_width", "lower", "upper")
@@ -59,7 +60,7 @@ def test_alike_groups_are_not_named():
 def test_one_as_good_that_leaves_no_group_short_comes_first():
     found = compared(1.35)
     (check,) = [check for check in found.checks if check.kind == "short-group"]
-    own, _, others = check.title.partition(" by full (recommended, within chance), but ")
+    own, _, others = check.title.partition(" by full (recommended)")
     part = next(p for p in found.parts if p.by == "group" and p.method == "full")
     assert own.endswith(f" rows), {percent(part.table.coverage[2])}") and "by split" in others
     assert found.verdict.as_good == ("split",), "as good by score, or this tests nothing"
@@ -80,8 +81,8 @@ def test_a_group_is_suspected_by_chance_in_one_case_of_a_hundred():
             covered = rng.uniform(size=sizes.sum()) <= radius
             share = np.add.reduceat(covered, np.cumsum(sizes) - sizes) / sizes
             table = CoverageTable(coverage=share, **known)
-            parts.append(CoveragePart(method=method, level=0.9, by="group", name="g", table=table))
-        alarms += any(part.short(n_calibration, looks=len(parts)) for part in parts)
+            parts.append(Cut(method, 0.9, "group", "g", table))
+        alarms += any(short_bins(part, n_calibration, len(parts)) for part in parts)
     assert alarms <= stats.binom(n_draws, 0.01).ppf(0.999)
 
 
@@ -90,8 +91,8 @@ def test_bounds_hold_for_all_bins_and_looks_together(looks):
     n = np.array([30, 300, 3000])
     known = {"labels": (*"abc",), "n": n, "coverage": np.zeros(3)}
     table = CoverageTable(**known, **dict.fromkeys(OTHERS, np.zeros(3)))
-    part = CoveragePart(method="m", level=0.9, by="group", name="g", table=table)
-    bounds = np.array([short.by_chance for short in part.short(500, looks=looks)])
+    part = Cut("m", 0.9, "group", "g", table)
+    bounds = np.array([*short_bins(part, 500, looks).values()])
     law = stats.betabinom(n, 451, 50)
     below = law.cdf(np.ceil(bounds * n) - 1)
     assert np.sum(below) * looks <= 0.01

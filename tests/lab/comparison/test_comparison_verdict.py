@@ -9,7 +9,8 @@ from calliper import KNN, FullRescaled, Split
 from calliper.calibrators import LoCart, MADSplit
 from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
-from calliper.lab.comparison._tables import CoveragePart
+from calliper.lab.comparison._comparison import Cut
+from calliper.lab.comparison._contest import short_bins
 from calliper.metrics import CoverageTable
 from cases.comparisons import methods, points
 
@@ -70,12 +71,10 @@ def test_a_handful_of_tied_predictions_is_no_tenth():
 
     def short(coverage):
         table = CoverageTable(coverage=np.array(coverage), **part, **rest)
-        cut = CoveragePart(method="split", level=0.9, by="prediction", name="", table=table)
-        return cut.short(1500)
+        return short_bins(Cut("split", 0.9, "prediction", "", table), 1500)
 
     assert not short([0.91, 0.9, 1 / 3])
-    (found,) = short([0.91, 0.8, 1.0])
-    assert (found.where, found.coverage) == ("2", 0.8)
+    assert [*short([0.91, 0.8, 1.0])] == [1]
 
 
 def test_one_prediction_for_all_has_no_worst_part():

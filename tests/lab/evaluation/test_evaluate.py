@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 from calliper import KNN, ConformalRegressor, FullRescaled, QuantileError, SignedError, Split
 from calliper.calibrators import LVD, MADSplit
 from calliper.lab.evaluation import FailedTrialsWarning, Method, evaluate
-from calliper.lab.evaluation._plan import Draw
+from calliper.lab.evaluation._evaluate import Trial
 from cases.evaluation import Failing, Logging, Seeded, fan, without_time
 
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled(KNN(5))}
@@ -52,6 +52,11 @@ def test_every_method_sees_the_same_rows_and_scores(tmp_path):
     assert len(set(seen["a"])) == 4
 
 
+def trial(problem, n_calibration, n_test, split, random_state):
+    given = n_calibration, n_test, split, random_state
+    return Trial(problem, "m", Method(Split()), *given, levels=(0.9,), measures={})
+
+
 CALIBRATED = {
     "FullRescaled": (FullRescaled(), None, None),
     "two tails": (FullRescaled(KNN(4)), SignedError(), None),
@@ -68,8 +73,7 @@ def test_a_value_is_that_of_the_regressor_on_the_rows_of_the_split(name):
     train = fan(n=80, seed=5)
     given = {"Z_train": train.Z, "y_train": train.y, "y_pred_train": train.y_pred}
     problem = fan(n=150, **given)
-    where = {"random_state": 3, "problem": "fan", "n_calibration": 60, "split": 1}
-    calibration, test = Draw(**where).rows(150, 90)
+    calibration, test, seed = trial(problem, 60, 90, split=1, random_state=3).draw()
 
     def predict(Z):
         quantiles = np.stack([-1.6 * Z[:, 0], 1.6 * Z[:, 0]], axis=1)
@@ -80,7 +84,7 @@ def test_a_value_is_that_of_the_regressor_on_the_rows_of_the_split(name):
         calibrator,
         score_function=score,
         embed=FunctionTransformer(),
-        random_state=Draw(**where).method_seed,
+        random_state=seed,
     )
     model.calibrate(
         problem.Z[calibration], problem.y[calibration], X_train=train.Z, y_train=train.y
@@ -133,22 +137,21 @@ def test_adding_a_problem_a_method_a_size_or_splits_changes_no_other_value():
 def test_splits_are_apart_and_repeatable(n, seed, name, split, data):
     n_calibration = data.draw(st.integers(1, n - 1))
     n_test = data.draw(st.integers(1, n - n_calibration))
-    where = {"random_state": seed, "problem": name, "n_calibration": n_calibration, "split": split}
-    calibration, test = Draw(**where).rows(n, n_test)
+    where = {"n_test": n_test, "split": split, "random_state": seed}
+    calibration, test, _ = trial(fan(name, n=n), n_calibration, **where).draw()
     assert len(calibration) == n_calibration and len(test) == n_test
     assert len(np.union1d(calibration, test)) == n_calibration + n_test
     assert np.union1d(calibration, test).max() < n
-    again = Draw(**where).rows(n, n_test)
-    assert all(np.array_equal(a, b) for a, b in zip(again, (calibration, test), strict=True))
+    again = trial(fan(name, n=n), n_calibration, **where).draw()
+    assert np.array_equal(again[0], calibration) and np.array_equal(again[1], test)
 
 
-@pytest.mark.parametrize("other", [{"random_state": 1}, {"problem": "b"}, {"split": 1}])
+@pytest.mark.parametrize("other", [{"random_state": 1}, {"problem": fan("b")}, {"split": 1}])
 def test_what_a_split_depends_on(other):
-    where = {"random_state": 0, "problem": "a", "n_calibration": 50, "split": 0}
-    drawn = [Draw(**where), Draw(**{**where, **other})]
-    one, two = (draw.rows(100, 50) for draw in drawn)
+    where = {"problem": fan("a"), "n_calibration": 50, "n_test": 50, "split": 0, "random_state": 0}
+    one, two = trial(**where).draw(), trial(**{**where, **other}).draw()
     assert not np.array_equal(one[0], two[0])
-    assert drawn[0].method_seed != drawn[1].method_seed
+    assert one[2] != two[2]
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
@@ -198,8 +201,7 @@ def test_methods_without_a_seed_get_that_of_the_split_and_others_keep_theirs():
     records = evaluate(fan(), methods, n_splits=2, n_calibration=40, measures=measures)
     assert records.failures == []
     of = {m: [row["width"] for row in records.where(method=m)] for m in methods}
-    where = {"random_state": 0, "problem": "fan", "n_calibration": 40}
-    seeds = [Draw(split=split, **where).method_seed for split in range(2)]
+    seeds = [trial(fan(), 40, 80, split, 0).draw()[2] for split in range(2)]
     assert seeds[0] != seeds[1]
     assert of["none"] == of["again"] == pytest.approx([4.0 * seed for seed in seeds])
     assert of["own"] == pytest.approx([2 * (7 + 8)] * 2)

@@ -11,21 +11,15 @@ import pytest
 
 from calliper import Split
 from calliper.lab.evaluation import Method
-from calliper.lab.evaluation._plan import Draw, Trial, check_measures
-from calliper.lab.evaluation._store import Store, content_hash
+from calliper.lab.evaluation._evaluate import Trial
+from calliper.lab.evaluation._problems import check_measures
+from calliper.lab.evaluation._records import Store, content_hash
 from cases.evaluation import fan
 
 
 def key(function):
-    trial = Trial(
-        problem=fan(),
-        name="m",
-        method=Method(Split()),
-        draw=Draw(random_state=0, problem="fan", n_calibration=60, split=0),
-        n_test=60,
-        levels=(0.9,),
-        measures=check_measures({"m": function}),
-    )
+    measures = check_measures({"m": function})
+    trial = Trial(fan(), "m", Method(Split()), 60, 60, 0, 0, (0.9,), measures)
     return Store(None).key(trial)
 
 
@@ -101,17 +95,6 @@ def test_another_code_is_another_measure():
     assert len(same_name(lambda y, i, c: 1.0, lambda y, i, c: 1.0)) == 1
 
 
-def test_what_a_class_does_when_called_counts():
-    def called(value):
-        return type("Measure", (), {"__call__": closed(value), "__module__": __name__})
-
-    first, second = called(1.0), called(2.0)
-    globals()["Measure"] = first
-    one = key(first())
-    globals()["Measure"] = second
-    assert one != key(second())
-
-
 def test_a_function_may_close_over_itself_and_over_a_module():
     def recursive(n):
         import math
@@ -130,7 +113,7 @@ def test_what_cannot_be_compared_is_refused():
 
 
 SCRIPT = """
-from calliper.lab.evaluation._store import content_hash
+from calliper.lab.evaluation._records import content_hash
 def measure(y, intervals, context):
     return float(context.method in {"Split", "LVD", "a", "b", "c"})
 print(content_hash([measure, {"x", "y", (1, "z")}, frozenset("abcdef")]))

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from calliper import CalliperError, FullRescaled, Split
+from calliper import CalliperError, Split
 from calliper.lab.evaluation import FailedTrialsWarning, Records, evaluate
 from cases.evaluation import Failing, fan, without_time
 
@@ -51,28 +51,6 @@ def test_frame(records):
 def test_where_and_failures(records):
     assert len(records.where(method="Split", n_calibration=40)) == 2
     assert {row["method"] for row in records.failures} == {"failing"}
-
-
-def test_joined_records_hold_the_rows_of_both():
-    one = evaluate(fan("a"), {"Split": Split()}, n_splits=2)
-    two = evaluate(fan("b"), {"Split": Split()}, n_splits=2)
-    both = one + two
-    assert both.rows == one.rows + two.rows
-    assert both.runs == one.runs + two.runs
-
-
-def test_no_row_is_counted_twice():
-    one = evaluate(fan(), {"Split": Split()}, n_splits=2)
-    more = evaluate(fan(), {"Full": FullRescaled(), "Split": Split()}, n_splits=1)
-    with pytest.raises(CalliperError, match=r"both records hold the row .*method='Split'"):
-        one + more
-
-
-def test_a_measure_must_be_the_same_in_both():
-    one = evaluate(fan("a"), {"Split": Split()}, n_splits=1)
-    changed = {**one.measures, "tau_si": {"best": "smaller"}}
-    with pytest.raises(CalliperError, match="'tau_si' is not the same"):
-        one + Records([], changed)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"rows": 3}'])

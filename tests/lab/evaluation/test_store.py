@@ -125,7 +125,7 @@ def test_another_parameter_measure_or_version_is_computed_anew(tmp_path, monkeyp
     assert count(log) == 6
     run(log, store, method=Logging(log, tag="other"))
     assert count(log) == 9
-    monkeypatch.setattr("calliper.lab.evaluation._store.versions", lambda: {"calliper": "0"})
+    monkeypatch.setattr("calliper.lab.evaluation._records.versions", lambda: {"calliper": "0"})
     run(log, store, method=Logging(log, tag="other"))
     assert count(log) == 12
 

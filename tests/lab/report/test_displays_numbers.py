@@ -186,7 +186,7 @@ def test_records_that_do_not_fit_are_refused():
         MetricCurveDisplay.from_records(rows, "coverage")
     with pytest.raises(CalliperError, match=r"no level 0\.5; there are \[0\.8, 0\.9\]"):
         MetricCurveDisplay.from_records(rows, "coverage", problem="a", level=0.5)
-    with pytest.raises(CalliperError, match="'width' is not among"):
+    with pytest.raises(CalliperError, match="n_calibration and 'width'; got 80 of"):
         MetricCurveDisplay.from_records(rows, "width")
     with pytest.raises(CalliperError, match="at least one row, each a dict"):
         MetricCurveDisplay.from_records([], "coverage")
@@ -237,14 +237,13 @@ def test_the_embedding_is_a_principal_component_analysis():
     np.testing.assert_array_equal(display.widths, intervals.width)
 
 
-def test_an_embedding_may_be_given_and_is_sampled():
+def test_an_embedding_may_be_given():
     y, intervals = draw(200)
     position = np.column_stack([y, 2 * y])
-    options = {"project": False, "max_points": 50, "random_state": 0}
-    display = EmbeddingDisplay.from_intervals(position, intervals, **options)
-    assert display.n_rows == 200 and len(set(display.rows)) == 50 and display.explained is None
-    np.testing.assert_array_equal(display.position, position[display.rows])
-    np.testing.assert_array_equal(display.widths, intervals.width[display.rows])
+    display = EmbeddingDisplay.from_intervals(position, intervals, project=False)
+    assert display.explained is None
+    np.testing.assert_array_equal(display.position, position)
+    np.testing.assert_array_equal(display.widths, intervals.width)
 
 
 def test_what_is_no_plane_is_refused():

@@ -17,8 +17,14 @@ from calliper.lab.comparison import (
     Points,
     compare,
 )
-from calliper.lab.report.page import Provenance, SourceFile, render_page
-from calliper.lab.report.page._payload import PAGE_POINTS, payload, rounded, table_rows
+from calliper.lab.report.page import (
+    PAGE_POINTS,
+    Provenance,
+    payload,
+    render_page,
+    rounded,
+    table_rows,
+)
 from cases.comparisons import methods, points
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&"
@@ -59,7 +65,7 @@ def found():
 
 @pytest.fixture(scope="module")
 def text(found):
-    files = (SourceFile("cal.csv", "calibration", 300, "0" * 64),)
+    files = ({"name": "cal.csv", "part": "calibration", "n_rows": 300, "sha256": "0" * 64},)
     return render_page(found, title="A title", provenance=Provenance("calliper compare --x", files))
 
 
@@ -164,7 +170,7 @@ def test_names_of_others_cannot_do_harm():
         methods={EVIL: methods()["full"]},
         groups=[EVIL] * 60,
     )
-    files = (SourceFile(EVIL, EVIL, 60, EVIL),)
+    files = ({"name": EVIL, "part": EVIL, "n_rows": 60, "sha256": EVIL},)
     read = Reader(render_page(found, title=EVIL, provenance=Provenance(EVIL, files, (EVIL,))))
     tags = [tag for tag, _ in read.elements]
     assert tags.count("script") == 4 and "img" not in tags

@@ -3,8 +3,7 @@
 **Rows that occur twice**, within one set or in two, whatever was predicted for them.
 
 **Drift.** A classifier is trained to tell calibration and test points apart. If they are
-exchangeable, its AUC on held-out rows scatters around 1/2. If it is larger, features have drifted,
-and the guarantee, which assumes exchangeable points, does not apply. Kolmogorov-Smirnov tests with
+exchangeable, its AUC on held-out rows scatters around 1/2. Kolmogorov-Smirnov tests with
 Bonferroni's correction tell which features differ.
 
 Reference: D. Lopez-Paz, M. Oquab (2017), "Revisiting Classifier Two-Sample Tests",
@@ -13,9 +12,8 @@ arXiv:1610.06545.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -24,14 +22,12 @@ from calliper._row_checks import find_shared, sketch_rows
 from calliper._types import FloatArray
 from calliper.calibrators import as_calibrator
 from calliper.lab._words import first_of, listed, percent
-from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, NO_LABEL, Answer, Points, Sets
-from calliper.lab.comparison._tables import CoveragePart, Short
+from calliper.lab.comparison._comparison import NO_LABEL, Check, Comparison, Cut, Points, Severity
+from calliper.lab.comparison._contest import FEWEST_TEST_POINTS, short_bins
 from calliper.quantile import conformal_rank, required_calibration_size
 from calliper.rows import find_trend
 from calliper.scores import AbsoluteError, as_score
 from calliper.space import n_teaching
-
-Severity = Literal["void", "warning", "note"]
 
 #: Share of the targets at an extreme value that suggests a detection limit.
 CENSORED = 0.02
@@ -54,78 +50,46 @@ _MEANINGS = {
     "test-in-training": _SEEN,
     "twins": "Targets and features take few values, so different rows may coincide. If these are "
     "the same rows, all numbers here are meaningless: check.",
-    "duplicated-ids": "Rows of one unit are alike, so there are fewer independent points than "
-    "rows, and the errors given here are too small. If new rows come from new units, split by "
-    "unit.",
+    "duplicated-ids": "Rows of one unit are alike, so the errors given here are too small. If new "
+    "rows come from new units, split by unit.",
     "shared-ids": "If an id is a unit (a patient, a molecule), coverage on new units may be lower "
     "than here. Split by unit.",
     "drift": "Every guarantee here assumes that calibration and new points are exchangeable. If "
-    "new rows will look like the test rows, it does not hold as stated, and coverage may be lower "
-    "than guaranteed: calibrate on rows like them.",
-    "censored": "This looks like a detection limit. At the limit, intervals cover the recorded "
-    "value, not the true one; beyond it nothing is guaranteed, and errors look smaller than they "
-    "are.",
-    "duplicated-inputs": "Tied distances are handled correctly. But repeated measurements of one "
-    "unit are not independent points: if that is what they are, split by unit.",
+    "new rows will look like the test rows, coverage may be lower than guaranteed: calibrate on "
+    "rows like them.",
+    "censored": "This looks like a detection limit. Intervals cover the recorded value, not the "
+    "true one beyond the limit, and errors look smaller than they are.",
     "missing-groups": "They are treated as one group, though they may have nothing in common: fill "
     "in the labels, or remove the rows.",
-    "single-member-group": "Coverage of one row is 0 or 1 and says nothing.",
-    "small-group": "Read their coverage together with its error bar.",
+    "small-group": "Read their coverage together with its error bar; that of one row says nothing.",
     "short-group": "Coverage is guaranteed on average over all rows, not in each group; if all "
     "were covered alike, coverage this low would occur in one of 100 cases. Calibrating by group "
     "repairs it where a group has enough calibration rows (9 at 0.9): groups= in Python, calliper "
     "interval --group. Or use features that tell the groups apart.",
     "few-test-points": f"At least {FEWEST_TEST_POINTS} are needed; several hundred measure "
     "coverage to a few percent.",
-    "infinite": "They are valid and always cover, but say nothing; they make the mean width and "
-    "the interval score infinite.",
+    "infinite": "They are valid and always cover, but say nothing.",
     "all-rows": "By default, ConformalRegressor and calliper interval learn how the model errs "
-    "from a part of them, so their intervals differ from those here: pass learning_part=None "
-    "(--learning-part none) for the same intervals.",
-    "constant-widths": "It does not adapt here, so measures of adaptivity are undefined for it.",
+    "from a part of them: pass learning_part=None (--learning-part none) for the intervals here.",
 }
-
-
-@dataclass(frozen=True)
-class Check:
-    """A finding that matters before the numbers are trusted.
-
-    ``severity`` is ``"void"`` (the numbers mean nothing), ``"warning"`` or ``"note"``; ``kind`` is
-    a fixed word for programs; ``title`` is what was found, ``meaning`` what follows from it.
-
-    Parameters
-    ----------
-    kind, severity, title, meaning : str
-        As above.
-
-    Examples
-    --------
-    >>> Check("few", "note", "Few test points", "Coverage is known roughly.").severity
-    'note'
-    """
-
-    kind: str
-    severity: Severity
-    title: str
-    meaning: str
 
 
 def _found(kind: str, title: str, severity: Severity = "warning") -> Check:
     return Check(kind, severity, title, _MEANINGS[kind])
 
 
-def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
-    """Problems of the rows, whatever the method."""
-    calibration, test, training = sets.calibration, sets.test, sets.training
+def check_data(found: Comparison, methods: Mapping[str, Any]) -> Iterator[Check]:
+    """Problems of the rows; and a note on methods that elsewhere learn from a part of them."""
+    calibration, test, training = found.calibration, found.test, found.training
     yield from _seen("test-in-calibration", calibration, test)
     if training is not None:
         yield from _seen("calibration-in-training", training, calibration)
         yield from _seen("test-in-training", training, test)
     yield from _ids(calibration, test)
     if (trend := find_trend(calibration.y - calibration.y_pred)) is not None:
-        found, end, meaning = trend.describe().partition("). ")
-        yield Check("row-order", "warning", found + end.strip(), meaning)
-    yield from drift(calibration, test, random_state)
+        title, end, meaning = trend.describe().partition("). ")
+        yield Check("row-order", "warning", title + end.strip(), meaning)
+    yield from drift(calibration, test, found.random_state)
     y = np.concatenate([calibration.y, test.y])
     for value, side in ((y.min(), "smallest"), (y.max(), "largest")):
         share = float(np.mean(y == value))
@@ -133,36 +97,24 @@ def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
         if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
             title = f"{percent(share)} of the targets have the {side} value, {value:g}."
             yield _found("censored", title)
-    counts, n = np.unique(calibration.Z, axis=0, return_counts=True)[1], len(calibration)
-    if (count := int(counts[counts > 1].sum())) > max(CENSORED * n, 1):
-        title = f"{count:,} of {n:,} calibration rows share their features with another row."
-        yield _found("duplicated-inputs", title, "note")
-    yield from _groups(Counter(sets.groups or ()))
-
-
-def check_parts(methods: Mapping[str, Any], sets: Sets) -> Iterator[Check]:
-    """A note that methods which learn from a part of the rows elsewhere calibrated on all here."""
+    sizes, n = Counter(found.groups or ()), len(calibration)
+    if NO_LABEL in sizes:
+        how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
+        title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
+        yield _found("missing-groups", title)
+    if names := sorted(name for name, count in sizes.items() if count < FEWEST_TEST_POINTS):
+        what = f"{'has' if len(names) == 1 else 'have'} fewer than {FEWEST_TEST_POINTS} test points"
+        title = f"{len(names):,} of {len(sizes):,} groups {what}: {first_of(names)}."
+        yield _found("small-group", title, "note")
     able = [name for name, each in methods.items() if "left_out" in as_calibrator(each).uses]
-    n, learnable = len(sets.calibration), isinstance(as_score(sets.score), AbsoluteError)
-    if able and learnable and n_teaching(n, "auto"):
+    if able and isinstance(as_score(found.score_function), AbsoluteError) and n_teaching(n, "auto"):
         yield _found("all-rows", f"{listed(able)} calibrated on all {n:,} rows.", "note")
 
 
-def check_answers(
-    answers: Sequence[Answer],
-    parts: Sequence[CoveragePart],
-    sets: Sets,
-    *,
-    levels: Sequence[float],
-    chosen: str | None,
-) -> Iterator[Check]:
-    """Problems of the numbers of points, and of what the methods answered.
-
-    ``parts`` are their coverage in parts of the test set at the level asked for, and ``chosen`` is
-    the recommended method.
-    """
-    n, n_test = len(sets.calibration), len(sets.test)
-    if out_of_reach := [level for level in levels if conformal_rank(level, n) > n]:
+def check_answers(found: Comparison) -> Iterator[Check]:
+    """Problems of the numbers of points, and of what the methods answered."""
+    n, n_test = len(found.calibration), len(found.test)
+    if out_of_reach := [level for level in found.levels if conformal_rank(level, n) > n]:
         yield Check(
             "few-calibration-points",
             "warning",
@@ -172,13 +124,18 @@ def check_answers(
         )
     if n_test < FEWEST_TEST_POINTS:
         yield _found("few-test-points", f"There are only {n_test} test points.")
-    yield from _short_groups([part for part in parts if part.by == "group"], n, chosen)
-    for answer in answers:
+    parts = [each for each in found.parts if (each.level, each.by) == (found.coverage, "group")]
+    yield from _short_groups(parts, n, found.verdict.method)
+    for answer in found.answers:
         if answer.intervals is None:
             title = f"{answer.method} failed and is not compared."
             yield Check("failed", "warning", title, str(answer.failure))
             continue
-        yield from _widths(answer, parts[0].level)
+        width = answer.at(found.coverage).width
+        if infinite := float(np.isinf(width).mean()):
+            which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
+            title = f"{which} of {answer.method} at {percent(found.coverage)} are infinite."
+            yield _found("infinite", title)
         for text in answer.warned:
             # The number of points is reported above, for all methods together.
             if not text.startswith(f"{n} calibration points cannot support"):
@@ -207,57 +164,30 @@ def _ids(calibration: Points, test: Points) -> Iterator[Check]:
         yield _found("shared-ids", f"{title}{min(both)!r}.")
 
 
-def _groups(sizes: Counter[str]) -> Iterator[Check]:
-    if NO_LABEL in sizes:
-        how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
-        title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
-        yield _found("missing-groups", title)
-    few = f"fewer than {FEWEST_TEST_POINTS} test points"
-    for kind, what, counts in (
-        ("single-member-group", "one member", range(1, 2)),
-        ("small-group", few, range(2, FEWEST_TEST_POINTS)),
-    ):
-        if names := sorted(name for name, count in sizes.items() if count in counts):
-            has = "has" if len(names) == 1 else "have"
-            title = f"{len(names):,} of {len(sizes):,} groups {has} {what}: {first_of(names)}."
-            yield _found(kind, title, "note" if what == few else "warning")
-
-
-def _short_groups(
-    parts: Sequence[CoveragePart], n_calibration: int, chosen: str | None
-) -> Iterator[Check]:
+def _short_groups(parts: Sequence[Cut], n_calibration: int, chosen: str | None) -> Iterator[Check]:
     """Groups that are covered less often than chance explains, the worst first, in one warning."""
-    found: dict[int, dict[str, Short]] = {}  # by number of the group, and by method
+    short: dict[int, dict[str, float]] = {}  # by number of the group and method: chance allows
     for part in parts:
-        for short in part.short(n_calibration, looks=len(parts)):
-            found.setdefault(short.number, {})[part.method] = short
-    told, n = [], len(found)
-    for group in sorted(found.values(), key=lambda group: min(s.coverage for s in group.values())):
-        one = next(iter(group.values()))
-        shares = {p.method: f"{percent(p.table.coverage[one.number])} by {p.method}" for p in parts}
-        own = [f"{shares[chosen]} (recommended)"] if chosen in group else []
-        words = listed(own + [shares[method] for method in group if method != chosen])
-        if chosen is not None and not own:
-            words = f"{shares[chosen]} (recommended, within chance), but {words}"
-        error = max((s.coverage * (1 - s.coverage) / s.n) ** 0.5 for s in group.values())
-        allowed = f"standard error {percent(error)}, chance allows {percent(one.by_chance)}"
-        told.append(f"{one.where} ({one.n:,} rows), {words} ({allowed})")
+        for number, bound in short_bins(part, n_calibration, len(parts)).items():
+            short.setdefault(number, {})[part.method] = bound
+    told = []
+    for number, allowed in short.items():
+        shares = {part.method: float(part.table.coverage[number]) for part in parts}
+        methods = dict.fromkeys([each for each in (chosen, *allowed) if each is not None])
+        words = {each: f"{percent(shares[each])} by {each}" for each in methods}
+        said = [text + " (recommended)" * (each == chosen) for each, text in words.items()]
+        name, table, lowest = parts[0].name, parts[0].table, min(shares[each] for each in allowed)
+        error, n = sqrt(lowest * (1 - lowest) / table.n[number]), int(table.n[number])
+        chance = f"standard error {percent(error)}, chance allows {percent(min(allowed.values()))}"
+        where = f"{name} {table.labels[number]!r} ({n:,} rows)"
+        told.append((lowest, f"{where}, {listed(said)} ({chance})"))
     if told:
-        what = f"groups {'is' if n == 1 else 'are'} covered less than chance explains"
-        rest = f"; and {n - 5} more" if n > 5 else ""
-        title = f"{n} of {len(parts[0].table.n)} {what}: {'; '.join(told[:5])}{rest}."
-        yield _found("short-group", title)
-
-
-def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
-    width = answer.at(coverage).width
-    if infinite := float(np.isinf(width).mean()):
-        which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
-        title = f"{which} of {answer.method} at {percent(coverage)} are infinite."
-        yield _found("infinite", title)
-    elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
-        title = f"{answer.method} gives every test point the same width."
-        yield _found("constant-widths", title, "note")
+        what = f"groups {'is' if len(told) == 1 else 'are'} covered less than chance explains"
+        first = "; ".join(words for _, words in sorted(told)[:5])
+        rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
+        yield _found(
+            "short-group", f"{len(told)} of {len(parts[0].table.n)} {what}: {first}{rest}."
+        )
 
 
 def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:

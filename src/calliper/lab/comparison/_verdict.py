@@ -12,17 +12,13 @@ Rules, in this order:
 :mod:`calliper.lab.comparison._contest` defines what chance allows, and what is better.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import isfinite, isnan
 from typing import Any
 
 from calliper.lab._words import listed, percent, percent_down, rough, seconds
-from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, Answer, Sets
-from calliper.lab.comparison._checks import Check
-from calliper.lab.comparison._contest import Scores
-from calliper.lab.comparison._tables import Record, Short, cut, measure
+from calliper.lab.comparison import _contest as contest
+from calliper.lab.comparison._comparison import Check, Comparison, Record, Verdict
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
@@ -32,73 +28,35 @@ WIDE_CHANCE = 0.1
 WORTH_WAITING = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The verdict at one level in plain words.
-
-    Attributes
-    ----------
-    level : the coverage asked for
-    method : the recommended method, or ``None``
-    clear : whether it is better than a constant width beyond chance
-    headline : the verdict in a line
-    covers, adapts, why, promise : a sentence or two each
-    as_good : methods that are as good within chance
-    size : how wide its intervals are, compared with the model's own error
-    caveat : the one thing to know before using it, or empty
-    instead : the runner-up, and how it differs
-
-    Examples
-    --------
-    >>> Verdict(level=0.9, headline="Too few test points to tell: 3.", covers="", promise="").adapts
-    'Cannot be determined.'
-    """
-
-    level: float
-    method: str | None = None
-    clear: bool = False
-    headline: str
-    covers: str
-    adapts: str = "Cannot be determined."
-    why: str = "Cannot be determined."
-    promise: str
-    as_good: tuple[str, ...] = ()
-    size: str = ""
-    caveat: str = ""
-    instead: str = ""
-
-
 class Case:
-    """All that the verdict at one level depends on; ``void`` is the check that rules it out.
+    """All that the verdict at one level depends on.
 
     Of the methods that cover (``fit``), the ``best`` has the best score, those ``as_good`` are not
     beaten by it, and ``chosen`` is to be recommended; ``clear`` if it beats a constant width.
     """
 
-    def __init__(
-        self, sets: Sets, answers: Sequence[Answer], scores: Scores, void: Check | None
-    ) -> None:
-        self.sets, self.answers, self.scores, self.void = sets, answers, scores, void
-        self.parts = [part for answer in answers for part in cut(answer, scores.level, sets)]
-        split = next(answer.method for answer in answers if answer.constant)
-        self.records = [measure(answer, sets, scores, self.parts, split) for answer in answers]
-        self.constant = next(record for record in self.records if record.method == split)
+    def __init__(self, found: Comparison, level: float, scores: contest.Scores) -> None:
+        self.found, self.level, self.scores, answers = found, level, scores, found.answered
+        self.parts = [part for answer in answers for part in contest.cut(found, answer, level)]
+        self.records = [contest.measure(found, each, level, scores, self.parts) for each in answers]
+        pairs = [*zip(self.records, answers, strict=True)]
+        self.constant = next(record for record, answer in pairs if answer.constant)
         self.fit = [record for record in self.records if record.coverage >= record.chance_low]
         if not self.fit:
             return
         self.best = min(self.fit, key=lambda record: record.score)
         self.as_good = [record for record in self.fit if not self.beats(self.best, record)]
-        default = {answer.method for answer in answers if answer.default}
+        default = {record.method for record, answer in pairs if answer.default}
 
         def preference(record: Record) -> tuple[Any, ...]:
             is_short = self.short(record, "group") is not None
             by_kind = record is not self.constant, record.method not in default
-            return is_short, *by_kind, not full_promise(record), record.score
+            return is_short, *by_kind, not _full_promise(record), record.score
 
         self.chosen = min(self.as_good, key=preference)
         self.clear = self.beats(self.chosen, self.constant)
-        few = len(sets.test) < FEW_TEST_POINTS
-        self.too_few = few or self.chosen.chance_low < self.chosen.level - WIDE_CHANCE
+        few = len(found.test) < FEW_TEST_POINTS
+        self.too_few = few or self.chosen.chance_low < level - WIDE_CHANCE
         uneven = self.short(self.chosen, "prediction") or self.short(self.chosen, "group")
         self.in_part = " in part" if uneven else ""
 
@@ -106,52 +64,54 @@ class Case:
         """Whether one method is better than another beyond chance."""
         return self.scores.better(one.method, other.method, max(len(self.fit) - 1, 1))
 
-    def short(self, record: Record, by: str) -> Short | None:
-        """The worst part by one quantity that is covered less often than chance explains."""
-        n, looks = len(self.sets.calibration), len(self.records) if by == "group" else 1
-        own = (part for part in self.parts if part.method == record.method and part.by == by)
-        found = [short for part in own for short in part.short(n, looks=looks)]
-        return min(found, key=lambda short: short.coverage, default=None)
+    def short(self, record: Record, by: str) -> tuple[float, str, float] | None:
+        """The worst bin by one quantity that is covered less often than chance explains.
+
+        Its coverage, its name, and the coverage that chance allows.
+        """
+        looks, n = len(self.records) if by == "group" else 1, len(self.found.calibration)
+        for part in self.parts:
+            own = (part.method, part.by) == (record.method, by)
+            if own and (low := contest.short_bins(part, n, looks)):
+                at = min(low, key=lambda number: part.table.coverage[number])
+                label, share = part.table.labels[at], float(part.table.coverage[at])
+                return share, f"{part.name} {label!r}" if by == "group" else label, low[at]
+        return None
 
 
 def judge(case: Case) -> Verdict:
     """The verdict on the records of one level."""
-    level, n_test = case.scores.level, len(case.sets.test)
-    if case.void is not None:
-        return _void(level, case.void)
+    level, n_test = case.level, len(case.found.test)
+    for check in case.found.checks:
+        if check.severity == "void":
+            return _void(level, check)
     unknown = partial(Verdict, level=level, promise=case.constant.guarantee)
-    if n_test < FEWEST_TEST_POINTS:
-        return unknown(
-            headline=f"Too few test points to tell: {n_test}.",
-            covers=f"{n_test} test points say almost nothing about coverage: use at least "
-            f"{FEWEST_TEST_POINTS}, and several hundred to tell methods apart.",
-        )
+    if n_test < contest.FEWEST_TEST_POINTS:
+        said = f"{n_test} test points say almost nothing about coverage: use at least "
+        said += f"{contest.FEWEST_TEST_POINTS}, and several hundred to tell methods apart."
+        return unknown(headline=f"Too few test points to tell: {n_test}.", covers=said)
     if all(record.fraction_infinite == 1 for record in case.records):
-        few = f"Too few calibration points for {percent(level)}"
-        return unknown(
-            headline=f"{few}: every interval is infinite.",
-            covers="Infinite intervals always cover but say nothing.",
-        )
+        few = f"Too few calibration points for {percent(level)}: every interval is infinite."
+        return unknown(headline=few, covers="Infinite intervals always cover but say nothing.")
     if not case.fit:
         return _none_covers(max(case.records, key=lambda record: record.coverage))
     return Verdict(
         level=level,
         method=case.chosen.method,
         clear=case.clear,
-        headline=say_headline(case),
-        covers=say_covers(case),
-        adapts=say_adapts(case),
-        why=say_why(case),
+        headline=_headline(case),
+        covers=_covers(case),
+        adapts=_adapts(case),
+        why=_why(case),
         promise=case.chosen.guarantee,
         as_good=tuple(record.method for record in case.as_good if record is not case.chosen),
-        size=say_size(case.chosen, float(case.sets.test.errors.mean())),
-        caveat=say_caveat(case),
-        instead=say_instead(case),
+        size=_size(case),
+        caveat=_caveat(case),
+        instead=_instead(case),
     )
 
 
-def full_promise(record: Record) -> bool:
-    """Whether the coverage asked for is proved in full."""
+def _full_promise(record: Record) -> bool:
     return record.proved >= record.level - 1e-12
 
 
@@ -183,8 +143,7 @@ def _void(level: float, check: Check) -> Verdict:
     )
 
 
-def say_headline(case: Case) -> str:
-    """The verdict in a line, with the group that it does not hold for."""
+def _headline(case: Case) -> str:
     name, is_constant = case.chosen.method, case.chosen is case.constant
     group = case.short(case.chosen, "group")
     spared = group is None and case.short(case.constant, "group") is not None
@@ -200,51 +159,46 @@ def say_headline(case: Case) -> str:
     else:
         text = f"Use {name}: it covers, and none is clearly better"
     if group is not None:
-        text += f", but {group.where} is covered only {percent(group.coverage)}"
+        text += f", but {group[1]} is covered only {percent(group[0])}"
     return f"{text}."
 
 
-def say_size(chosen: Record, mean_error: float) -> str:
-    """How wide the intervals are, compared with the error of the model."""
+def _size(case: Case) -> str:
+    mean_error, half = float(case.found.test.errors.mean()), case.chosen.median_width / 2
     off = f"the model itself is off by {rough(mean_error)} on average"
-    half = chosen.median_width / 2
     if not isfinite(half):
         return f"At least half of its intervals are infinite; {off}."
-    how = "Always" if isnan(chosen.tau_si) else "Typically"
+    how = "Always" if isnan(case.chosen.tau_si) else "Typically"
     return f"{how} ±\u2009{rough(half)}, in the unit of the target; {off}."
 
 
-def say_caveat(case: Case) -> str:
-    """The one thing to know before using it."""
+def _caveat(case: Case) -> str:
     chosen = case.chosen
     if chosen.fraction_infinite > 0:
         return f"{percent(chosen.fraction_infinite)} of its intervals are infinite."
     for by, rows in (("group", "Rows of"), ("prediction", "Rows predicted")):
         if short := case.short(chosen, by):
-            return (
-                f"{rows} {short.where} are covered only {percent(short.coverage)}; chance alone "
-                f"would seldom go below {percent(short.by_chance)}."
-            )
-    if not full_promise(chosen):
+            share, where, allowed = short
+            chance = f"chance alone would seldom go below {percent(allowed)}"
+            return f"{rows} {where} are covered only {percent(share)}; {chance}."
+    if not _full_promise(chosen):
         return f"Only {percent_down(chosen.proved)} is proved, less than was asked for."
     return ""
 
 
-def say_covers(case: Case) -> str:
-    """Whether it covers."""
+def _covers(case: Case) -> str:
     chosen = case.chosen
     words = "Yes" if chosen.coverage <= chosen.chance_high else "Yes, more than asked for"
     words = "Too few points to tell" if case.too_few else words
     short = [record.method for record in case.records if record not in case.fit]
     return (
-        f"{words}: {chosen.method} covers {percent(chosen.coverage)} of {len(case.sets.test):,} "
+        f"{words}: {chosen.method} covers {percent(chosen.coverage)} of {len(case.found.test):,} "
         f"test points. {percent(chosen.level)} was asked for, and chance alone puts it between "
         f"{percent(chosen.chance_low)} and {percent(chosen.chance_high)} in 99 of 100 cases."
     ) + (f" Less than chance allows: {listed(short)}." if short else "")
 
 
-def say_adapts(case: Case) -> str:
-    """Whether it adapts."""
+def _adapts(case: Case) -> str:
     chosen, constant = case.chosen, case.constant
     n = next((len(p.table.n) for p in case.parts if p.by == "prediction"), 0)  # alike for all
     worst, other = percent(chosen.worst_by_prediction), percent(constant.worst_by_prediction)
@@ -269,8 +223,7 @@ def say_adapts(case: Case) -> str:
     ) + (f" The worst {part} is covered {worst} (constant width: {other})." if n > 1 else "")
 
 
-def say_why(case: Case) -> str:
-    """Why this method."""
+def _why(case: Case) -> str:
     chosen, best, name = case.chosen, case.best, case.chosen.method
     if chosen is case.constant:
         return (
@@ -284,7 +237,7 @@ def say_why(case: Case) -> str:
     advantage = "is the default"
     if case.short(best, "group") and not case.short(chosen, "group"):
         advantage = "covers every group"
-    elif full_promise(chosen) and not full_promise(best):
+    elif _full_promise(chosen) and not _full_promise(best):
         advantage = "guarantees the full coverage"
     return (
         f"{best.method} has the best interval score, but {name} is as good on these points, and "
@@ -292,8 +245,7 @@ def say_why(case: Case) -> str:
     )
 
 
-def say_instead(case: Case) -> str:
-    """The runner-up, and how it differs from the chosen method."""
+def _instead(case: Case) -> str:
     chosen = case.chosen
     others = [record for record in case.fit if record is not chosen]
     if not others:
@@ -307,7 +259,7 @@ def say_instead(case: Case) -> str:
     parts.append(f"worst part of the predictions covered {worst[0]} (here {worst[1]})")
     if abs(other.proved - chosen.proved) > 0.001:
         parts.append(f"proves {percent_down(other.proved)} (here {percent_down(chosen.proved)})")
-    trained = [answer.method for answer in case.answers if answer.needs_training]
+    trained = [answer.method for answer in case.found.answered if answer.needs_training]
     if (other.method in trained) != (chosen.method in trained):
         parts.append(f"{'needs' if other.method in trained else 'does without'} training data")
     quick, slow = sorted([other.seconds, chosen.seconds])

@@ -2,7 +2,7 @@
 
 from calliper.exceptions import FailedTrialsWarning, TornStoreWarning
 from calliper.lab.evaluation._evaluate import evaluate
-from calliper.lab.evaluation._plan import Method, Problem
+from calliper.lab.evaluation._problems import Method, Problem
 from calliper.lab.evaluation._records import Records
 from calliper.lab.evaluation._summary import Summary, last_digit, one_sigma, summarise
 

@@ -1,12 +1,10 @@
 """The paper's table from records: means over splits, with the uncertainty of the last digit.
 
 0.952(6) is 0.952 ± 0.006. Bold is the best value of its group, and every value that differs from it
-by no more than the two uncertainties in quadrature. Values that are missing in some splits are not
-compared; nor are widths of methods that cover too little, or whose coverage was not measured.
-
-A coverage is flagged with † if its mean is below the level by more than three standard errors.
-These are at least as large as the binomial law and the Beta law of one calibration set imply, so
-that a few splits that agree by chance are not flagged.
+by no more than the two uncertainties in quadrature, of those that are defined in every split; of
+widths, only where coverage was measured and is not flagged. A coverage is flagged with † if its
+mean is below the level by more than three standard errors, which are at least as large as the
+binomial law and the Beta law of one calibration set imply.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _UNCERTAINTIES = {
 }
 
 
-@dataclass(kw_only=True)
+@dataclass
 class TableEntry:
     """A value of the table: its mean over ``n`` of ``of`` splits, and how it is shown."""
 
@@ -69,7 +67,7 @@ class TableEntry:
     flagged: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Line:
     """A method in its group, with an entry for each measure."""
 
@@ -79,7 +77,7 @@ class Line:
     entries: dict[str, TableEntry]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Summary:
     """The table of :func:`summarise`.
 
@@ -94,11 +92,10 @@ class Summary:
 
     Examples
     --------
-    >>> row = {"problem": "fan", "n_calibration": 50, "method": "Split", "level": 0.9}
-    >>> row |= {"n_test": 90, "status": "ok", "error": None, "mean_width": 1.0}
-    >>> table = summarise(Records([row], {"mean_width": {"best": "smaller"}}))
-    >>> table.lines[0].entries["mean_width"].value, table.levels
-    (1.0, (0.9,))
+    >>> row = {"problem": "fan", "n_calibration": 50, "method": "Split", "level": 0.9, "n_test": 90}
+    >>> row |= {"status": "ok", "error": None, "mean_width": 1.0}
+    >>> summarise(Records([row], {"mean_width": {"best": "smaller"}})).levels
+    (0.9,)
     """
 
     by: tuple[str, ...]
@@ -129,18 +126,17 @@ class Summary:
     def legend(self, bold: str = "**Bold**") -> list[str]:
         """The meaning of the marks of the table, one sentence each."""
         entries = [entry for line in self.lines for entry in line.entries.values()]
-        marks = [(e.best, e.flagged, "[" in e.text, e.text == "–") for e in entries]
-        best, flagged, partly, undefined = map(any, zip(*marks, strict=True))
-        what = _UNCERTAINTIES[self.uncertainty]
-        words = {
-            f"In parentheses: the uncertainty of the last digit, {what}.": True,
-            f"{bold}: best of its group, or within the uncertainties of it.": best,
-            "†: coverage below the level by more than three standard errors; widths not "
-            "compared.": flagged,
-            "[k/n]: defined, or infinite (∞), on k of n splits only.": partly,
-            "–: not defined (a constant width has no order).": undefined,
+        shown = " ".join(f"{'*' * e.best}{'†' * e.flagged}{e.text}" for e in entries)
+        marks = {
+            "*": f"{bold}: best of its group, or within the uncertainties of it.",
+            "†": "†: coverage below the level by more than three standard errors; widths not "
+            "compared.",
+            "[": "[k/n]: defined, or infinite (∞), on k of n splits only.",
+            "–": "–: not defined (a constant width has no order).",
         }
-        return [text for text, applies in words.items() if applies]
+        what = f"the uncertainty of the last digit, {_UNCERTAINTIES[self.uncertainty]}"
+        told = [words for mark, words in marks.items() if mark in shown]
+        return [f"In parentheses: {what}.", *told]
 
     def _head(self, name: str) -> str:
         measure = self.measures[name]
@@ -178,12 +174,11 @@ def summarise(
     measures : list of names, optional
         Columns. By default the paper's, the interval score, your own measures, and the fraction of
         infinite intervals if there are any.
-    by : names of fields
-        Fields that define a group, in which methods are compared. The level is added if there are
-        several.
+    by : names of fields that define a group, in which methods are compared
+        The level is added if there are several.
     uncertainty : {"splits", "bootstrap"}
-        ``"splits"``: the 68th percentile of the distances of single splits from their mean, the
-        paper's. ``"bootstrap"``: that of the means of resampled splits, the error of the mean.
+        The 68th percentile of the distances of single splits from their mean, the paper's; or that
+        of the means of resampled splits, the error of the mean.
 
     Returns
     -------
@@ -222,24 +217,16 @@ def summarise(
     lines: list[Line] = []
     for group, methods in groups.items():
         found = {
-            method: {name: entry_of(rows, name, known[name], uncertainty) for name in known}
+            method: {name: _entry(rows, name, known[name], uncertainty) for name in known}
             for method, rows in methods.items()
         }
-        mark_best(list(found.values()), shown, known)
+        _mark_best(list(found.values()), shown, known)
         for method, entries in found.items():
             above = lines[-1].group if lines else ()
             same = [one == other for one, other in zip(group, above, strict=False)]
-            n_same = [*same, False].index(False)
             own = {name: entries[name] for name in shown}
-            lines.append(Line(group=group, same=n_same, method=method, entries=own))
-    return Summary(
-        by=keys,
-        measures=shown,
-        lines=lines,
-        notes=_notes(records, shown),
-        levels=levels,
-        uncertainty=uncertainty,
-    )
+            lines.append(Line(group, [*same, False].index(False), method, own))
+    return Summary(keys, shown, lines, _notes(records, shown), levels, uncertainty)
 
 
 def _columns(records: Records, measures: Sequence[str] | None) -> dict[str, dict[str, Any]]:
@@ -278,12 +265,12 @@ def _notes(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str) -> TableEntry:
+def _entry(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str) -> TableEntry:
     """Mean of a measure over the splits of one method, and its text."""
     done = [row for row in rows if row["status"] == "ok"]
     if not done:
         text = "failed" if any(row["status"] == "failed" for row in rows) else "skipped"
-        return TableEntry(value=nan, error=nan, n=0, of=len(rows), text=text)
+        return TableEntry(nan, nan, 0, len(rows), text)
     values = np.array([row.get(name, nan) for row in done], dtype=np.float64)
     values = values[~np.isnan(values)]
     mean, error = one_sigma(values)
@@ -297,9 +284,7 @@ def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: s
     if 0 < counted < len(rows):
         text += f" [{counted}/{len(rows)}]"
     flagged = measure.get("best") == "level" and len(values) > 0 and _misses(values, done)
-    return TableEntry(
-        value=mean, error=error, n=len(values), of=len(rows), text=text, flagged=flagged
-    )
+    return TableEntry(mean, error, len(values), len(rows), text, flagged=flagged)
 
 
 def _misses(values: Any, rows: list[Row]) -> bool:
@@ -313,7 +298,7 @@ def _misses(values: Any, rows: list[Row]) -> bool:
     return bool(values.mean() < level.mean() - FLAG * standard_error)
 
 
-def mark_best(
+def _mark_best(
     lines: list[dict[str, TableEntry]],
     shown: Mapping[str, dict[str, Any]],
     known: Mapping[str, dict[str, Any]],
@@ -336,7 +321,7 @@ def mark_best(
             continue
         best = min(rivals, key=lambda entry: sign * entry.value)
         for entry in rivals:
-            errors = (each if isfinite(each) else 0.0 for each in (entry.error, best.error))
+            errors = np.nan_to_num([entry.error, best.error], posinf=0.0)
             entry.best = abs(entry.value - best.value) <= hypot(*errors)
 
 
@@ -347,19 +332,15 @@ def _in_cell(text: str) -> str:
 
 
 def one_sigma(values: Any) -> tuple[float, float]:
-    """Mean and 1-σ percentile error: the 68th percentile of the distances from the mean.
-
-    It is the standard deviation if the values are normal, and more robust otherwise. With fewer
-    than two values the error is unknown: NaN. An infinite value makes the mean infinite.
+    """Mean, and the 68th percentile of the distances from it, the deviation of normal values.
 
     Parameters
     ----------
-    values : (n,) numbers
+    values : (n,) numbers, of which an infinite one makes the mean infinite
 
     Returns
     -------
-    tuple of float
-        The mean, and its error.
+    tuple of float; the mean, and its error, NaN with fewer than two values
 
     Examples
     --------
@@ -379,14 +360,12 @@ def one_sigma(values: Any) -> tuple[float, float]:
 def last_digit(value: float, error: float = float("nan")) -> str:
     """A value with the uncertainty of its last digit in parentheses.
 
-    The error is rounded to one digit and the value to the same place. Without parentheses the
-    error is zero (with three decimals) or unknown. NaN is a dash.
+    Without parentheses the error is zero (with three decimals) or unknown. NaN is a dash.
 
     Parameters
     ----------
     value : float
-    error : float, optional
-        Its uncertainty; NaN if unknown.
+    error : float, optional; its uncertainty, which is rounded to one digit; NaN if unknown
 
     Returns
     -------

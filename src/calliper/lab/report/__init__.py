@@ -1,6 +1,12 @@
 """Figures, and one page that compares methods. Nothing is printed."""
 
-from calliper.lab.report._bands import BandDisplay, FanDisplay, draw_bands
+from calliper.lab.report._bands import (
+    BandDisplay,
+    FanDisplay,
+    MetricCurveDisplay,
+    draw_bands,
+    draw_tuning,
+)
 from calliper.lab.report._coverage import (
     CalibrationCurveDisplay,
     CoverageDisplay,
@@ -9,10 +15,13 @@ from calliper.lab.report._coverage import (
     PITDisplay,
     RunningCoverageDisplay,
 )
-from calliper.lab.report._curves import MetricCurveDisplay, draw_tuning
-from calliper.lab.report._importance import WidthImportanceDisplay
-from calliper.lab.report._widths import EmbeddingDisplay, WidthErrorDisplay, draw_calibration
-from calliper.lab.report.page import Provenance, SourceFile, render_page
+from calliper.lab.report._widths import (
+    EmbeddingDisplay,
+    WidthErrorDisplay,
+    WidthImportanceDisplay,
+    draw_calibration,
+)
+from calliper.lab.report.page import Provenance, render_page
 
 __all__ = [
     "BandDisplay",
@@ -26,7 +35,6 @@ __all__ = [
     "PITDisplay",
     "Provenance",
     "RunningCoverageDisplay",
-    "SourceFile",
     "WidthErrorDisplay",
     "WidthImportanceDisplay",
     "draw_bands",

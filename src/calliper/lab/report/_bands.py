@@ -1,10 +1,10 @@
-"""Intervals and distributions over one input, alone or side by side with the oracle."""
+"""Bands and curves: intervals and distributions over one input, a measure over N or a scale."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -14,38 +14,37 @@ from calliper._validation import check_vector
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.lab.evaluation import one_sigma
 from calliper.lab.report import _style as style
-from calliper.metrics import IntervalsLike, one_level
+from calliper.lab.tuning import CRITERIA_IN_WORDS, TuningCurve
+from calliper.metrics import MEASURES, IntervalsLike, one_level
 from calliper.rows import same_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_UNITS = {"mse": " of the local scale", "deviance": "", "mi": " (nats, not null-corrected)"}
 
 
 @dataclass(eq=False)
 class BandDisplay(style.Display):
     """Intervals over one input; made by :meth:`from_intervals`.
 
-    What to look for: the band is wide where targets scatter and narrow where they do not, and the
-    targets outside lie everywhere along x, not in one stretch.
+    What to look for: a band that is wide where targets scatter, and targets outside everywhere
+    along x, not in one stretch.
 
     Attributes
     ----------
     x : (n,) the input, ascending; all other arrays are in its order
     lower, upper : (n,) ends of the intervals, perhaps infinite
-    y, covered : (n,) targets, and whether they lie inside; None without targets
-    y_pred : (n,) predictions, or None
-    oracle : the best possible intervals, or None
-    coverage : the level asked for, or None
+    y, covered, y_pred : (n,) targets, whether they lie inside, and predictions, or None
+    oracle, coverage : the best possible intervals, and the level asked for, or None
     names : of x and y, for the axes
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> x = np.linspace(0, 1, 50)
-    >>> intervals = Intervals(-x, x, 0.9)
-    >>> bool(BandDisplay.from_intervals(x[:, None], intervals, y=x / 2).covered.all())
+    >>> bool(BandDisplay.from_intervals(x, (-x, x), y=x / 2).covered.all())
     True
     """
 
@@ -58,6 +57,8 @@ class BandDisplay(style.Display):
     oracle: Intervals | None = None
     coverage: float | None = None
     names: tuple[str, str] = ("x", "y")
+
+    _size = (7.2, 4.2)
 
     @classmethod
     def from_intervals(
@@ -73,14 +74,10 @@ class BandDisplay(style.Display):
 
         Parameters
         ----------
-        x : array of shape (n,) or (n, 1)
-            A series, or a frame of one column, names the axis; so does that of ``y``.
+        x : (n,) or (n, 1); a series, or a frame of one column, names the axis, as that of y does
         intervals : Intervals or (lower, upper), of one level
-            At each x.
-        y, y_pred : array of shape (n,), optional
-            Targets and predictions at each x.
-        oracle : Intervals or (lower, upper), optional
-            The best possible intervals at each x, if the law of the data is known.
+        y, y_pred : (n,) targets and predictions at each x, optional
+        oracle : the best possible intervals at each x, if the law of the data is known
         """
         read = one_level(intervals)
         best = None if oracle is None else one_level(oracle)
@@ -107,8 +104,6 @@ class BandDisplay(style.Display):
     def n_infinite(self) -> int:
         """Number of intervals with an infinite end."""
         return int(np.count_nonzero(np.isinf(self.upper - self.lower)))
-
-    _size = (7.2, 4.2)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         level = "" if self.coverage is None else f"{style.percent(self.coverage)} "
@@ -182,10 +177,9 @@ def draw_bands(
 
     Parameters
     ----------
-    bands : mapping from a title to a BandDisplay
-        All with targets, predictions and the oracle. Targets that are NaN are not drawn.
-    captions : mapping from a title to a line, optional
-        What to look for.
+    bands : mapping from a title to a BandDisplay with targets, predictions and the oracle
+        Targets that are NaN are not drawn.
+    captions : mapping from a title to a line on what to look for, optional
 
     Returns
     -------
@@ -193,11 +187,9 @@ def draw_bands(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> x = np.linspace(0, 1, 50)
     >>> known = {"y": x / 2, "y_pred": 0 * x, "oracle": (-x, x)}
-    >>> band = BandDisplay.from_intervals(x, Intervals(-x, x, 0.9), **known)
+    >>> band = BandDisplay.from_intervals(x, (-x, x), **known)
     >>> len(draw_bands({"growing": band}, {"growing": "a line"}).axes)
     2
     """
@@ -234,26 +226,22 @@ def draw_bands(
 
 def _mark_misfit(axis: Any, grid: FloatArray, best: FloatArray, own: FloatArray) -> None:
     """Point at where a constant width is too wide and too narrow by most, near the middle."""
-    span = np.ptp(grid)
-    far = 0.05 * best.max() * np.abs(grid - grid.mean()) / span  # of several equal peaks
+    span, top = np.ptp(grid), best.max()
+    far = 0.05 * top * np.abs(grid - grid.mean()) / span  # of several equal peaks
+    arrow = {"arrowstyle": "->", "color": style.QUIET, "linewidth": 0.8}
     for words, excess, side in (("too wide", own - best, -1), ("too narrow", best - own, 1)):
         at = int(np.argmax(excess - far))
-        axis.annotate(
-            words,
-            (grid[at], (best[at] + own[at]) / 2),
-            (grid[at] + 0.12 * side * span, 1.25 * best.max()),
-            ha="center",
-            fontsize=9.5,
-            arrowprops={"arrowstyle": "->", "color": style.QUIET, "linewidth": 0.8},
-        )
+        middle, beside = (best[at] + own[at]) / 2, grid[at] + 0.12 * side * span
+        where = (grid[at], middle), (beside, 1.25 * top)
+        axis.annotate(words, *where, ha="center", fontsize=9.5, arrowprops=arrow)
 
 
 @dataclass(eq=False)
 class FanDisplay(style.Display):
     """Predictive distributions over one input; made by :meth:`from_distribution`.
 
-    What to look for: the fan opens where targets scatter, leans to the side where they scatter
-    more, and each shade holds its share of the targets.
+    What to look for: a fan that opens where targets scatter and leans to the side where they
+    scatter more; each shade holds its share of the targets.
 
     Attributes
     ----------
@@ -263,13 +251,11 @@ class FanDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Split
     >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
-    >>> Z = np.linspace(0, 1, 20)[:, None]
-    >>> found = split.predict_distribution(Z, 100 * Z[:, 0])
-    >>> FanDisplay.from_distribution(Z, found).median[:3].round(1)
-    array([26. , 31.3, 36.5])
+    >>> found = split.predict_distribution(np.zeros((20, 1)), np.zeros(20))
+    >>> FanDisplay.from_distribution(np.arange(20), found).median[:3]
+    array([26., 26., 26.])
     """
 
     x: FloatArray
@@ -277,6 +263,8 @@ class FanDisplay(style.Display):
     median: FloatArray
     y: FloatArray | None = None
     names: tuple[str, str] = ("x", "y")
+
+    _size = (7.2, 4.2)
 
     @classmethod
     def from_distribution(
@@ -292,8 +280,6 @@ class FanDisplay(style.Display):
         lower, upper = distribution.interval(list(coverage))
         intervals = Intervals(lower[order], upper[order], tuple(coverage))
         return cls(intervals=intervals, median=distribution.quantile(0.5)[order], **known)
-
-    _size = (7.2, 4.2)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         levels = np.asarray(self.intervals.coverage, float)
@@ -312,3 +298,193 @@ class FanDisplay(style.Display):
         ax.set_ylim(*limits)
         style.label(ax, *self.names, legend="best", ncols=2)
         return "Predictive distributions over the input", caption
+
+
+class Curve(NamedTuple):
+    """Mean of a measure over splits and its 1-σ percentile error at each N, of one method."""
+
+    n_calibration: IntArray
+    mean: FloatArray
+    error: FloatArray
+    n_splits: IntArray
+    n_undefined: IntArray
+
+    @classmethod
+    def of(cls, rows: list[Mapping[str, Any]], metric: str) -> Self:
+        """From the records of one method."""
+        columns = []
+        for n in sorted({int(row["n_calibration"]) for row in rows}):
+            found = np.array([row[metric] for row in rows if row["n_calibration"] == n], float)
+            defined = found[~np.isnan(found)]
+            columns.append((n, *one_sigma(defined), len(found), len(found) - len(defined)))
+        return cls(*map(np.array, zip(*columns, strict=True)))
+
+    def remarks(self) -> str:
+        """What its line does not show: undefined values and infinite means."""
+        words = []
+        if n_lost := int(self.n_undefined.sum()):
+            words.append(f"{n_lost} of {self.n_splits.sum()} undefined")
+        if np.isinf(self.mean).any():
+            sizes = ", ".join(f"{n:,}" for n in self.n_calibration[np.isinf(self.mean)])
+            words.append(f"infinite at N = {sizes}")
+        return f" ({'; '.join(words)})" if words else ""
+
+
+@dataclass(eq=False)
+class MetricCurveDisplay(style.Display):
+    """A measure over the number of calibration points; made by :meth:`from_records`.
+
+    What to look for: whether methods differ by more than the bars, the variation between splits.
+
+    Attributes
+    ----------
+    curves : dict from the name of a method to its ``n_calibration``, ``mean``, ``error``,
+        ``n_splits`` and ``n_undefined`` (splits without a value, left out of the mean)
+    metric, problem, level : names in the records, and the coverage asked for
+
+    Examples
+    --------
+    >>> record = {"problem": "p", "method": "Split", "level": 0.9, "coverage": 0.9}
+    >>> records = [{**record, "n_calibration": n} for n in (50, 100)]
+    >>> MetricCurveDisplay.from_records(records, "coverage").curves["Split"].mean
+    array([0.9, 0.9])
+    """
+
+    curves: dict[str, Curve]
+    metric: str
+    problem: str
+    level: float
+
+    @classmethod
+    def from_records(
+        cls, records: Any, metric: str, *, problem: str | None = None, level: float | None = None
+    ) -> Self:
+        """Mean and 1-σ error over the splits, for each method and N.
+
+        Parameters
+        ----------
+        records : Records, frame, or iterable of dicts, from :func:`calliper.evaluate`, with
+            ``problem``, ``method``, ``n_calibration``, ``level`` (or ``coverage``) and the metric
+        metric : its name
+        problem, level : needed if the records hold several
+        """
+        given = records.to_dict("records") if style.columns_of(records) else records
+        rows = list(given) if isinstance(given, Iterable) else []
+        known = sorted(rows[0]) if rows and isinstance(rows[0], Mapping) else []
+        if not {"problem", "method", "n_calibration", metric} <= {*known}:
+            raise CalliperError(
+                f"records must hold at least one row, each a dict with problem, method, "
+                f"n_calibration and {metric!r}; got {len(rows)} of {known}."
+            )
+        asked = "level" if "level" in rows[0] else "coverage"
+        problem = _the_one(rows, "problem", "problem", problem)
+        level = float(_the_one(rows, asked, "level", level))
+        rows = [row for row in rows if row["problem"] == problem and row[asked] == level]
+        names = dict.fromkeys(str(row["method"]) for row in rows)
+        of = {name: [row for row in rows if row["method"] == name] for name in names}
+        curves = {name: Curve.of(own, metric) for name, own in of.items()}
+        return cls(curves, metric, str(problem), level)
+
+    @property
+    def label(self) -> str:
+        """Name of the metric in the figure."""
+        known = MEASURES.get(self.metric)
+        words = (known and known.label) or self.metric.replace("_", " ")
+        return words[0].upper() + words[1:] if words[0].isascii() else words
+
+    def _draw(self, ax: Any) -> tuple[str, str]:
+        """A line with bars for each method; N is on a logarithmic axis."""
+        from matplotlib.ticker import NullLocator
+
+        for place, (method, curve) in enumerate(self.curves.items()):
+            color, mark = style.SERIES[place % len(style.SERIES)]
+            # Shifted sideways, so that bars do not hide each other.
+            x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
+            finite = np.isfinite(curve.mean)
+            bars: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "linewidth": 1.6, "ms": 5}
+            bars |= {"color": color, "marker": mark, "label": method + curve.remarks()}
+            # No bar is drawn where the error is not known.
+            ax.errorbar(x[finite], curve.mean[finite], yerr=curve.error[finite], **bars)
+        if self.metric in ("coverage", "empirical_coverage"):
+            style.asked(ax.axhline, self.level)
+            style.in_percent(ax.yaxis)
+        sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+        style.label(ax, "calibration points, N", self.label, legend="best")
+        splits = np.concatenate([curve.n_splits for curve in self.curves.values()])
+        drawn = np.concatenate([c.error[np.isfinite(c.mean)] for c in self.curves.values()])
+        known = np.isfinite(drawn)
+        caption = ", bars ± 1 σ of a split" if known.any() else ""
+        caption += "" if known.all() else "; no bar: one value, its error is not known"
+        low, over = splits.min(), style.several(splits.max(), "split")
+        span = "" if low == splits.max() else f"{low} to "
+        caption = f"{style.percent(self.level)} asked for · mean over {span}{over}{caption}"
+        return f"{self.label}: {self.problem}", caption
+
+
+def _the_one(rows: list[Mapping[str, Any]], key: str, name: str, value: Any) -> Any:
+    """The value asked for, or the only one in the records."""
+    present = list(dict.fromkeys(row[key] for row in rows))
+    if value is None and len(present) > 1:
+        raise CalliperError(f"records hold several of {name}: {present}; pass {name}= one of them.")
+    if value is not None and value not in present:
+        raise CalliperError(f"records hold no {name} {value!r}; there are {present}.")
+    return present[0] if value is None else value
+
+
+def draw_tuning(curve: TuningCurve) -> Figure:
+    """Draw the criterion over the candidates, and below how many points chose each.
+
+    Parameters
+    ----------
+    curve : TuningCurve from :func:`calliper.lab.tuning.tuning_curve`
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> from calliper.lab.tuning import tuning_curve
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(60, 1))
+    >>> curve = tuning_curve(Z, rng.exponential(size=60), Z_train=rng.uniform(size=(60, 1)))
+    >>> len(draw_tuning(curve).axes)
+    2
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure, axes = style.blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
+    top, bottom = axes
+    x, place = curve.candidates, curve.favourite
+    # Factor from the middle of a bar to its end, so that bars do not touch.
+    factor = float(np.exp(0.4 * min([0.25, *np.diff(np.log(x))])))
+    room = 2.0 if len(x) == 1 else factor**1.5
+    low, high = float(x[0] / room), float(x[-1] * room)
+    bottom.set(xscale="log", xlim=(low, high), xlabel=curve.what, ylabel="points that\nchose it")
+    # Ticks in plain numbers, several a decade if there are few decades.
+    bottom.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e4 else (1.0,)))
+    bottom.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    bottom.xaxis.set_minor_formatter(NullFormatter())
+    finite = np.isfinite(curve.mean)
+    mean, off, at = curve.mean[finite], curve.deviation[finite], x[finite]
+    top.fill_between(at, mean - off, mean + off, color=style.BLUE, alpha=0.25, linewidth=0)
+    top.plot(at, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
+    top.set_ylabel(CRITERIA_IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
+    title = "Smaller is better: mean over the points left out, shaded ± their deviation"
+    top.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
+    if curve.reference_value is not None and np.isfinite(curve.reference_value):
+        dashes: dict[str, Any] = {"lw": 1.3, "ls": (0, (5, 2)), "color": style.VERMILION}
+        top.axhline(curve.reference_value, label=curve.reference_name, **dashes)
+        top.margins(y=0.1)
+    widths = x * factor - x / factor
+    bottom.bar(x / factor, curve.counts, widths, align="edge", color=style.GREEN)
+    bottom.set(ylim=(0, 1.05 * len(curve.chosen)), yticks=[0, len(curve.chosen)])
+    words = f"{x[place]:.3g}, chosen by {curve.counts[place]} of {len(curve.chosen)}"
+    for axis in axes:
+        axis.axvline(x[place], label=words, zorder=0, color=style.GREEN, lw=1.0, ls=":")
+    top.legend(frameon=False, fontsize=9.5, loc="best")
+    figure.align_ylabels([top, bottom])
+    return figure

@@ -21,24 +21,22 @@ from calliper.quantile import conformal_rank
 class CalibrationCurveDisplay(style.Display):
     """Measured against nominal coverage at each level; made by :meth:`from_intervals`.
 
-    What to look for: points on the diagonal, within their bounds. Below it intervals are too
-    narrow at that level, above it too wide. All levels are measured on the same rows, so
-    neighbouring points deviate together.
+    What to look for: points on the diagonal, within their bounds; below it intervals are too
+    narrow. All levels are measured on the same rows, so neighbouring points deviate together.
 
     Attributes
     ----------
     asked : (L,) levels, ascending
     covered : (L,) share of the targets inside at each
-    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these intervals
+    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it
     n : number of test points
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Intervals
-    >>> y, radius = np.linspace(-1, 1, 101)[:, None], np.array([0.5, 0.9])
-    >>> intervals = Intervals(0 * y - radius, 0 * y + radius, (0.5, 0.9))
-    >>> CalibrationCurveDisplay.from_intervals(y[:, 0], intervals).covered.round(2)
+    >>> y, radius = np.linspace(-1, 1, 101), np.tile([0.5, 0.9], (101, 1))
+    >>> intervals = Intervals(-radius, radius, (0.5, 0.9))
+    >>> CalibrationCurveDisplay.from_intervals(y, intervals).covered.round(2)
     array([0.5 , 0.89])
     """
 
@@ -48,15 +46,14 @@ class CalibrationCurveDisplay(style.Display):
     upper: FloatArray
     n: int
 
+    _size = (5.0, 4.8)
+    _is_curve = True
+
     @classmethod
     def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> Self:
-        """Count the targets inside at each level.
+        """Count the targets y, (m,), inside intervals of several levels.
 
-        Parameters
-        ----------
-        y : array of shape (m,)
-        intervals : Intervals of several levels
-            For example ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
+        Such as those of ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
         """
         read = metrics.as_intervals(intervals)
         if read.coverage is None:
@@ -65,35 +62,26 @@ class CalibrationCurveDisplay(style.Display):
             )
         asked = np.atleast_1d(np.asarray(read.coverage, float))
         inside = read.contains(y).reshape(len(read.lower), -1)
-        if inside.shape[1] != len(asked):
-            raise CalliperError(f"intervals have {inside.shape[1]} levels but name {len(asked)}.")
         order, n = np.argsort(asked), np.full(len(asked), len(inside))
-        asked, hits = asked[order], inside.sum(axis=0)[order]
-        lower, upper = metrics.binomial_bounds(hits, n)
-        return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
+        hits = inside.sum(axis=0)[order]
+        return cls(asked[order], hits / n, *metrics.binomial_bounds(hits, n), n=len(inside))
 
     @property
     def largest_gap(self) -> float:
         """Largest distance from the diagonal at any level."""
         return float(np.abs(self.covered - self.asked).max())
 
-    _size = (5.0, 4.8)
-
-    _is_curve = True
-
     def _draw(
         self, ax: Any, fresh: bool, name: str | None, color: str = style.BLUE, marker: str = "o"
     ) -> tuple[str, str]:
-        """A curve called ``name`` in the legend; others on the same axes to compare."""
         points = style.several(self.n, "test point")
         if fresh:
             ax.plot([0, 1], [0, 1], label="exact", **style.TARGET)
-        else:
-            for words in ax.texts[:1]:
-                words.set_text(f"{points} · bars are 1-σ binomial bounds")
+        for words in ax.texts[:1]:  # of the first curve
+            words.set_text(f"{points} · bars are 1-σ binomial bounds")
         look: dict[str, Any] = {"color": color, "marker": marker, "ms": 4.5, "linewidth": 1.4}
-        bars = style.bars(self.covered, self.lower, self.upper)
         look |= {"elinewidth": 1.4, "label": name or "measured, with 1-σ bounds"}
+        bars = np.abs([self.covered - self.lower, self.upper - self.covered])
         ax.errorbar(self.asked, self.covered, yerr=bars, **look)
         for axis in (ax.xaxis, ax.yaxis):
             style.in_percent(axis)
@@ -107,8 +95,8 @@ class CalibrationCurveDisplay(style.Display):
 class CoverageDisplay(style.Display):
     """Coverage in each bin with its 1-σ bounds, and the level asked for.
 
-    What to look for: about two of three bars touch the line. Bars that stay off it on one side of
-    the figure show where coverage is lost, and where intervals are too wide in return.
+    What to look for: about two of three bars touch the line. Bars off it on one side of the figure
+    show where coverage is lost, and where intervals are too wide in return.
 
     Attributes
     ----------
@@ -118,11 +106,8 @@ class CoverageDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
-    >>> y = np.tile([0.0, 0.5, 2.0, 0.1], 20)
-    >>> intervals = Intervals(-np.ones(80), np.ones(80), 0.9)
-    >>> CoverageDisplay.from_intervals(y, intervals, groups=list("aabb") * 20).table.coverage
+    >>> y, ends = np.tile([0.0, 0.5, 2.0, 0.1], 20), (-np.ones(80), np.ones(80))
+    >>> CoverageDisplay.from_intervals(y, ends, groups=list("aabb") * 20).table.coverage
     array([1. , 0.5])
     """
 
@@ -146,21 +131,15 @@ class CoverageDisplay(style.Display):
 
         Parameters
         ----------
-        y : array of shape (m,)
-        intervals : Intervals or (lower, upper), of one level
-        values, groups : array of shape (m,), optional
-            As in :func:`calliper.metrics.coverage_by_value` and
-            :func:`calliper.metrics.coverage_by_group`; one of them at most.
-        what : str, optional
-            Name of the values or groups, with the unit, for the axis; by default the name of the
-            series.
-        n_bins : int
-        coverage : float, optional
-            The level to draw; by default that of the intervals, if known.
+        y, intervals, values, groups, n_bins : as in :func:`calliper.metrics.coverage_by_value` and
+            :func:`calliper.metrics.coverage_by_group`; values or groups, not both
+        what : name of the values or groups, with the unit; by default that of the series
+        coverage : the level to draw; by default that of the intervals, if known
         """
         read = metrics.one_level(intervals)
         if values is not None and groups is not None:
             raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
+        name = "width of the interval (unit of y)"
         if groups is not None:
             table, name = metrics.coverage_by_group(y, read, groups), style.name_of(groups, "group")
         elif values is not None:
@@ -168,7 +147,6 @@ class CoverageDisplay(style.Display):
             name = style.name_of(values, "value")
         else:
             table = metrics.coverage_by_width(y, read, n_bins=n_bins)
-            name = "width of the interval (unit of y)"
         level = read.coverage if coverage is None else coverage
         level = None if level is None else check_levels(level)[0]
         return cls(table, level, name if what is None else what)
@@ -182,19 +160,18 @@ class CoverageDisplay(style.Display):
         """A dot with its bounds for each bin: bins of numbers side by side, groups in rows."""
         from matplotlib.ticker import MaxNLocator
 
-        table, in_rows = self.table, self.table.edges is None
+        table, in_rows, n_bins = self.table, self.table.edges is None, len(self.table.n)
         turned = slice(None, None, -1 if in_rows else 1)  # coverage is on the other axis
         look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
-        bars = style.bars(table.coverage, table.lower, table.upper)
+        bars = np.abs([table.coverage - table.lower, table.upper - table.coverage])
         look |= {"xerr" if in_rows else "yerr": bars, "zorder": 3}
-        dots = (np.arange(len(table.n)), table.coverage)
+        dots = (np.arange(n_bins), table.coverage)
         ax.errorbar(*dots[turned], label="covered, with 1-σ bounds", **look)
         low = float(table.lower.min())
         if self.coverage is not None:
-            ends = [-0.6 if in_rows else -0.5, len(table.n) - 0.5]  # not into the legend
-            words = f"asked for: {style.percent(self.coverage)}"
-            ax.plot(*(ends, [self.coverage] * 2)[turned], label=words, **style.TARGET)
+            ends = [-0.6 if in_rows else -0.5, n_bins - 0.5]  # not into the legend
             low = min(low, self.coverage)
+            style.asked(lambda at, **how: ax.plot(*(ends, [at] * 2)[turned], **how), self.coverage)
         span, inside = max(1.0 - low, 0.05), "share of targets inside"
         axis = ax.xaxis if in_rows else ax.yaxis
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
@@ -202,9 +179,10 @@ class CoverageDisplay(style.Display):
         if in_rows:
             named = zip(table.labels, table.n, strict=True)
             names = [style.literal(f"{name}  (n = {n:,})") for name, n in named]
-            ax.set_yticks(np.arange(len(names)), names)
-            ax.set_ylim(len(names) + 0.3, -0.6)  # the last row is the legend's
+            ax.set_yticks(np.arange(n_bins), names)
             ax.tick_params(axis="y", length=0)
+            # The last row is the legend's.
+            ax.set_ylim(n_bins + 0.3, -0.6)
             ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
             style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
@@ -222,8 +200,8 @@ class CoverageDisplay(style.Display):
         edges = self.table.edges
         assert edges is not None
         known = edges[~np.isnan(edges)]
-        short = ["∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−") for edge in known]
-        ticks, names = np.arange(len(known)) - 0.5, short
+        names = ["∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−") for edge in known]
+        ticks = np.arange(len(known)) - 0.5
         for tick in ticks:
             ax.axvline(tick, color=style.QUIET, alpha=0.12, linewidth=0.8, zorder=0)
         if len(known) < len(edges):  # rows without a value: named in the middle of their bin
@@ -241,19 +219,16 @@ class RunningCoverageDisplay(style.Display):
     """Coverage over the latest ``window`` steps; made by :meth:`from_outside`.
 
     What to look for: a line that stays in the grey band, where chance alone keeps it nine times
-    out of ten. A line that leaves it downwards shows drift that nothing corrects.
+    out of ten; below it there is drift that nothing corrects.
 
     Attributes
     ----------
-    running : (T − window + 1,) share inside in each window
-    coverage : the level asked for in the long run
-    window : steps in a window
-    mean : share inside over all steps
+    running, mean : (T − window + 1,) share inside in each window, and over all steps
+    coverage, window : the level asked for, and steps in a window
     lower, upper : 5th and 95th percentile of the share in a window by chance alone
 
     Examples
     --------
-    >>> import numpy as np
     >>> outside = np.arange(500) % 10 == 0
     >>> RunningCoverageDisplay.from_outside(outside, coverage=0.9, window=100).mean
     0.9
@@ -266,18 +241,15 @@ class RunningCoverageDisplay(style.Display):
     lower: float
     upper: float
 
+    _size = (7.2, 4.0)
+    _is_curve = True
+
     @classmethod
     def from_outside(cls, outside: Any, *, coverage: float, window: int = 200) -> Self:
-        """Average over windows.
+        """Average over windows, where targets were outside (1) or not (0), in order of time, (T,).
 
-        Parameters
-        ----------
-        outside : array of shape (T,)
-            1 where the target was outside, 0 where not, in order of time: ``history.outside`` of
-            a controller, or ``~intervals.contains(y)``.
-        coverage : float
-            The level asked for in the long run.
-        window : int, default 200
+        Such as ``history.outside`` of a controller, or ``~intervals.contains(y)``; ``coverage`` is
+        the level asked for in the long run.
         """
         values, level = check_vector(outside, "outside"), check_level(coverage)
         size = metrics.at_least(window, 1, "window")
@@ -287,29 +259,17 @@ class RunningCoverageDisplay(style.Display):
                 f"{len(values)}, from {values.min(initial=0):g} to {values.max(initial=0):g}."
             )
         total = np.concatenate([[0.0], np.cumsum(values)])
-        low, high = stats.binom(size, level).ppf([0.05, 0.95]) / size
-        return cls(
-            running=1 - (total[size:] - total[:-size]) / size,
-            coverage=level,
-            window=size,
-            mean=float(1 - values.mean()),
-            lower=float(low),
-            upper=float(high),
-        )
-
-    _size = (7.2, 4.0)
-
-    _is_curve = True
+        running = 1 - (total[size:] - total[:-size]) / size
+        low, high = (stats.binom(size, level).ppf([0.05, 0.95]) / size).tolist()
+        return cls(running, level, size, float(1 - values.mean()), low, high)
 
     def _draw(
         self, ax: Any, fresh: bool, name: str | None, color: str = style.BLUE
     ) -> tuple[str, str]:
-        """A line called ``name`` in the legend; others on the same axes to compare."""
         if fresh:
             band = "9 of 10, by chance alone"
             ax.axhspan(self.lower, self.upper, color=style.GREY, alpha=0.22, lw=0, label=band)
-            asked = f"asked for: {style.percent(self.coverage)}"
-            ax.axhline(self.coverage, label=asked, **style.TARGET)
+            style.asked(ax.axhline, self.coverage)
         label = f"{name or 'running'}: {style.percent(self.mean)} in all"
         shown = sampled(len(self.running), style.MOST_DOTS)
         ax.plot(shown + self.window, self.running[shown], color=color, linewidth=1.5, label=label)
@@ -346,6 +306,8 @@ class MonitorDisplay(style.Display):
     alarm_at: int | None
     since: int | None
 
+    _size = (7.2, 4.0)
+
     @classmethod
     def from_monitor(cls, monitor: Any) -> Self:
         """The evidence of a monitor of ``calliper.monitoring``, after at least one label."""
@@ -353,15 +315,15 @@ class MonitorDisplay(style.Display):
             raise CalliperError("the monitor has seen no label yet: update it first.")
         return cls(trace, monitor.limit, monitor.alarm_at, monitor.since)
 
-    _size = (7.2, 4.0)
-
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         shown = sampled(len(self.log_evidence), style.MOST_DOTS)
         ax.plot(shown, self.log_evidence[shown] / np.log(10), color=color, linewidth=1.5)
         ax.axhline(np.log10(self.limit), label=f"alarm at {self.limit:.4g}", **style.TARGET)
-        for place, words in ((self.since, "probably since"), (self.alarm_at, "alarm at")):
+        for place, words, hue in (
+            (self.since, "probably since", style.ORANGE),
+            (self.alarm_at, "alarm at", style.VERMILION),
+        ):
             if place is not None:
-                hue = style.ORANGE if words != "alarm at" else style.VERMILION
                 ax.axvline(place, color=hue, linewidth=1.2, label=f"{words} label {place:,}")
         ax.yaxis.set_major_formatter(lambda power, _: f"$10^{{{power:g}}}$")
         style.label(ax, "label", "evidence")
@@ -372,21 +334,18 @@ class MonitorDisplay(style.Display):
 class CoverageLawDisplay(style.Display):
     """Coverage of many calibration sets of one size, and its law; from :meth:`from_coverages`.
 
-    The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
-    MADSplit if points are exchangeable and scores have no ties. Coverage measured on ``n_test``
-    points scatters more: the law is then beta-binomial with the same parameters.
+    The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for Split and MADSplit if points are
+    exchangeable and scores have no ties; measured on ``n_test`` points it is beta-binomial.
 
     What to look for: bars that follow the line. Bars to the left of it mean that exchangeability
-    fails, or that the method is another one, whose law is not known (it may be narrower or wider).
+    fails, or that the method is another one, whose law is not known.
 
     Attributes
     ----------
     coverages : (R,) measured coverage of each calibration draw, ascending
-    coverage : the level asked for
-    n_calibration, n_test : N, and the test points of each measurement (None: exact)
+    coverage, n_calibration, n_test : the level asked for, N, and the test points of each, or None
     mean, error : of the coverages, and the standard error of that mean
-    law_mean : Q/(N+1)
-    law_quantiles : 5th and 95th percentile of the law
+    law_mean, law_quantiles : Q/(N+1), and 5th and 95th percentile of the law
     x, density : the law, at 400 points or at each possible coverage
     share_inside : share of the coverages between the two percentiles
 
@@ -414,17 +373,10 @@ class CoverageLawDisplay(style.Display):
     def from_coverages(
         cls, coverages: Any, *, coverage: float, n_calibration: int, n_test: int | None = None
     ) -> Self:
-        """Compare measured coverages with their law.
+        """Compare measured coverages, (R,), with their law at the level ``coverage``.
 
-        Parameters
-        ----------
-        coverages : array of shape (R,)
-            One for each independent calibration set of ``n_calibration`` points.
-        coverage : float
-            The level asked for.
-        n_calibration : int
-        n_test : int, optional
-            Test points of each measurement; omit it if coverage is known exactly.
+        One for each independent calibration set of ``n_calibration`` points, measured on
+        ``n_test`` points, or known exactly.
         """
         values = np.sort(check_vector(coverages, "coverages"))
         if len(values) < 2 or values[0] < 0 or values[-1] > 1:
@@ -439,38 +391,24 @@ class CoverageLawDisplay(style.Display):
                 f"{n} calibration points cannot support coverage {level:g}: every interval is "
                 f"infinite and covers, so there is no law to compare with."
             )
-        size = None if n_test is None else metrics.at_least(n_test, 1, "n_test")
-        law = coverage_law(level, n) if size is None else stats.betabinom(size, rank, n + 1 - rank)
-        first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4]).tolist()
-        if size is None:
-            x = np.linspace(first, last, 400)
-            density = law.pdf(x)
-        else:
-            x, density = np.arange(first, last + 1), law.pmf(np.arange(first, last + 1)) * size
-            x, low, high = x / size, low / size, high / size
+        size = 1 if n_test is None else metrics.at_least(n_test, 1, "n_test")
+        law = stats.betabinom(size, rank, n + 1 - rank) if n_test else coverage_law(level, n)
+        first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4])
+        x = np.arange(first, last + 1) if n_test else np.linspace(first, last, 400)
+        density = (law.pmf(x) if n_test else law.pdf(x)) * size
+        x, low, high = x / size, float(low / size), float(high / size)
         inside = (values >= low - 1e-12) & (values <= high + 1e-12)
-        return cls(
-            coverages=values,
-            coverage=level,
-            n_calibration=n,
-            n_test=n_test,
-            mean=float(values.mean()),
-            error=float(values.std(ddof=1) / np.sqrt(len(values))),
-            law_mean=rank / (n + 1),
-            law_quantiles=(low, high),
-            x=x,
-            density=density,
-            share_inside=float(inside.mean()),
-        )
+        mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+        law_values = rank / (n + 1), (low, high), x, density
+        return cls(values, level, n, n_test, mean, error, *law_values, float(inside.mean()))
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         law = "Beta" if self.n_test is None else "beta-binomial"
-        bars: dict[str, Any] = {"bins": self._bins(), "density": True, "color": color, "alpha": 0.4}
         words = f"measured, {len(self.coverages):,} calibration sets"
-        ax.hist(self.coverages, label=words, **bars)
+        bars: dict[str, Any] = {"density": True, "color": color, "alpha": 0.4, "label": words}
+        ax.hist(self.coverages, bins=self._bins(), **bars)
         ax.plot(self.x, self.density, color=style.VERMILION, linewidth=1.8, label=f"{law} law")
-        asked = f"asked for: {style.percent(self.coverage)}"
-        ax.axvline(self.coverage, label=asked, **style.TARGET)
+        style.asked(ax.axvline, self.coverage)
         style.in_percent(ax.xaxis)
         ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
         style.label(ax, "coverage given one calibration set", "density")
@@ -489,9 +427,8 @@ class CoverageLawDisplay(style.Display):
         if self.n_test is None:
             return np.linspace(low, high, n_bars + 1)
         step = max(1, round((high - low) * self.n_test / n_bars))
-        first = round(low * self.n_test) - 0.5
-        n_steps = int(np.ceil((high * self.n_test + 0.5 - first) / step))
-        return np.asarray((first + step * np.arange(n_steps + 1)) / self.n_test)
+        first, last = round(low * self.n_test) - 0.5, high * self.n_test + 0.5
+        return np.arange(first, last + step - 1e-9, step) / self.n_test
 
 
 @dataclass(eq=False)
@@ -503,17 +440,14 @@ class PITDisplay(style.Display):
 
     Parameters
     ----------
-    table : ShareTable
-        The shares of the targets in equal bins, and their band.
+    table : ShareTable of the targets in equal bins, with their band
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Split
     >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
-    >>> Z = np.linspace(0, 1, 20)[:, None]
-    >>> found = split.predict_distribution(Z, 100 * Z[:, 0])
-    >>> PITDisplay.from_distribution(100 * Z[:, 0] + 5, found).table.n
+    >>> found = split.predict_distribution(np.zeros((20, 1)), np.zeros(20))
+    >>> PITDisplay.from_distribution(np.full(20, 5.0), found).table.n
     20
     """
 

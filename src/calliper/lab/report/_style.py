@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
-from calliper._types import FloatArray
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -44,10 +40,8 @@ class Display:
         Parameters
         ----------
         ax : matplotlib axes, optional
-        name : str, optional
-            The title; of a curve, its name in the legend, as several may share the axes.
-        **look
-            ``color``, or ``cmap`` for dots coloured by width; ``marker`` of a calibration curve.
+        name : the title; of a curve, its name in the legend, as several may share the axes
+        **look : ``color``; ``cmap`` for dots coloured by width, ``marker`` of a calibration curve
         """
         if ax is None:
             from matplotlib import pyplot
@@ -105,9 +99,9 @@ def name_of(column: Any, default: str) -> str:
     return str(name) if isinstance(name, str | int) and name != "" else default
 
 
-def bars(middle: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Lengths of error bars down and up."""
-    return np.abs(np.stack([middle - lower, upper - middle]))
+def asked(line: Callable[..., Any], level: float) -> None:
+    """Draw the level asked for by ``axhline`` or ``axvline``."""
+    line(level, label=f"asked for: {percent(level)}", **TARGET)
 
 
 def in_percent(axis: Any) -> None:

@@ -1,19 +1,25 @@
-"""Figures of widths: against errors, and over the inputs in two dimensions."""
+"""Figures of widths: against errors, over the inputs in two dimensions, and column by column."""
 
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.decomposition import PCA
+from sklearn.inspection import permutation_importance
+from sklearn.utils import _safe_indexing, check_random_state
 
 from calliper import metrics
 from calliper._notebook import sampled
-from calliper._types import FloatArray
-from calliper._validation import check_features
+from calliper._types import FloatArray, IntervalModel, RadiusModel
+from calliper._validation import check_features, check_level
 from calliper.exceptions import CalliperError
 from calliper.lab.report import _style as style
 from calliper.rows import same_rows
+
+#: Columns that a figure shows.
+MOST_BARS = 20
 
 
 @dataclass(eq=False)
@@ -21,9 +27,8 @@ class WidthErrorDisplay(style.Display):
     """Errors over widths, with the quantile of the errors in each tenth of the widths.
 
     What to look for: markers (CSQ, the error quantile at level c of each tenth) on the line
-    IS = 2 · CSQ, since a correct interval ŷ ± r has width 2r and error quantile r. Above the line
-    intervals are too narrow, below it too wide; a flat row of markers means that widths say
-    nothing about errors. R²_SQI measures the distance from the line.
+    IS = 2 · CSQ, since a correct interval ŷ ± r has width 2r and error quantile r. Above it
+    intervals are too narrow; a flat row means that widths say nothing about errors.
 
     Attributes
     ----------
@@ -34,11 +39,8 @@ class WidthErrorDisplay(style.Display):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> x = np.linspace(0.1, 1, 200)
-    >>> intervals = Intervals(-x, x, 0.9)
-    >>> display = WidthErrorDisplay.from_intervals(np.sin(40 * x) * x, intervals, y_pred=0 * x)
+    >>> display = WidthErrorDisplay.from_intervals(np.sin(40 * x) * x, (-x, x), coverage=0.9)
     >>> round(display.tau, 2)
     1.0
     """
@@ -51,6 +53,8 @@ class WidthErrorDisplay(style.Display):
     r2: float
     tau: float
 
+    _size = (5.6, 4.6)
+
     @classmethod
     def from_intervals(
         cls,
@@ -59,10 +63,7 @@ class WidthErrorDisplay(style.Display):
         *,
         y_pred: Any = None,
         coverage: float | None = None,
-        infinite: metrics.Infinite = "keep",
-        max_score: float | None = None,
         n_bins: int = 10,
-        min_bin_size: int | None = None,
     ) -> Self:
         """Compute bins and measures; all parameters are those of :func:`calliper.metrics.r2_sqi`.
 
@@ -70,24 +71,19 @@ class WidthErrorDisplay(style.Display):
         """
         read = metrics.one_level(intervals)
         level = metrics.level_of(read, coverage)
-        policy: dict[str, Any] = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
-        bins: dict[str, Any] = {"n_bins": n_bins, "min_bin_size": min_bin_size}
+        policy: dict[str, Any] = {"y_pred": y_pred, "infinite": "keep", "max_score": None}
         errors, widths = metrics.scores_and_widths(y, read, **policy)
+        how: dict[str, Any] = {"y_pred": y_pred, "coverage": level, "n_bins": n_bins}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            table = metrics.sqi_table(errors, widths, level, **bins)
-            r2, tau = (
-                measure(y, read, coverage=level, **policy, **bins)
-                for measure in (metrics.r2_sqi, metrics.tau_sqi)
-            )
+            table = metrics.sqi_table(errors, widths, level, n_bins=n_bins)
+            r2, tau = metrics.r2_sqi(y, read, **how), metrics.tau_sqi(y, read, **how)
         return cls(widths, errors, table.isq, table.csq, coverage=level, r2=r2, tau=tau)
 
     @property
     def n_infinite(self) -> int:
         """Number of infinite widths, which cannot be drawn."""
         return int(np.count_nonzero(np.isinf(self.widths)))
-
-    _size = (5.6, 4.6)
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:
         finite, drawable = np.isfinite(self.widths), np.isfinite(self.isq)
@@ -105,20 +101,15 @@ class WidthErrorDisplay(style.Display):
         ax.plot(self.isq[drawable], self.csq[drawable], "o-", color=color, ms=6, label=words)
         ax.set(xlim=(0, right), ylim=(0, top))
         style.label(ax, "width of the interval, IS (unit of y)", "error |y − ŷ| (unit of y)")
-        if not finite.any():
-            words = "all intervals are infinite"
-            ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", color=style.VERMILION)
-        words = " · ".join(
-            f"{symbol} = {value:.{2 if value > -10 else 0}f}".replace("-", "−")
-            if np.isfinite(value)
-            else f"{symbol} undefined"
-            for symbol, value in (("R²_SQI", self.r2), ("τ_SQI", self.tau))
-        )
+        said = [] if finite.any() else ["all intervals are infinite"]
+        for symbol, value in (("R²_SQI", self.r2), ("τ_SQI", self.tau)):
+            known = f"= {value:.{2 if value > -10 else 0}f}".replace("-", "−")
+            said.append(f"{symbol} {known if np.isfinite(value) else 'undefined'}")
         if self.n_infinite:
-            words += f" · {style.several(self.n_infinite, 'infinite width')} not shown"
+            said.append(f"{style.several(self.n_infinite, 'infinite width')} not shown")
         if hidden := int(np.count_nonzero(self.errors[finite] > top)):
-            words += f" · {style.several(hidden, 'error')} above the axes"
-        return "Width against error", words
+            said.append(f"{style.several(hidden, 'error')} above the axes")
+        return "Width against error", " · ".join(said)
 
 
 @dataclass(eq=False)
@@ -126,34 +117,27 @@ class EmbeddingDisplay(style.Display):
     """Inputs in the plane of their two main directions, coloured by width.
 
     What to look for: regions of one colour, where width follows the input. A mix of all colours
-    everywhere means that width is noise, or follows a direction not shown: check how much of the
-    variance the two directions explain.
+    means that width is noise, or follows a direction not shown.
 
     Attributes
     ----------
-    position : (n, 2) coordinates of the rows drawn
-    widths : (n,) widths of their intervals, perhaps infinite
-    rows : (n,) numbers of these rows
+    position, widths : (n, 2) coordinates and (n,) widths of the rows
     explained : share of the variance along each direction; None if the coordinates were given
-    names : of the coordinates, for the axes
-    n_rows : number of all rows
+    names : of the coordinates
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Intervals
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
-    >>> display = EmbeddingDisplay.from_intervals(X, Intervals(-np.ones(100), np.ones(100), 0.9))
-    >>> display.position.shape
+    >>> EmbeddingDisplay.from_intervals(X, (-np.ones(100), np.ones(100))).position.shape
     (100, 2)
     """
 
     position: FloatArray
     widths: FloatArray
-    rows: Any
     explained: FloatArray | None
-    n_rows: int
-    names: tuple[str, str] = ("column 1", "column 2")
+    names: tuple[str, ...] = ("column 1", "column 2")
+
+    _size = (6.0, 4.8)
 
     @classmethod
     def from_intervals(
@@ -162,100 +146,225 @@ class EmbeddingDisplay(style.Display):
         intervals: metrics.IntervalsLike,
         *,
         project: bool = True,
-        max_points: int = style.MOST_DOTS,
-        random_state: Any = None,
     ) -> Self:
-        """Find the two main directions of all rows, and choose the rows to draw.
+        """Find the two main directions of all rows.
 
         Parameters
         ----------
-        X : array of shape (m, d), d ≥ 2
-            Inputs, or an embedding in which nearness is judged.
+        X : (m, d), d ≥ 2, inputs, or an embedding in which nearness is judged
         intervals : Intervals or (lower, upper), of one level
-        project : bool
-            True: principal components of X with each column divided by its standard deviation.
-            False: the two columns of X are coordinates already, for example from UMAP; those of
-            a frame name the axes.
-        max_points : int
-            Draw a random sample of this size if there are more rows.
-        random_state : optional
-            Seed of the sample.
+        project : whether to draw principal components of the standardised columns; if False,
+            the two columns of X are coordinates already, and those of a frame name the axes
         """
         read = metrics.one_level(intervals)
         same_rows(read, "intervals", X=X)
-        features = check_features(X, "X")
-        n, d = features.shape
+        position = check_features(X, "X")
+        n, d = position.shape
         if n != len(read.lower):
             raise CalliperError(f"X has {n} rows for {len(read.lower)} intervals.")
         if d < 2 or (not project and d != 2):
             wanted = "at least two columns" if project else "two columns if project=False"
             raise CalliperError(f"X must have {wanted}; got {d}. One input? See BandDisplay.")
-        position, explained = _project(features) if project else (features, None)
-        rows = np.arange(n)
-        if n > max_points:
-            rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
-        names: Any = map(str, style.columns_of(X) or ("column 1", "column 2"))
-        if explained is not None:
-            shares = (style.percent(float(share)) for share in explained)
-            names = (f"direction {i} ({s} of the variance)" for i, s in enumerate(shares, start=1))
-        first, second = names
-        drawn = position[rows], read.width[rows], rows
-        return cls(*drawn, explained, n_rows=n, names=(first, second))
-
-    _size = (6.0, 4.8)
+        names, explained = [*map(str, style.columns_of(X) or cls.names)], None
+        if project:
+            scaled = metrics.unit_spread(position)
+            if not scaled.shape[1]:
+                raise CalliperError("every column of X is constant: all rows lie on one point.")
+            main = PCA(min(2, *scaled.shape), svd_solver="covariance_eigh")
+            position, explained = np.zeros((n, 2)), np.zeros(2)
+            position[:, : main.n_components] = main.fit_transform(scaled)
+            explained[: main.n_components] = main.explained_variance_ratio_
+            shares = [f"({style.percent(float(share))} of the variance)" for share in explained]
+            names = [f"direction {i} {share}" for i, share in enumerate(shares, start=1)]
+        return cls(position, read.width, explained, tuple(names))
 
     def _draw(self, ax: Any, cmap: str = "viridis") -> tuple[str, str]:
         """Wide intervals are on top; the colours span the 2nd to the 98th percentile."""
-        finite = np.isfinite(self.widths)
-        order = np.flatnonzero(finite)[np.argsort(self.widths[finite])]
-        low, high = np.percentile(self.widths[order], [2, 98]) if len(order) else (0.0, 0.0)
-        look: dict[str, Any] = {"s": 9, "linewidths": 0, "rasterized": True}
+        some = sampled(len(self.widths), style.MOST_DOTS)
+        widths, position = self.widths[some], self.position[some]
+        finite = np.isfinite(widths)
+        order = np.flatnonzero(finite)[np.argsort(widths[finite])]
+        known, n_infinite = widths[order], int(np.count_nonzero(~finite))
+        low, high = np.percentile(known, [2, 98]) if len(known) else (0.0, 0.0)
+        look: dict[str, Any] = {"s": 9, "linewidths": 0, "rasterized": True, "cmap": cmap}
+        dots = ax.scatter(*position[order].T, c=known, vmin=low, vmax=high, **look)
         if high > low:
-            look |= {"c": self.widths[order], "cmap": cmap, "vmin": low, "vmax": high}
-            dots, words = ax.scatter(*self.position[order].T, **look), "width of the interval"
-            ax.figure.colorbar(dots, ax=ax, label=f"{words} (unit of y)", extend="both")
-        else:
-            ax.scatter(*self.position[order].T, color=style.BLUE, **look)
-        if not finite.all():
-            ax.plot(*self.position[~finite].T, "x", color=style.VERMILION, ms=4, label="infinite")
-        style.label(ax, *self.names, legend=None if finite.all() else "best")
-        words = style.several(self.n_rows, "row")
-        if len(self.rows) < self.n_rows:
-            words = f"{len(self.rows):,} of {words}, drawn at random"
+            words = "width of the interval (unit of y)"
+            ax.figure.colorbar(dots, ax=ax, label=words, extend="both")
+        if n_infinite:
+            ax.plot(*position[~finite].T, "x", color=style.VERMILION, ms=4, label="infinite")
+        style.label(ax, self.names[0], self.names[1], legend="best" if n_infinite else None)
+        words = style.several(len(self.widths), "row")
+        if len(some) < len(self.widths):
+            words = f"{len(some):,} of {words}"
         if self.explained is not None:
             words += " · two main directions of the standardised inputs"
-        known, n_infinite = self.widths[order], int(np.count_nonzero(~finite))
         if len(known) and known[0] == known[-1]:
             words += f" · all finite widths are {known[0]:.3g}"
-        words += f" · {n_infinite:,} infinite" if n_infinite else ""
-        return "Where intervals are wide", words
+        return "Where intervals are wide", words + (
+            f" · {n_infinite:,} infinite" * bool(n_infinite)
+        )
 
 
-def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Principal components of standardised columns, signs fixed by the largest weight."""
-    scaled = metrics.unit_spread(features)
-    if not scaled.shape[1]:
-        raise CalliperError("every column of X is constant: all rows would lie on one point.")
-    values, vectors = np.linalg.eigh(scaled.T @ scaled / len(scaled))
-    main = vectors[:, ::-1][:, :2]
-    main = main * np.sign(main[np.abs(main).argmax(axis=0), np.arange(main.shape[1])])
-    position = np.zeros((len(scaled), 2))
-    position[:, : main.shape[1]] = scaled @ main
-    explained = np.append(values[::-1], 0.0)[:2] / values.sum()
-    return position, explained
+@dataclass(eq=False)
+class WidthImportanceDisplay(style.Display):
+    """Which columns make intervals wide, over all rows and, if asked for, in one row.
+
+    The importance of column j is what a permutation π of it changes, over m rows of widths w(x_i),
+
+        I_j = mean_i |w(x_i with x_{π(i)j} in place of x_ij) − w(x_i)|,
+
+    scikit-learn's permutation importance of the width. Correlated columns share their effect. In
+    one row, column j moves the width by its own width less the mean with others' values of j.
+
+    Attributes
+    ----------
+    columns : (d,) names
+    importance, deviation : (d,) I_j, in the unit of y, and its standard deviation over permutations
+    mean_width : of all rows
+    moves, width : (d,) what each column adds to the width of the row, and that width; or None
+
+    Examples
+    --------
+    >>> from calliper import FullRescaled
+    >>> Z = np.random.default_rng(0).uniform(size=(600, 2))
+    >>> method = FullRescaled().fit(Z, Z[:, 0])
+    >>> found = WidthImportanceDisplay.from_model(method, Z[:100], row=0, random_state=0)
+    >>> bool(found.importance[0] > 2 * found.importance[1])
+    True
+    """
+
+    columns: tuple[str, ...]
+    importance: FloatArray
+    deviation: FloatArray
+    mean_width: float
+    moves: FloatArray | None = None
+    width: float | None = None
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Any,
+        X: Any,
+        coverage: float = 0.9,
+        *,
+        row: int | None = None,
+        n_repeats: int = 5,
+        max_rows: int = 500,
+        random_state: Any = None,
+    ) -> Self:
+        """Permute each column of some rows, and predict intervals again.
+
+        Parameters
+        ----------
+        model : with ``predict_interval``, or a fitted calibrator, of whose features X consists
+        X : array or frame, (m, d)
+        coverage : the level of the intervals
+        row : the row of X to explain, if one is wanted
+        n_repeats, max_rows, random_state : permutations of each column, most rows, and the seed
+        """
+        if not isinstance(model, IntervalModel | RadiusModel):
+            raise CalliperError(
+                f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
+            )
+        level = check_level(coverage)
+
+        def widths(rows: Any) -> FloatArray:
+            """The widths of the intervals, (m,); an infinite one is an error."""
+            if isinstance(model, IntervalModel):
+                width = np.asarray(model.predict_interval(rows, coverage=level).width)
+            else:
+                width = 2 * np.asarray(model.predict_radius(rows, level))
+            if n_infinite := np.count_nonzero(~np.isfinite(width)):
+                raise CalliperError(
+                    f"{n_infinite} of {len(width)} intervals are infinite at coverage {level:g}, "
+                    f"whatever the columns: request a lower level, or calibrate on more rows."
+                )
+            return width
+
+        X = X if hasattr(X, "iloc") else np.asarray(X)
+        if len(X.shape) != 2 or len(X) < 2:
+            raise CalliperError(
+                f"X must have two dimensions and at least two rows; got shape {X.shape}."
+            )
+        if row is not None and not 0 <= row < len(X):
+            raise CalliperError(f"row must be a number from 0 to {len(X) - 1}; got {row!r}.")
+        rng, most = check_random_state(random_state), metrics.at_least(max_rows, 2, "max_rows")
+        few = _safe_indexing(X, np.sort(rng.permutation(len(X))[:most]))
+        found = permutation_importance(
+            SimpleNamespace(fit=len),  # which scikit-learn requires and does not call
+            few,
+            before := widths(few),
+            scoring=lambda _, rows, y: -float(np.abs(widths(rows) - y).mean()),
+            n_repeats=metrics.at_least(n_repeats, 1, "n_repeats"),
+            random_state=rng,
+        )
+        names = style.columns_of(X) or [f"column {j}" for j in range(1, X.shape[1] + 1)]
+        known = found.importances_mean, found.importances_std, float(before.mean())
+        made = cls(tuple(map(str, names)), *known)
+        if row is not None:
+            made.width = own = float(widths(_safe_indexing(X, [row, row]))[0])
+            others = (_with_values(X, row, few, j) for j in range(X.shape[1]))
+            made.moves = np.array([own - widths(rows).mean() for rows in others])
+        return made
+
+    def to_frame(self) -> Any:
+        """A pandas frame with a row for each column, the largest effect first."""
+        import pandas as pd
+
+        found = {"importance": self.importance, "deviation": self.deviation}
+        if self.moves is not None:
+            found["move"] = self.moves
+        frame = pd.DataFrame(found, index=pd.Index(self.columns, name="column"))
+        return frame.iloc[self._order()]
+
+    def _order(self) -> Any:
+        """Numbers of the columns by their effect, largest first."""
+        size = self.importance if self.moves is None else np.abs(self.moves)
+        return np.argsort(-size, kind="stable")
+
+    @property
+    def _size(self) -> tuple[float, float]:
+        return 6.4, 1.2 + 0.28 * min(len(self.columns), MOST_BARS)
+
+    def _draw(self, ax: Any) -> tuple[str, str]:
+        order = self._order()[:MOST_BARS][::-1]
+        names = [style.literal(self.columns[j]) for j in order]
+        words = f"mean width {self.mean_width:.3g}"
+        if self.moves is None:
+            ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
+            style.label(ax, "mean change of the width if permuted (unit of y)", "", legend=None)
+        else:
+            wider = self.moves[order] > 0
+            colors = [*np.where(wider, style.VERMILION, style.BLUE)]
+            ax.barh(names, self.moves[order], color=colors)
+            ax.axvline(0, color="black", lw=0.8)
+            words = f"width {self.width:.3g} · {words}"
+            style.label(ax, "moves the width of this row by (unit of y)", "", legend=None)
+        if len(order) < len(self.columns):
+            words += f" · {len(order)} of {len(self.columns)} columns"
+        return "Which columns make intervals wide", words
+
+
+def _with_values(X: Any, row: int, others: Any, column: int) -> Any:
+    """The row repeated, with the values of the other rows in one column."""
+    rows = _safe_indexing(X, np.full(len(others), row))
+    if hasattr(rows, "iloc"):
+        name, rows = rows.columns[column], rows.copy()
+        rows[name] = others.iloc[:, column].to_numpy()
+        return rows.astype({name: others.dtypes.iloc[column]})
+    rows = np.array(rows)
+    rows[:, column] = others[:, column]
+    return rows
 
 
 def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:
-    """A figure of calibration errors and half-widths at 0.9 of the same rows, (n,) each.
-
-    What to look for: errors that grow with the half-width.
+    """Draw calibration errors and half-widths at 0.9; the errors should grow with the latter.
 
     Parameters
     ----------
-    errors, widths : (n,)
-        Calibration errors, and half-widths of the same rows.
-    method : str
-        Its name, for the title.
+    errors, widths : (n,) calibration errors, and half-widths of the same rows
+    method : its name, for the title
 
     Returns
     -------
@@ -263,28 +372,25 @@ def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any
 
     Examples
     --------
-    >>> import numpy as np
     >>> errors = np.linspace(0, 1, 50)
     >>> len(draw_calibration(errors, errors + 0.1, "FullRescaled").axes)
     2
     """
     figure, (left, right) = style.blank_figure((8.4, 3.6), 1, 2)
-    finite = np.isfinite(widths)
-    most = float(np.quantile(np.append(errors, widths[finite]), 0.995))
-    bins = np.linspace(0.0, most or 1.0, 40)
+    finite, words = np.isfinite(widths), "half-width at 0.9"
+    most = float(np.quantile(np.append(errors, widths[finite]), 0.995)) or 1.0
+    bins = np.linspace(0.0, most, 40)
     left.hist(errors, bins, color=style.SKY, label="calibration error")
-    left.hist(
-        widths[finite], bins, histtype="step", color=style.VERMILION, label="half-width at 0.9"
-    )
+    left.hist(widths[finite], bins, histtype="step", color=style.VERMILION, label=words)
     style.label(left, "size, in the unit of the target", "rows", legend="upper right")
+    left.set_title(method, loc="left", fontsize=10)
     right.plot(widths[finite], errors[finite], ".", color=style.BLUE, markersize=4)
     right.axline((0, 0), slope=1, **style.TARGET)
-    right.set(xlim=(0, most or 1.0), ylim=(0, most or 1.0))
-    inside = float(np.mean(errors <= widths))
-    note = f"{len(errors)} rows that it was calibrated on, {style.percent(inside)} below the line"
+    right.set(xlim=(0, most), ylim=(0, most))
+    style.label(right, words, "calibration error", legend=None)
+    inside = style.percent(float(np.mean(errors <= widths)))
+    note = f"{len(errors)} rows that it was calibrated on, {inside} below the line"
     if not finite.all():
         note += f"; {np.count_nonzero(~finite)} of infinite width are not drawn"
-    style.label(right, "half-width at 0.9", "calibration error", legend=None)
-    left.set_title(method, loc="left", fontsize=10)
     right.set_title(note, loc="left", fontsize=9)
     return figure

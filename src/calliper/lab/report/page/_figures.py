@@ -5,6 +5,7 @@ the page colours it in light and dark mode. The script also fills the named sour
 level and methods.
 """
 
+from importlib import import_module
 from typing import Any
 
 #: Columns of each source; the script of the page fills them.
@@ -24,37 +25,28 @@ _TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);m
 
 def figure_items() -> dict[str, Any]:
     """Each figure as JSON that BokehJS draws into the element of that name."""
-    from bokeh.embed import json_item
-
     source = {
-        name: _models().ColumnDataSource({column: [] for column in columns.split()}, name=name)
+        name: _bokeh("models").ColumnDataSource(
+            {column: [] for column in columns.split()}, name=name
+        )
         for name, columns in _SOURCES.items()
     }
-    figures = {
-        "curve": _curve(source),
-        "parts": _parts(source),
-        "widths": _widths(source),
-        "points": _points(source),
-    }
-    item: Any = json_item
-    return {name: item(figure, f"figure-{name}") for name, figure in figures.items()}
+    drawings = {"curve": _curve, "parts": _parts, "widths": _widths, "points": _points}
+    item = _bokeh("embed").json_item
+    return {name: item(draw(source), f"figure-{name}") for name, draw in drawings.items()}
 
 
-def _models() -> Any:
-    """Bokeh's models, untyped because their stubs lack some parameters."""
-    from bokeh import models
-
-    return models
+def _bokeh(part: str) -> Any:
+    """A module of Bokeh, untyped because its stubs lack some parameters."""
+    return import_module(f"bokeh.{part}")
 
 
 def _figure(name: str, x_label: str, y_label: str, *, height: int = 340) -> Any:
-    from bokeh.plotting import figure
-
-    drawn = figure(
+    drawn = _bokeh("plotting").figure(
         name=f"figure_{name}",
         height=height,
-        x_range=_models().Range1d(0, 1),  # the script sets the ranges
-        y_range=_models().Range1d(0, 1),
+        x_range=_bokeh("models").Range1d(0, 1),  # the script sets the ranges
+        y_range=_bokeh("models").Range1d(0, 1),
         sizing_mode="stretch_width",
         tools="pan,box_zoom,reset,save",
         active_drag=None,  # a finger on the figure scrolls the page
@@ -62,9 +54,7 @@ def _figure(name: str, x_label: str, y_label: str, *, height: int = 340) -> Any:
         output_backend="canvas",
         min_border_left=10,
         min_border_right=14,
-        background_fill_color=None,
-        border_fill_color=None,
-        outline_line_color=None,
+        **dict.fromkeys(("background_fill_color", "border_fill_color", "outline_line_color")),
     )
     for axis, label in ((drawn.xaxis, x_label), (drawn.yaxis, y_label)):
         axis.axis_label = label
@@ -73,25 +63,30 @@ def _figure(name: str, x_label: str, y_label: str, *, height: int = 340) -> Any:
         axis.major_label_text_font_size = "12px"
         axis.minor_tick_line_color = None
         axis.major_tick_in = 0
-        axis.major_label_policy = _models().AllLabels()
+        axis.major_label_policy = _bokeh("models").AllLabels()
     drawn.xgrid.grid_line_color = None
     drawn.toolbar.autohide = True
     drawn.toolbar.logo = None
     return drawn
 
 
-def _hover(drawn: Any, renderers: list[Any], lines: dict[str, str]) -> None:
-    """A tooltip of columns written by the script, which are escaped, each after its name."""
+def _hover(drawn: Any, renderers: list[Any], lines: dict[str, str]) -> Any:
+    """The figure with a tooltip: columns of the script, which escapes them, after their names."""
     rows = "".join(f"<div><b>{name}</b> @{column}</div>" for column, name in lines.items())
     tip: dict[str, Any] = {"mode": "mouse", "point_policy": "snap_to_data", "name": "hover"}
     tip["tooltips"] = f'<div style="{_TIP}">{rows}</div>'
-    drawn.add_tools(_models().HoverTool(renderers=renderers, **tip))
+    drawn.add_tools(_bokeh("models").HoverTool(renderers=renderers, **tip))
+    return drawn
 
 
 def _bars(drawn: Any, source: dict[str, Any], which: str, columns: str, level: float) -> list[Any]:
     """Points with error bars for the chosen method and the one to compare with, and the level."""
-    drawn.xaxis.ticker = _models().FixedTicker(ticks=[])  # 0, 1, 2, …, which the script names
-    drawn.add_layout(_models().Span(location=level, dimension="width", name="level", **_DASHED))
+    drawn.xaxis.ticker = _bokeh("models").FixedTicker(
+        ticks=[]
+    )  # 0, 1, 2, …, which the script names
+    drawn.add_layout(
+        _bokeh("models").Span(location=level, dimension="width", name="level", **_DASHED)
+    )
     caught, (x, y, low, high) = [], columns.split()
     for role, marker in (("other", "square"), ("focus", "circle")):
         data = source[f"{which}_{role}"]
@@ -108,18 +103,16 @@ def _curve(source: dict[str, Any]) -> Any:
     drawn = _figure("curve", "coverage asked for", "found minus asked for (% points)")
     drawn.varea("level", "low", "high", source=source["curve_chance"], name="chance")
     caught = _bars(drawn, source, "curve", "level excess low high", 0.0)
-    _hover(drawn, caught, {"method": "method", "asked": "asked for", "found": "found"})
-    return drawn
+    return _hover(drawn, caught, {"method": "method", "asked": "asked for", "found": "found"})
 
 
 def _parts(source: dict[str, Any]) -> Any:
     drawn = _figure("parts", "", "coverage (%)", height=380)
     caught = _bars(drawn, source, "parts", "x coverage lower upper", 90.0)
-    lines = {"method": "method", "label": "where", "found": "coverage", "n": "test points"}
-    _hover(drawn, caught, lines)
     drawn.xaxis.major_label_orientation = 0.75
     drawn.yaxis.bounds = (0, 100)  # the frame extends above
-    return drawn
+    lines = {"method": "method", "label": "where", "found": "coverage", "n": "test points"}
+    return _hover(drawn, caught, lines)
 
 
 def _widths(source: dict[str, Any]) -> Any:
@@ -133,8 +126,7 @@ def _widths(source: dict[str, Any]) -> Any:
     deciles = source["widths_deciles"]
     drawn.line(*xy, source=deciles, line_width=2, name="focus")
     drawn.scatter(*xy, source=deciles, size=9, marker="diamond", name="focus")
-    _hover(drawn, caught, {"id": "", "told": ""})
-    return drawn
+    return _hover(drawn, caught, {"id": "", "told": ""})
 
 
 def _points(source: dict[str, Any]) -> Any:
@@ -148,5 +140,4 @@ def _points(source: dict[str, Any]) -> Any:
         target = drawn.scatter("x", "y", source=data, **dot)
         # A target inside lies on its bar: one tooltip serves both.
         caught += [bar] if role == "inside" else [bar, target]
-    _hover(drawn, caught, {"id": "", "told": "", "at": "at"})
-    return drawn
+    return _hover(drawn, caught, {"id": "", "told": "", "at": "at"})

@@ -1,22 +1,16 @@
-"""Problems, methods and trials of ``evaluate``, and the checks of its arguments.
-
-A trial is one method on one split of one problem. The calibration and test rows depend only on
-(random_state, name of the problem, N, number of the split), so adding a problem, a method or a
-split changes no other.
-"""
+"""Problems and methods of ``evaluate``, and the checks of its arguments."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_vector
+from calliper._types import FloatArray
+from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError
-from calliper.lab.evaluation._records import ROW_FIELDS, Row
-from calliper.metrics import MEASURES, Measure, at_least
+from calliper.lab.evaluation._records import ROW_FIELDS
+from calliper.metrics import MEASURES, Measure
 from calliper.rows import same_rows
 from calliper.scores import Score, as_score
 
@@ -30,20 +24,14 @@ class Problem:
 
     Parameters
     ----------
-    name : str
-        Name in the records; the splits depend on it.
-    Z : array of shape (n, d)
-        Features of the held-out rows.
-    y, y_pred : arrays of shape (n,)
-        Targets and predictions.
+    name : str; name in the records; the splits depend on it
+    Z : (n, d) features of the held-out rows
+    y, y_pred : (n,) targets and predictions
     Z_train, y_train, y_pred_train : arrays of n_train rows, optional
         Training rows of the model, for methods that learn from them (``MADSplit``).
-    groups : array of shape (n,), optional
-        A label for each row, for measures by group; splits ignore it.
-    X : array of shape (n, p), optional
-        Inputs for measures that use them; by default Z.
-    score_function : score, default AbsoluteError()
-        Definition of the error.
+    groups : (n,) labels, optional; for measures by group; splits ignore it
+    X : (n, p), optional; inputs for measures that use them; by default Z
+    score_function : score, default AbsoluteError(); definition of the error
     outputs, outputs_train : mappings from a name to an array of n (n_train) rows, optional
         Other predictions of the same rows, such as two quantiles of shape (n, 2), for a
         :class:`Method` that names them.
@@ -72,35 +60,30 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a non-empty string; got {self.name!r}.")
-        checked: dict[str, Any] = {"score_function": as_score(self.score_function)}
-        more: dict[str, Any] = {"groups": self.groups, "X": self.X}
-        held_out: dict[str, Any] = {"y": self.y, "y_pred": self.y_pred, **more}
-        trained: dict[str, Any] = {"y_train": self.y_train, "y_pred_train": self.y_pred_train}
-        for suffix, Z, given_outputs, known in (
-            ("", self.Z, self.outputs, held_out),
-            ("_train", self.Z_train, self.outputs_train, trained),
-        ):
-            outputs = dict(given_outputs)
-            if Z is None:
-                known |= {f"outputs{suffix}": outputs or None}
-                if given := [name for name, value in known.items() if value is not None]:
-                    text = f"{', '.join(given)} given without Z{suffix}: pass all of them."
-                    raise CalliperError(text)
-                continue
-            same_rows(Z, f"Z{suffix}", **known, **outputs)
-            checked[f"Z{suffix}"] = features = check_features(Z, f"Z{suffix}")
-            for name, values in known.items():
-                if values is not None:
-                    check = _rows if name in more else check_vector
-                    checked[name] = check(values, name, n=len(features))
-            checked[f"outputs{suffix}"] = {
-                key: _numbers(values, f"outputs{suffix}[{key!r}]", len(features))
-                for key, values in outputs.items()
-            }
         if self.y_pred_train is not None and self.y_train is None:
             raise CalliperError("y_pred_train given without y_train: pass both.")
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        held_out = self._checked("", "y", "y_pred", "groups", "X")
+        trained = self._checked("_train", "y_train", "y_pred_train")
+        self.__dict__.update(held_out, **trained, score_function=as_score(self.score_function))
+
+    def _checked(self, suffix: str, *names: str) -> dict[str, Any]:
+        """What is given for the held-out rows, or for the training rows, as arrays."""
+        mine, of_models, known = f"Z{suffix}", f"outputs{suffix}", vars(self)
+        given = {name: known[name] for name in names if known[name] is not None}
+        outputs = dict(known[of_models])
+        if known[mine] is None:
+            if given or outputs:
+                named = ", ".join([*given, *[of_models] * bool(outputs)])
+                raise CalliperError(f"{named} given without {mine}: pass all of them.")
+            return {}
+        same_rows(known[mine], mine, **given, **outputs)
+        Z = check_features(known[mine], mine)
+        for name, values in given.items():
+            check = _rows if name in ("groups", "X") else check_vector
+            given[name] = check(values, name, n=len(Z))
+        for name, values in outputs.items():
+            outputs[name] = _numbers(values, f"{of_models}[{name!r}]", len(Z))
+        return {mine: Z, of_models: outputs, **given}
 
     def __len__(self) -> int:
         return len(self.Z)
@@ -117,8 +100,7 @@ class Method:
     Parameters
     ----------
     calibrator : calibrator
-    score_function : score, optional
-        Replaces that of the problem.
+    score_function : score, optional; replaces that of the problem
     outputs : str, optional
         Name of predictions in ``Problem.outputs``; by default ``y_pred``. On a problem without
         them the method is skipped, which the records show.
@@ -181,63 +163,9 @@ def _numbers(values: Any, name: str, n: int) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draw:
-    """Everything that the rows and the seed of a split depend on."""
-
-    random_state: int
-    problem: str
-    n_calibration: int
-    split: int
-
-    def rows(self, n: int, n_test: int) -> tuple[IntArray, IntArray]:
-        """Calibration rows, (N,), and test rows, (n_test,), none in both."""
-        rows = np.random.default_rng(self._seeds()).permutation(n)
-        return rows[: self.n_calibration], rows[self.n_calibration : self.n_calibration + n_test]
-
-    @property
-    def method_seed(self) -> int:
-        """Seed for methods without one: the same for all methods, different for each split."""
-        return int(self._seeds().spawn(1)[0].generate_state(1)[0] >> 1)
-
-    def _seeds(self) -> np.random.SeedSequence:
-        name = int.from_bytes(sha256(self.problem.encode()).digest()[:16], "big")
-        return np.random.SeedSequence([self.random_state, name, self.n_calibration, self.split])
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Trial:
-    """One method on one split of one problem, at all levels; ``name`` is that of the method."""
-
-    problem: Problem
-    name: str
-    method: Method
-    draw: Draw
-    n_test: int
-    levels: tuple[float, ...]
-    measures: Mapping[str, Measure]
-
-    def rows(self, status: str, **more: Any) -> list[Row]:
-        """A row for each level, with the fields that every row has."""
-        known = {
-            **dict.fromkeys(ROW_FIELDS),
-            "problem": self.problem.name,
-            "method": self.name,
-            "n_calibration": self.draw.n_calibration,
-            "n_test": self.n_test,
-            "split": self.draw.split,
-            "status": status,
-            **dict.fromkeys(self.measures, float("nan")),
-            **more,
-        }
-        return [{**known, "level": level, "warnings": []} for level in self.levels]
-
-
 def check_problems(problems: Any) -> list[Problem]:
     """The problems as a list, with different names."""
     found = [problems] if isinstance(problems, Problem) else list(problems)
-    if not found:
-        raise CalliperError("problems must not be empty: nothing to evaluate on.")
     for problem in found:
         if not isinstance(problem, Problem):
             raise CalliperError(
@@ -251,12 +179,10 @@ def check_problems(problems: Any) -> list[Problem]:
 def check_methods(calibrators: Any) -> dict[str, Method]:
     """The methods by name."""
     found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
-    by_name = isinstance(found, Mapping)
     given = found.values() if isinstance(found, Mapping) else found
     methods = [each if isinstance(each, Method) else Method(each) for each in given]
-    if not methods:
-        raise CalliperError("calibrators must not be empty: nothing to evaluate.")
-    names = [*map(str, found)] if by_name else [method.describe() for method in methods]
+    named = isinstance(found, Mapping)
+    names = [*map(str, found)] if named else [method.describe() for method in methods]
     _refuse_repeats(names, "calibrators")
     return dict(zip(names, methods, strict=True))
 
@@ -302,6 +228,8 @@ def sizes(
 
 
 def _refuse_repeats(names: list[Any], what: str) -> None:
+    if not names:
+        raise CalliperError(f"{what} must not be empty: there is nothing to evaluate.")
     repeated = sorted({str(name) for name in names if names.count(name) > 1})
     if repeated:
         raise CalliperError(f"{what} must differ; {', '.join(repeated)} occurs more than once.")
