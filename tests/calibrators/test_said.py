@@ -96,7 +96,7 @@ DEFAULTS = {
 def test_what_methods_say_of_themselves(method, other, rounded):
     for name, usual in USUAL.items():
         assert getattr(method, name) is (usual if name not in other else not usual), name
-    assert rounded is None or method.rounded is rounded
+    assert rounded is None or method._rounded is rounded
 
 
 def test_every_method_is_here():

@@ -45,7 +45,8 @@ def test_training_data_is_required(method):
 )
 def test_each_difficulty_says_what_it_needs(difficulty, given):
     method = NormalizedKNN(difficulty=difficulty)
-    with pytest.raises(CalliperError, match="targets for labels and scores for residuals"):
+    shape = r"\(Z, scores\)" if difficulty == "residuals" else r"\(Z, None, targets\)"
+    with pytest.raises(CalliperError, match=f"from training .*: pass training={shape}"):
         method.fit(Z, SCORES, training=given)
     NormalizedKNN().fit(Z, SCORES, training=Z_TRAIN)  # distances need inputs alone
 

@@ -93,7 +93,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_inputs : whether rows come as they were passed, frames included; no distances are needed
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
-    rounded : whether the radius is exactly one of the scores, or already rounded outward
     has_law : whether coverage given the calibration set has the Beta law
     averages : what its guarantee averages over besides draws of the calibration points
     has_distribution : whether there is a predictive distribution, if ``fit`` is given signs
@@ -108,7 +107,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_inputs = False
     takes_any_score = False
     by_rank = True
-    rounded: bool = False
     has_law = False
     averages = "all inputs"
     has_distribution = False
@@ -116,6 +114,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     promises = True
     kernel: Any = None
 
+    #: Whether the radius is exactly one of the scores, or already rounded outward.
+    _rounded = False
     #: What a file keeps besides parameters: rows, and what ``learns`` names.
     keeps: ClassVar[Mapping[str, Field]] = ROWS
     #: What a method learns, draws, or finds at great expense; ``_once`` has it back from a file.
@@ -461,7 +461,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
             found = self._radius(Z, [levels[column] for column in reached], shares)
-            radius[:, reached] = found if self.rounded else quantile.outward(found)
+            radius[:, reached] = found if self._rounded else quantile.outward(found)
         return radius
 
     def predict_distribution(

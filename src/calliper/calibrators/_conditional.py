@@ -108,7 +108,7 @@ class ConditionalCalibration(Calibrator):
     takes_inputs = True
     averages = "all inputs, or these reweighted so,"
     takes_any_score = True
-    rounded = True
+    _rounded = True
 
     def __init__(self, *, basis: Callable[[Any], Any] | None = None) -> None:
         self.basis = basis
@@ -202,9 +202,10 @@ class ConditionalCalibration(Calibrator):
         """The fit to the calibration points alone, where every new point's descent starts."""
         known = self._vertices if len(self._vertices) < MOST_LEVELS else {}
         if level not in known:
-            known[level], nothing = None, np.zeros(self.n_dimensions_)
+            vertex, nothing = None, np.zeros(self.n_dimensions_)
             with suppress(ArithmeticError):  # any start will do
-                known[level] = lowest_vertex(self._design, self._scores, level, nothing)
+                vertex = lowest_vertex(self._design, self._scores, level, nothing)
+            known[level] = vertex
             self._vertices = known
         return known[level]
 

@@ -456,8 +456,8 @@ class FullRescaled(Calibrator):
         local = self._of_kernel if stays and self._grows else None
         self.bag_: Bag | ShrunkBag | None = None
         self._of_kernel = None
-        self.rounded = len(rows.scores) == 1 or self.shrinkage_ == 1
-        if self.rounded:  # one scale for all: plain split
+        self._rounded = len(rows.scores) == 1 or self.shrinkage_ == 1
+        if self._rounded:  # one scale for all: plain split
             self._rescale(rows)
         else:
             self.bag_ = self._fit_bag(rows, local)

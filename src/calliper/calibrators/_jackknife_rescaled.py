@@ -81,8 +81,8 @@ class LeaveTwoOutMethod(Calibrator):
         offset = check_offset(self.offset)
         self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
         self.scale_ = self._of_kernel = None
-        self.rounded = len(rows) == 1
-        if self.rounded:  # no other to take a mean of: plain split
+        self._rounded = len(rows) == 1
+        if self._rounded:  # no other to take a mean of: plain split
             self._rescale(rows)
             return
         # A power of two changes no digit, and keeps means of very small sizes exact.

@@ -102,7 +102,7 @@ class LCP(Calibrator):
         order=11,
     )
     takes_any_score = True
-    rounded = True
+    _rounded = True
 
     @property
     def uses(self) -> Uses:

@@ -463,7 +463,7 @@ class SLCP(PerLevel):
     )
     takes_any_score = True
     has_law = True
-    rounded = True
+    _rounded = True
     learns: ClassVar[Mapping[str, Field]] = {"kernel_": Part("kernels")}
 
     def __init__(self, kernel: Any = None, *, random_state: Any = None) -> None:

@@ -125,7 +125,7 @@ class RLCP(Calibrator):
     takes_any_score = True
     averages = "all inputs, over the random centres of the weights"
     by_rank = False  # weights near x̃ may reach a level that the rank does not
-    rounded = True
+    _rounded = True
 
     @property
     def uses(self) -> Uses:
@@ -242,7 +242,7 @@ class LVD(Calibrator):
         order=13,
     )
     takes_any_score = True
-    rounded = True
+    _rounded = True
     learns: ClassVar[Mapping[str, Field]] = {
         "metric_": Inline(LearntMetric),
         "sample_": Array("int32", ("s",), least=0, most="n", becomes="int64"),

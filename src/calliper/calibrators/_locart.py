@@ -90,7 +90,7 @@ class LoCart(Calibrator):
     )
     takes_any_score = True
     by_rank = False  # each leaf reaches what its own points do
-    rounded = True
+    _rounded = True
     learns: ClassVar[Mapping[str, Field]] = {"nodes_": Inline(PlainTrees)}
 
     _: KW_ONLY

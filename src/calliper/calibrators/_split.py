@@ -44,7 +44,7 @@ class Split(Calibrator):
     takes_any_score = True
     has_law = True
     has_distribution = True
-    rounded = True
+    _rounded = True
 
     def __init__(self) -> None:
         """It has no parameters."""
