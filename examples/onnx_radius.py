@@ -64,13 +64,13 @@ def _nearest_mean(method: Any, coverage: float) -> tuple[dict[str, Any], list[No
         "points": near.search.points * near.search.unit,
         "errors": near.magnitudes[:, None],
         "ones": np.ones((len(near.magnitudes), 1)),
-        "k": np.array([near.n_neighbors]),
-        "k_number": np.array(float(near.n_neighbors)),
+        "k": np.array([near.k]),
+        "k_number": np.array(float(near.k)),
         "threshold": np.array(at_one),
         "middle": np.array([1]),
         "features": np.array([2]),
         "last": np.array([1]),
-        "lowest": np.array([near.n_neighbors - 1]),
+        "lowest": np.array([near.k - 1]),
     }
     nodes: list[Node] = [
         ("Unsqueeze", ["Z", "middle"], "rows", {}),

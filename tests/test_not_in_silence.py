@@ -187,10 +187,10 @@ def calibrated(kind):
 @pytest.mark.parametrize("words", [{"alpha": 0.05}, {"confidence_level": 0.95}])
 @pytest.mark.parametrize("kind", [ConformalRegressor, MultiTargetRegressor, JackknifePlus])
 def test_levels_by_other_names_are_pointed_out(kind, words):
-    with pytest.raises(TypeError, match=rf"{kind.__name__} takes no .*coverage=0\.95\)"):
+    with pytest.raises(TypeError, match=rf"{kind.__name__} has no argument .*coverage=0\.95\)"):
         kind(MODEL, **words)
     fitted = kind(MODEL).fit(X[:40], Y[:40]) if kind is JackknifePlus else calibrated(kind)
-    with pytest.raises(TypeError, match=r"predict_interval takes no .*coverage=0\.95\)"):
+    with pytest.raises(TypeError, match=r"predict_interval has no argument .*coverage=0\.95\)"):
         fitted.predict_interval(X[:2], **words)
 
 
@@ -199,19 +199,19 @@ def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
     for words in ({"coverage": 0.95}, {"confidence": 0.95}, {"alpha": 0.05}):
         for tell in (made.calibrate, made.extend):
             with pytest.raises(
-                TypeError, match=r"takes no .*predict_interval\(X, coverage=0\.95\)"
+                TypeError, match=r"has no argument .*predict_interval\(X, coverage=0\.95\)"
             ):
                 tell(*CAL, **words)
     with pytest.raises(
-        TypeError, match=r"takes no alpha=.*Controller\(coverage=0\.95\).*1 - alpha"
+        TypeError, match=r"has no argument alpha.*Controller\(coverage=0\.95\).*1 - alpha"
     ):
         Controller(alpha=0.05)
     for kind in (Split, FullRescaled):
-        with pytest.raises(TypeError, match=r"takes no alpha=.*coverage=0\.95.*1 - alpha"):
+        with pytest.raises(TypeError, match=r"has no argument alpha.*coverage=0\.95.*1 - alpha"):
             kind(alpha=0.05)
     with pytest.raises(CalliperError, match=r"coverage=0\.01 and rate=0\.9 look swapped"):
         _ = Controller(0.01, rate=0.9).level
-    with pytest.raises(TypeError, match=r"takes no alpha=.* interval\(coverage=0\.95\)"):
+    with pytest.raises(TypeError, match=r"has no argument alpha.* interval\(coverage=0\.95\)"):
         made.predict_distribution(X[:2]).interval(alpha=0.05)
     with pytest.raises(CalliperError, match=r"controller chooses the level: leave coverage=0\.8"):
         Controller(0.9).predict_interval(made, X[:2], coverage=0.8)

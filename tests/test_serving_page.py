@@ -95,7 +95,7 @@ def test_mlflow(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "interval_model", raising=False)
     found = known["served"].predict(known["X_new"])
     expected = known["intervals"].predict_interval(X[350:]).to_frame()
-    np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
+    np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1e-12)
     narrow = known["served"].predict(known["X_new"], params={"coverage": 0.5})
     assert (narrow["upper"] < found["upper"]).all()
 

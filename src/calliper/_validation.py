@@ -72,7 +72,7 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
             level = 1 - float(level)
         call = called.__name__ if here else "predict_interval"
         raise TypeError(
-            f"{called.__name__} takes no {name}=. Give the level as {call}("
+            f"{called.__name__} has no argument {name}. Use {call}("
             f"{'X, ' if call == 'predict_interval' else ''}coverage={level or USUAL_COVERAGE:g})"
             f"{f': coverage is 1 - {name}' if name in MISSES else ''}."
         )
@@ -373,6 +373,8 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     """Refuse new rows that do not have the columns that ``estimator`` remembers."""
     refuse_collection(X, "X")
     if has_known_columns(estimator, X):
+        if not len(X):
+            raise CalliperError("X has no rows: pass at least one.")
         return
     own = vars(estimator)
     if is_named(X):

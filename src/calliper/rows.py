@@ -383,7 +383,8 @@ class RowTrend(Keeps):
     def describe(self, *, in_time: bool = False) -> str:
         """What was found, and what to do; ``in_time`` if the latest rows calibrate already."""
         what = "size of the error" if self.of_size else "error"
-        remedy = "train on the older rows and calibrate on the latest ones (shuffle=False)"
+        remedy = "train on the older rows and calibrate on the latest ones"
+        remedy += " (shuffle=False where calliper splits)"
         if in_time:
             remedy = "calibrate on fewer rows, the latest, or let the level adapt (calliper.online)"
         return (

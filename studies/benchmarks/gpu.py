@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from calliper import KNN, RBF, FullRescaled, JackknifeRescaled
-from calliper.scale._torch import TILE
 
 K, D, LEVEL = 10, 256, 0.9
 
@@ -127,7 +126,7 @@ def full(
         say(f"  {n:,} × {m:,} × {D}: fit {fitting:.2f} s, predict {asking:.2f} s")
     bag: Any = method.bag_
     inner, chunks = bag.search, [method._check_new(part) for part in new.split(65536)]
-    strip = max(1, TILE["cpu" if device == "cpu" else "cuda"] // n)
+    strip = max(1, (1 << (23 if device == "cpu" else 30)) // n)  # rows of a tile in the search
     searching, _ = seconds(lambda: inner.nearest_others(K), device)
     reverse, _ = seconds(lambda: [inner.around(part, K, bag.reach) for part in chunks], device)
     say(f"    of which searches {searching:.2f} s and {reverse:.2f} s")

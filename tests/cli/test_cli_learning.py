@@ -150,9 +150,12 @@ def test_a_group_that_is_missing_is_refused_before_any_row_teaches(calliper, tab
     ("part", "words"),
     [
         ("half", "--learning-part must be auto, none, a share such as 0.5, or a number of rows"),
-        ("700", "--learning-part must be auto, none, a share between 0 and 1, or a number of rows"),
-        ("1.5", "at most 699; got 1.5"),
-        ("-1", "at most 699; got -1"),
+        (
+            "700",
+            "must be auto, none, a share between 0 and 1, or a number from 0 to 699",
+        ),
+        ("1.5", "from 0 to 699 of the 700 rows; got 1.5"),
+        ("-1", "from 0 to 699 of the 700 rows; got -1"),
     ],
 )
 def test_parts_that_are_none(calliper, table, part, words):

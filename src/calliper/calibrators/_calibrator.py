@@ -293,8 +293,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         n = int(np.count_nonzero(np.abs(known[place] - new) <= 1e-9 * np.abs(new)))
         if n >= LEAST_KNOWN:
             warn(
-                f"At least {n} of the {len(scores)} rows to add are calibration rows already, by "
-                f"their errors: duplicates void the guarantee. Extend with new rows only.",
+                f"{n} of the {len(scores)} new rows have the same errors as calibration rows. If "
+                f"they are duplicates, there is no guarantee: extend with new rows only.",
                 SharedRowsWarning,
             )
 

@@ -52,6 +52,8 @@ from calliper.rows import Rows
 MOST_FOLDS = 1023
 #: Exponent of two of the largest size, which leaves room for ratios of sizes.
 ROOM = 256
+#: Exponent of sizes whose means would lose digits.
+VANISHING = -960
 
 
 class LeaveTwoOutMethod(Calibrator):
@@ -86,8 +88,9 @@ class LeaveTwoOutMethod(Calibrator):
             self._rescale(rows)
             return
         # A power of two changes no digit, and keeps means of very small sizes exact.
-        largest = quantile.exponent(np.hstack([rows.scores, rows.magnitudes, offset]))
-        self._lift = shift = max(0, ROOM - largest)
+        every = np.hstack([rows.scores, rows.magnitudes, offset])
+        tiny = every[every > 0].min(initial=np.inf) <= 2.0**VANISHING
+        self._lift = shift = max(0, ROOM - quantile.exponent(every)) if tiny else 0
         sizes = Rows(rows.Z, magnitudes=np.ldexp(rows.magnitudes, shift))
         how: Any = {"offset": float(np.ldexp(offset, shift)), "rng": rng, "Z_train": train.Z}
         self.scale_ = self.kernel_.leave_two_out(sizes, **how, known=self._found_before)

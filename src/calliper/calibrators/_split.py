@@ -26,6 +26,7 @@ class Split(Calibrator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> split = Split().fit(np.zeros((9, 1)), np.arange(1.0, 10.0))
     >>> split.predict_radius([[0.0], [5.0]], coverage=[0.5, 0.9])
     array([[5., 9.],

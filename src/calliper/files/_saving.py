@@ -158,6 +158,16 @@ class Kept:
     ----------
     header : all that is written there
     n_bytes : length of the file
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> path = tempfile.mkdtemp() + "/split.calliper"
+    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> inspect(path).header["n_calibration"]
+    9
     """
 
     header: dict[str, Any]
