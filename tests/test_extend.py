@@ -372,7 +372,7 @@ def test_rows_that_are_added_twice_are_pointed_out(n):
     with warnings.catch_warnings():
         warnings.simplefilter("error", SharedRowsWarning)
         model.extend(X[n:], y[n:])
-    with pytest.warns(SharedRowsWarning, match="of the 50 rows to add are calibration rows"):
+    with pytest.warns(SharedRowsWarning, match="of the 50 new rows have the same errors"):
         model.extend(X[n:], y[n:])
-    with pytest.warns(SharedRowsWarning, match=f"of the {n} rows to add are calibration rows"):
+    with pytest.warns(SharedRowsWarning, match=f"of the {n} new rows have the same errors"):
         model.calibrate(X[:n], y[:n]).extend(X[:n], y[:n])
