@@ -286,7 +286,7 @@ def _numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
     if missing:
         raise CalliperError(
             f"{name} must have a label in every row: {valid.counted(missing, rows, 'missing')}. "
-            f"Fill them, for example with 'unknown'."
+            f"Fill missing labels, for example with 'unknown'."
         )
     numbers: dict[Any, int] = {}
     try:

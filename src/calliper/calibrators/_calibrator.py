@@ -294,7 +294,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if n >= LEAST_KNOWN:
             warn(
                 f"{n} of the {len(scores)} new rows have the same errors as calibration rows. If "
-                f"they are duplicates, there is no guarantee: extend with new rows only.",
+                f"they are duplicates, there is no guarantee: extend with other rows only.",
                 SharedRowsWarning,
             )
 
