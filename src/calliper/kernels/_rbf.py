@@ -66,6 +66,7 @@ from calliper.quantile import (
     conformal_rank,
     merged_order_statistic,
     pad_exceptions,
+    row_order_statistics,
     row_thresholds,
     weighted_quantiles_in_blocks,
 )
@@ -75,7 +76,7 @@ FAINT = 1e-200
 
 #: With fewer points, all thresholds are computed.
 MANY = 5_000
-#: δ, and the least part of the points that a row may have as exceptions.
+#: δ, and the largest part of the points that a row may have as exceptions.
 DELTA, EXCEPTIONS = 0.02, 0.05
 
 
@@ -475,8 +476,11 @@ class BagInPlaces(BagWeighted):
 
 def distinct(places: FloatArray) -> tuple[IntArray, IntArray]:
     """The first row in each place, and which of these places every row lies in."""
-    _, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
-    return first, place.reshape(-1)
+    order, place = np.lexsort(places.T), np.empty(len(places), dtype=np.intp)
+    ordered = places[order]
+    starts = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
+    place[order] = np.cumsum(starts) - 1
+    return order[starts], place
 
 
 class Window:
@@ -500,16 +504,10 @@ class Window:
             highest = scale * self.ratio[rank - 1 + most] / (1 - DELTA) + self.bag.offset
             stretch = np.maximum(1.0, highest[:, None] / self.least)
             exceptional = ~(stretch * weight / (self.place_weight + weight) <= DELTA * (1 - 1e-9))
-        count = exceptional @ self.bag.size
-        few = count <= most
-        found = np.empty(len(scale))
-        if not few.all():
-            values = self.bag.thresholds(Z[~few])
-            found[~few] = np.partition(values, rank - 1, axis=1)[:, rank - 1]
-        if few.any():
-            rows = weight[few], scale[few], exceptional[few]
-            found[few] = self._merged(*rows, rank, int(count[few].max()))
-        return found
+        count = int((exceptional @ self.bag.size).max())
+        if count > most:
+            return row_order_statistics(self.bag.thresholds(Z), [rank])[:, 0]
+        return self._merged(weight, scale, exceptional, rank, count)
 
     def _merged(
         self, weight: FloatArray, scale: FloatArray, exceptional: BoolArray, rank: int, most: int
