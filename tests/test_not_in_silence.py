@@ -95,8 +95,13 @@ def forest():
 @pytest.mark.parametrize(
     ("model", "method", "folds", "said"),
     [
-        (boosted(), None, None, "change nothing else.*refits=5 trains the model five more times"),
-        (boosted().predict, None, None, "change nothing else.*refits=5"),
+        (
+            boosted(),
+            None,
+            None,
+            "only used to look for .*refits=5 trains the model",
+        ),
+        (boosted().predict, None, None, "only used to look for .*refits=5"),
         (forest(), None, None, "rows that it was trained on, in that order; otherwise refits="),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
         (MODEL, Split(), 5, "Split uses no left-out errors"),
@@ -163,7 +168,9 @@ def test_bounds_that_calibration_targets_leave_are_refused_after_more_rows_too(m
 
 def test_training_rows_without_targets_are_said():
     made = ConformalRegressor(boosted())
-    with pytest.warns(UnusedWarning, match="X_train alone is only checked.* pass y_train"):
+    with pytest.warns(
+        UnusedWarning, match="X_train alone is only used to look for .* pass y_train"
+    ):
         made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnusedWarning)
@@ -174,6 +181,41 @@ def test_training_rows_without_targets_are_said():
             made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with pytest.warns(UnusedWarning, match="learning_part=100 is not used"):
         ConformalRegressor(MODEL, error_model=None, learning_part=100).calibrate(*CAL)
+
+
+@pytest.mark.filterwarnings("error::calliper.exceptions.UnusedWarning")
+def test_training_rows_that_teach_beside_a_part_are_not_called_unused():
+    forest = RandomForestRegressor(20, random_state=0).fit(TRAIN["X_train"], TRAIN["y_train"])
+    made = ConformalRegressor(forest, learning_part=100).calibrate(*CAL, **TRAIN)
+    assert made.left_out_.source.startswith("out of bag, and")
+
+
+def test_words_for_yes_and_no_are_refused():
+    for word in ("no", "False", 1):
+        with pytest.raises(
+            CalliperError, match=f"shuffle must be True, False or None; got {word!r}"
+        ):
+            ConformalRegressor(MODEL, shuffle=word).calibrate(*CAL)
+
+
+def test_no_calibration_rows():
+    forest = RandomForestRegressor(20, random_state=0).fit(*CAL)
+    with pytest.raises(ValueError, match=r"0 sample|no rows"):
+        ConformalRegressor(forest).calibrate(CAL[0][:0], CAL[1][:0])
+
+
+def test_targets_in_another_order_than_in_training():
+    names, y = ["u", "v"], np.column_stack([CAL[1], -CAL[1]])
+    model = LinearRegression().fit(CAL[0], y)
+    swapped = pd.DataFrame(y[:, ::-1], columns=names[::-1])
+    train = {"X_train": TRAIN["X_train"][:50], "y_train": pd.DataFrame(y[:50], columns=names)}
+    with pytest.raises(CalliperError, match="y has the targets v, u, and y_train u, v"):
+        MultiTargetRegressor(model).calibrate(CAL[0], swapped, **train)
+
+
+def test_errors_name_the_method_that_was_called():
+    with pytest.raises(TypeError, match=r"^calibrate\(\) got an unexpected keyword argument 'foo'"):
+        ConformalRegressor(MODEL).calibrate(*CAL, foo=1)
 
 
 # What people type

@@ -220,6 +220,8 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         if before is not None and before.trained_from is model:  # what fit trained of it
             model, origin, sketch = before.model, before.trained_from, before.sketch
         y = self._check_known(X, y, again=origin is not None)
+        if not len(y):
+            raise CalliperError("X has no rows: calibrate needs at least one.")
         training = self._given_training(X_train, y_train)
         if sketch is not None:
             why = refuse_seen(sketch, X, y)
@@ -465,7 +467,7 @@ def _warn_of_unused(front: Any, made: Calibration, training: Training, *, given:
 def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -> Iterator[str]:
     """What is to be said of a gap, and of refits or else of training rows."""
     folds, refitted = front.refits, made.left_out
-    if refitted is not None and refitted.source == "out of bag":
+    if refitted is not None and refitted.source.startswith("out of bag"):
         refitted = None
     if given and front.gap and not made.n_taught and refitted is None:
         yield (
@@ -477,7 +479,7 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             f"refits={folds} needs training rows, and calibrate got none: the model is not "
             "refitted. Pass X_train and y_train, or leave refits out."
         )
-    left_out = made.left_out is not None and not made.n_taught
+    left_out = made.left_out is not None and made.left_out.n_training > made.n_taught
     if training.X is None or (training.y is not None and left_out):
         return
     uses, why = made.calibrators[0].uses, why_no_refit(made.model)
@@ -506,8 +508,8 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
                 "a bootstrapped model has them if X_train and y_train are the rows that it was "
                 f"trained on, in that order; otherwise {more}"
             )
-        rows = "X_train alone is" if training.y is None else "X_train and y_train are"
+        only = "X_train alone is" if training.y is None else "X_train and y_train are"
         yield (
-            f"{rows} only checked for calibration rows, and change nothing else. Widths are learnt "
+            f"{only} only used to look for calibration rows among them. Widths are learnt "
             f"from errors on rows that were left out of training: {more}."
         )

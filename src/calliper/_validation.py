@@ -80,6 +80,7 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
 
 def says_coverage(method: Method) -> Method:
     """Decorate a method: a level under another name is refused, with the right one."""
+    method.__qualname__ = method.__name__  # errors name what was called, not a base class
 
     @wraps(method)
     def ask(self: Any, *given: Any, **known: Any) -> Any:
@@ -91,6 +92,7 @@ def says_coverage(method: Method) -> Method:
 
 def unchanged_if_refused(method: Method) -> Method:
     """Decorate a method of an estimator: if it fails, the estimator stays as it was."""
+    method.__qualname__ = method.__name__  # errors name what was called, not a base class
 
     @wraps(method)
     def call(self: Any, *given: Any, **known: Any) -> Any:
@@ -532,6 +534,8 @@ def check_parts(front: Any) -> tuple[int | None, int]:
         raise CalliperError(
             f"refits must be None, 0 (never refit) or an integer of at least 2; got {folds!r}."
         )
+    if not (front.shuffle is None or isinstance(front.shuffle, bool | np.bool_)):
+        raise CalliperError(f"shuffle must be True, False or None; got {front.shuffle!r}.")
     if gap and front.shuffle is not False:
         raise CalliperError(
             f"gap={gap} is for rows in order of time, which shuffle={front.shuffle!r} does not "

@@ -221,7 +221,13 @@ class MultiTargetRegressor(CalibratedRegressor):
 
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
         """Targets (n, k), or (n,) if there is one."""
-        targets = check_targets(y, name, self.target_names_)
+        found, known = target_names(y), self.target_names_
+        if name == "y_train" and found != known and {*found} == {*known}:
+            raise CalliperError(
+                f"y has the targets {listed(known)}, and y_train {listed(found)}: pass both in the "
+                "order in which the model predicts them."
+            )
+        targets = check_targets(y, name, known)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 
     def _extended(

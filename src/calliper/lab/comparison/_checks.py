@@ -70,7 +70,7 @@ _MEANINGS = {
     "coverage to a few percent.",
     "infinite": "They are valid and always cover, but say nothing.",
     "all-rows": "By default, ConformalRegressor and calliper interval learn how the model errs "
-    "from a part of them: pass learning_part=None (--learning-part none) for the intervals here.",
+    "from a part of them: pass learning_part=None for the intervals here.",
 }
 
 
