@@ -377,3 +377,9 @@ def test_words_are_two_sentences_and_the_figure_shows_the_alarm():
     assert f"probably since label {monitor.since}" in drawn
     with pytest.raises(CalliperError, match="no label yet"):
         MonitorDisplay.from_monitor(made()[1])
+
+
+def test_labels_have_their_names():
+    monitor = CoverageMonitor(0.9, tolerated=0.1).update(inside=True)
+    monitor = ExchangeabilityMonitor(random_state=0).fit([1.0, 2.0, 3.0]).update(scores=2.5)
+    assert len(monitor.log_evidence) == 1

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
@@ -216,6 +217,27 @@ def test_targets_in_another_order_than_in_training():
 def test_errors_name_the_method_that_was_called():
     with pytest.raises(TypeError, match=r"^calibrate\(\) got an unexpected keyword argument 'foo'"):
         ConformalRegressor(MODEL).calibrate(*CAL, foo=1)
+
+
+class Other(BaseEstimator):
+    """A calibrator of another library that takes training rows."""
+
+    def fit(self, Z, scores, training=None):
+        self.radius_, self.training_ = np.max(scores), training
+        return self
+
+    def predict_radius(self, Z, coverage):
+        return np.full((len(Z), len(coverage)), self.radius_)
+
+    def guaranteed_coverage(self, coverage):
+        return coverage
+
+
+def test_a_foreign_calibrator_is_told_the_training_rows_that_it_takes():
+    made = ConformalRegressor(MODEL, Other(), embed="inputs").calibrate(*CAL, **TRAIN)
+    told = made.calibrator_.fitted_.training_
+    assert len(told) == 200 and told.targets is not None
+    assert ConformalRegressor(MODEL, Other()).calibrate(*CAL).calibrator_.fitted_.training_ is None
 
 
 # What people type

@@ -137,15 +137,8 @@ class _Monitor(Stream):
         self._alarm_at: int | None = None
         self._since: int | None = None
 
-    def update(self, labels: Any, *, step: Any = None) -> Self:
-        """Add labels as they arrive; a batch is the same as its labels one by one.
-
-        Parameters
-        ----------
-        labels : whether each target was inside its interval (``intervals.contains(y)``), or the
-            scores of new rows for a monitor of scores; one or (m,)
-        step : the step that each label belongs to, in any order: for labels that come late
-        """
+    def _update(self, labels: Any, step: Any) -> Self:
+        """Add labels, each with its step if steps are named."""
         self._ready()
         new = self._checked(labels)
         if (step is None) == bool(self._named) and self._seen:
@@ -184,7 +177,7 @@ class _Monitor(Stream):
         """As it was after the last label."""
         self._ready()
         if len(state["seen"]):
-            self.update(state["seen"], step=state["steps"] if len(state["steps"]) else None)
+            self._update(state["seen"], step=state["steps"] if len(state["steps"]) else None)
 
     def to_json(self) -> str:
         """Parameters and all labels as text; :meth:`from_json` goes on from there."""
@@ -310,6 +303,16 @@ class CoverageMonitor(_Monitor):
         self._least_at = np.zeros(len(odds), dtype=np.int64)
         self._n_missed = 0
 
+    def update(self, inside: Any, *, step: Any = None) -> Self:
+        """Add labels as they arrive; a batch is the same as its labels one by one.
+
+        Parameters
+        ----------
+        inside : bool or (m,), whether each target was in its interval: ``intervals.contains(y)``
+        step : the step that each label belongs to, in any order: for labels that come late
+        """
+        return self._update(inside, step)
+
     def _look(self, inside: BoolArray) -> None:
         missed, seen, size = ~inside, len(self._seen), len(inside)
         steps = seen + np.arange(size)
@@ -416,6 +419,10 @@ class ExchangeabilityMonitor(_Monitor):
         self._wealth, self._log_wealth = np.full(3, 1 / 3), 0.0  # its sum is kept at 1
         #: Of ε = −1 and 1: the walk, its least value, and where that was.
         self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
+
+    def update(self, scores: Any, *, step: Any = None) -> Self:
+        """Add scores of new rows, a number or (m,), as they arrive; ``step`` names their steps."""
+        return self._update(scores, step)
 
     def _look(self, scores: FloatArray) -> None:
         draws = self._draws.random(len(scores)).tolist()

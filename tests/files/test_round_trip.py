@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 import calliper
 from cases.kept import LEVELS, brought
@@ -116,3 +117,17 @@ def test_every_calibrator_is_there(both):
     names = {name.partition("-")[0] for name in both[0]}
     assert set(calliper.calibrators.__all__) <= {*names, "Grouped"}
     assert len(both[0]) > 90
+
+
+def test_groups_of_a_method_without_signs_are_extended_after_loading(tmp_path):
+    draw = np.random.default_rng(0)
+    X, labels = draw.normal(size=(60, 2)), np.tile(["a", "b"], 30)
+    y = X[:, 0] + draw.normal(size=60)
+    model = LinearRegression().fit(X[:20], y[:20])
+    made = calliper.ConformalRegressor(model, calliper.JackknifeRescaled(calliper.KNN(3)))
+    made.calibrate(X[20:50], y[20:50], groups=labels[20:50])
+    calliper.save(made, tmp_path / "groups")
+    again = calliper.load(tmp_path / "groups", model)
+    grown = [each.extend(X[50:], y[50:], groups=labels[50:]) for each in (made, again)]
+    first, second = (each.predict_interval(X[:5], 0.8, groups=labels[:5]) for each in grown)
+    np.testing.assert_array_equal(first.upper, second.upper)

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -628,7 +629,8 @@ class ForeignCalibrator(Calibrator):
 
     Parameters
     ----------
-    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``
+    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``; training and
+        left-out rows are passed to a ``fit`` that takes ``training=`` and ``left_out=``
     """
 
     takes_any_score = True
@@ -641,8 +643,16 @@ class ForeignCalibrator(Calibrator):
         """Whether it has ``guaranteed_coverage``."""
         return hasattr(self.calibrator, "guaranteed_coverage")
 
+    @property
+    def uses(self) -> Uses:
+        """What ``fit`` takes besides features and scores."""
+        taken = {"training", "left_out"} & signature(self.calibrator.fit).parameters.keys()
+        return Uses(*taken, *(("errors", "targets") if "training" in taken else ()))
+
     def _learn(self, rows: Rows) -> None:
-        self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores)
+        apart = {"training": self._training, "left_out": self._left_out}
+        known = {name: apart[name] for name in self.uses if name in apart}
+        self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores, **known)
 
     def _radii(
         self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any

@@ -105,7 +105,9 @@ class Grouped(Calibrator):
         for label, own in numbers.items():
             groups[own] = label
         scores = valid.check_vector(rows.scores, "scores", n=n)
-        known = {name: _checked(getattr(rows, name), name, n) for name in names}
+        # A group's calibrator keeps no signs that it does not use, and rows to add must be alike.
+        taken = [name for name in names if name != "signs" or name in self._of_group.uses]
+        known = {name: _checked(getattr(rows, name), name, n) for name in taken}
         if known["magnitudes"] is None:
             known["magnitudes"] = scores
         return Rows(rows.Z, scores, **known, groups=groups)

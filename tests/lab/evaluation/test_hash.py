@@ -95,6 +95,17 @@ def test_another_code_is_another_measure():
     assert len(same_name(lambda y, i, c: 1.0, lambda y, i, c: 1.0)) == 1
 
 
+def test_what_a_class_does_when_called_counts():
+    def called(value):
+        return type("Measure", (), {"__call__": closed(value), "__module__": __name__})
+
+    first, second = called(1.0), called(2.0)
+    globals()["Measure"] = first
+    one = key(first())
+    globals()["Measure"] = second
+    assert one != key(second())
+
+
 def test_a_function_may_close_over_itself_and_over_a_module():
     def recursive(n):
         import math

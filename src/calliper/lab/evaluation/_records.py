@@ -172,7 +172,10 @@ class Store:
         """The hash of an object, computed once; it is kept alive so that its id is not reused."""
         if id(shared) not in self._hashes:
             try:
-                contents: Any = [shared] if callable(shared) else dict(vars(shared))
+                # A callable object is known by its class: add the code of its __call__.
+                called = type(shared).__call__ if callable(shared) else None
+                code = called if isinstance(called, FunctionType) else None
+                contents: Any = [shared, code] if callable(shared) else dict(vars(shared))
                 if "calibrator" in contents:  # without the results of an earlier fit
                     contents["calibrator"] = clone(contents["calibrator"])
                 self._hashes[id(shared)] = content_hash(contents), shared
