@@ -1,6 +1,6 @@
 """Adaptivity: whether wide intervals are where errors are large, by row and by bin of the widths.
 
-IS is the interval size upper − lower, CS the score |y − ŷ| of a row. ISQ is the size that
+IS is the interval size upper − lower, CS the score ``|y − ŷ|`` of a row. ISQ is the size that
 represents a quantile bin of IS, and CSQ the quantile of the scores in that bin at the level of the
 intervals.
 
@@ -41,7 +41,7 @@ def tau_si(
     infinite: Infinite = "keep",
     max_score: float | None = None,
 ) -> float:
-    """Rank correlation of error and width over rows: Kendall's τ-b of (|y − ŷ|, upper − lower).
+    """Rank correlation of error and width over rows: Kendall's τ-b of ``|y − ŷ|`` and the width.
 
     Good: larger, on the same data. It cannot reach 1, since errors are random (0.376 for the oracle
     of the paper's 1-D task). Misleads: intervals a hundred times too wide score the same.
@@ -90,7 +90,7 @@ def tau_sqi(
 ) -> float:
     """Whether errors grow with the bins of the widths: Kendall's τ-b of (bin, CSQ).
 
-    CSQ is the quantile of |y − ŷ| at the level, in bins cut at the quantiles j / ``n_bins`` of the
+    CSQ is the quantile of ``|y − ŷ|`` at the level, in bins cut at quantiles j / ``n_bins`` of the
     widths. Good: 1, every wider bin has larger errors. Misleads: ten bins are few, so values are
     coarse (steps of 2/45) and noisy; and it ignores whether the intervals are wide enough.
 
@@ -201,7 +201,7 @@ def _in_bins(
 def scores_and_widths(
     y: Any, intervals: Intervals, *, y_pred: Any, infinite: Infinite, max_score: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """|y − ŷ| and upper − lower of the rows to compare, sorted by score, with rounding ties."""
+    """``|y − ŷ|`` and upper − lower of the rows to compare, sorted by score, with rounding ties."""
     check_option(infinite, get_args(Infinite), "infinite")
     if (infinite == "cap") != (max_score is not None):
         raise CalliperError(
