@@ -15,8 +15,8 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import isinf, isnan, nan
 from pathlib import Path
 from secrets import token_hex
@@ -26,27 +26,24 @@ import numpy as np
 
 
 @contextmanager
-def whole_file(path: Any, guard: Callable[[], Any] = nullcontext) -> Iterator[Any]:
+def whole_file(path: Any) -> Iterator[Any]:
     """A file to write bytes to, which is there if the block ends well, and otherwise is not.
 
-    It has another name, and is locked, until it is complete. What is done to it beside the block
-    is done within ``guard()``.
+    It has another name, and is locked, until it is complete.
     """
     target = Path(os.path.realpath(path))  # a link stays a link
-    with guard():
-        remove_abandoned(target.parent)
-        handle = _created(target)
+    remove_abandoned(target.parent)
+    handle = _created(target)
     made = Path(handle.name)
     try:
         yield handle
-        with guard():
-            handle.flush()
-            os.fsync(handle.fileno())
-            if target.exists():
-                shutil.copymode(target, made)
-            if os.name == "nt":  # where nothing open can be moved, and nothing is locked
-                handle.close()
-            os.replace(made, target)
+        handle.flush()
+        os.fsync(handle.fileno())
+        if target.exists():
+            shutil.copymode(target, made)
+        if os.name == "nt":  # where nothing open can be moved, and nothing is locked
+            handle.close()
+        os.replace(made, target)
     finally:
         with suppress(OSError):  # a broken disk may refuse even that
             made.unlink(missing_ok=True)

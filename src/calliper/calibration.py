@@ -216,6 +216,9 @@ def _learn(
         how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
         return deal(len(y), part, labels=given.get("groups"), gap=training.gap, **how)
 
+    def part_of(taught: IntArray) -> LearningPart:
+        return LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
     space = space_of(training) if known else None
     if space is not None and (asks or adjusts):
@@ -223,7 +226,7 @@ def _learn(
         if unseen is not None:
             taught, kept = dealt() if chosen else none
             if len(taught):
-                own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+                own = part_of(taught)
                 training, unseen = training.beside(unseen, own, own.left_out(space))
             return *learnt(training, space, unseen), (taught, kept)
     if chosen and errors is None:
@@ -235,7 +238,7 @@ def _learn(
     if part is not None and errors is not None:
         taught, kept = dealt()
         if len(taught):
-            own = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+            own = part_of(taught)
             space = space_of(own) if space is None else space
             return *learnt(own, space, own.left_out(space)), (taught, kept)
     return (space_of(training) if space is None else space), score, None, none
