@@ -197,6 +197,8 @@ def test_words_for_yes_and_no_are_refused():
             CalliperError, match=f"shuffle must be True, False or None; got {word!r}"
         ):
             ConformalRegressor(MODEL, shuffle=word).calibrate(*CAL)
+    with pytest.raises(CalliperError, match="joint must be True or False; got 'no'"):
+        MultiTargetRegressor(LinearRegression(), joint="no").fit(X, np.column_stack([Y, -Y]))
 
 
 def test_no_calibration_rows():

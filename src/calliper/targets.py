@@ -255,6 +255,8 @@ class MultiTargetRegressor(CalibratedRegressor):
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
     ) -> Calibration:
         """For all targets together, or by a regressor for each column."""
+        if not isinstance(self.joint, bool | np.bool_):
+            raise CalliperError(f"joint must be True or False; got {self.joint!r}.")
         units, score, self.regressors_ = None, None, ()
         if y.ndim == 2:
             whole = models.unwrapped(model)
