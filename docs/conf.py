@@ -73,7 +73,9 @@ FIRST = ("ConformalRegressor", "MultiTargetRegressor", "Intervals", "Boxes", "sa
 def public_names() -> dict[str, list[str]]:
     """The public names of each module; one that the front door has is left to the front door."""
     names = {"calliper": [*FIRST, *(n for n in calliper.__all__ if n not in FIRST)]}
-    for module in sorted(set(dir(calliper)) - {*calliper.__all__, "__version__"}):
+    topics = set(dir(calliper)) - {*calliper.__all__, "__version__", "lab", "metrics"}
+    judging = {f"lab.{each}" for each in calliper.lab.__all__ if each != "datasets"}
+    for module in sorted(topics | judging):
         there = importlib.import_module(f"calliper.{module}")
         names[f"calliper.{module}"] = [n for n in there.__all__ if n not in calliper.__all__]
     return names

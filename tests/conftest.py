@@ -8,6 +8,11 @@ import pytest
 from cases.trees import ALL, FEW, with_trees
 
 
+def pytest_runtest_setup():
+    """Draws without a seed of their own are the same in every run, before any fixture is made."""
+    np.random.seed(0)  # noqa: NPY002 - what random_state=None of scikit-learn draws from
+
+
 @pytest.fixture(scope="session")
 def adversarial_bags():
     """Exchangeable bags built to break the Jackknife+: {(N, coverage, K): (Z, scores)}."""

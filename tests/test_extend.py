@@ -253,7 +253,7 @@ def test_what_is_refused_changes_nothing():
     method = FullRescaled(KNN(5)).fit(Z, scores)
     before = method.predict_radius(new)
     for arguments, how, words in [
-        ((Z[:2], [1.0]), {}, "scores has 1 values for 2 rows"),
+        ((Z[:2], [1.0]), {}, "scores must .* got 1 values for 2 rows"),
         ((Z[:1], [-1.0]), {}, "Negative values in scores"),
         ((Z[:1], [np.nan]), {}, "scores must be finite"),
         ((Z[:1, :1], [1.0]), {}, "features"),
@@ -266,7 +266,7 @@ def test_what_is_refused_changes_nothing():
         with pytest.raises(ValueError, match=words):
             method.extend(*arguments, **how)
         np.testing.assert_array_equal(method.predict_radius(new), before)
-    with pytest.raises(TypeError, match="Split takes no magnitudes"):
+    with pytest.raises(TypeError, match="Split does not support magnitudes"):
         Split().fit(Z, scores).extend(Z, scores, magnitudes=scores)
     with pytest.raises(ValueError, match="not fitted yet"):
         Split().extend(Z, scores)

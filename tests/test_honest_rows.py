@@ -98,8 +98,9 @@ def test_stored_rows_are_checked_too():
         calibrate_stored(Split(), training, training)
     with pytest.warns(SharedRowsWarning, match="20 of 220"):
         found = calibrate_stored(Split(), stored(slice(180, 400)), training)
-    assert found.guarantee(0.9).proved == 0
-    assert calibrate_stored(Split(), stored(slice(200, 400)), training).guarantee(0.9).proved >= 0.9
+    assert found.regressor.guarantee(0.9).proved == 0
+    found = calibrate_stored(Split(), stored(slice(200, 400)), training)
+    assert found.regressor.guarantee(0.9).proved >= 0.9
 
 
 # Rows whose order matters
@@ -138,7 +139,7 @@ def test_rows_in_order_of_time_are_pointed_out_before_they_are_shuffled(of):
         rows.index = days[::-1] if of == "latest first" else days
     rows = pl.from_pandas(rows) if of == "polars" else rows
     model = make_pipeline(FunctionTransformer(lambda rows: rows[["a", "b", "c"]]), Ridge())
-    with pytest.warns(RowOrderWarning, match=r"at random, and .* in (a|de)scending order"):
+    with pytest.warns(RowOrderWarning, match=r"at random, but .* in (a|de)scending order"):
         ConformalRegressor(model, Split()).fit(rows, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RowOrderWarning)
@@ -190,10 +191,10 @@ def test_a_gap_is_left_between_parts():
     dealt = ConformalRegressor(Told().fit(rows, y), shuffle=False, gap=24, learning_part=0.5)
     dealt.calibrate(rows, y)
     assert dealt.calibration_.n_taught == 500 and dealt.calibrators_[0].n_calibration_ == 476
-    with pytest.warns(UnusedWarning, match="gap=24 is not used: all rows calibrate"):
+    with pytest.warns(UnusedWarning, match="gap=24 has no effect: all rows"):
         dealt.set_params(learning_part=None).calibrate(rows, y)
     for wrong, words in [
-        ({"gap": 5}, "gap=5 is for rows in order of time, .* pass shuffle=False"),
+        ({"gap": 5}, "gap=5 only applies to rows in chronological order: .* shuffle=False"),
         ({"gap": 900, "shuffle": False}, "gap=900 leaves none of 1000 rows to train on"),
         ({"gap": -1}, "gap must be an integer of at least 0"),
     ]:
@@ -501,7 +502,7 @@ def test_groups_are_a_promise_in_each_group_for_fit_as_for_calibrate():
     assert "Within each group" in by_label.guarantee(0.9).describe()
     first, second = by_label.predict_interval(X[:2], groups=["a", "b"]).width
     assert first != second
-    with pytest.raises(CalliperError, match="pass groups= for the new rows, too"):
+    with pytest.raises(CalliperError, match="also pass groups= for the new rows"):
         by_label.predict_interval(X[:2])
     assert by_function.predict_interval(X[:2]).width.shape == (2,)
 
@@ -509,7 +510,7 @@ def test_groups_are_a_promise_in_each_group_for_fit_as_for_calibrate():
 def test_folds_without_training_rows_are_pointed_out():
     model = ConformalRegressor(Ridge().fit(X[:300], Y[:300]), refits=5)
     for known in ({}, {"X_train": X[:300]}):
-        with pytest.warns(UnusedWarning, match="refits=5 needs training rows"):
+        with pytest.warns(UnusedWarning, match="refits=5 has no effect without training rows"):
             model.calibrate(X[300:], Y[300:], **known)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnusedWarning)
@@ -518,8 +519,8 @@ def test_folds_without_training_rows_are_pointed_out():
 
 def test_groups_promise_nothing_for_new_groups():
     groups = np.repeat(np.arange(60), 10)
-    with pytest.warns(SplitGroupsWarning, match="150 calibration rows come in 15 groups"):
+    with pytest.warns(SplitGroupsWarning, match="150 calibration rows come from 15 groups"):
         model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, split_groups=groups)
     assert model.guaranteed_coverage(0.9) == 0
-    assert "150 calibration rows come in 15 groups" in model.guarantee(0.9).describe()
+    assert "150 calibration rows come from 15 groups" in model.guarantee(0.9).describe()
     assert ConformalRegressor(Ridge(), random_state=0).fit(X, Y).no_guarantee_ is None

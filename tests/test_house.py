@@ -114,7 +114,7 @@ SUBMODULES = {
     ],
     "information": ["MutualInformation", "mutual_information"],
     "files": ["Kept", "inspect", "load", "save"],
-    "lab": ["bounds", "comparison", "datasets", "evaluation", "report", "tuning"],
+    "lab": ["bounds", "comparison", "datasets", "evaluation", "metrics", "report", "tuning"],
     "lab.bounds": [
         "Cell",
         "CellCoverage",
@@ -140,7 +140,7 @@ SUBMODULES = {
         "TunedRBF",
         "learn_metric",
     ],
-    "metrics": [
+    "lab.metrics": [
         "MEASURES",
         "Context",
         "CoverageTable",
@@ -215,7 +215,8 @@ def test_public_names():
 
 def test_submodules_are_topics_with_documented_names():
     topics = {name for name in SUBMODULES if "." not in name}
-    assert set(dir(calliper)) == {*NAMES, *topics, "__version__"}
+    assert set(dir(calliper)) == {*NAMES, *topics, "metrics", "__version__"}
+    assert calliper.metrics is calliper.lab.metrics
     for name, names in SUBMODULES.items():
         module = attrgetter(name)(calliper)
         assert module is import_module(f"calliper.{name}")
@@ -306,7 +307,6 @@ def test_import_loads_what_intervals_need_and_no_more(imported):
         "files",
         "information",
         "lab",
-        "metrics",
         "monitoring",
         "online",
         "refitting",

@@ -201,5 +201,5 @@ def test_bad_scores():
     Z = np.zeros((20, 1))
     with pytest.raises(CalliperError, match="NaN"):
         mutual_information(Z, np.full(20, np.nan))
-    with pytest.raises(CalliperError, match="scores has 19 values for 20 rows"):
+    with pytest.raises(CalliperError, match=r"scores must .* got 19 values for 20 rows"):
         mutual_information(Z, np.zeros(19))

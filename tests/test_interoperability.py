@@ -24,7 +24,7 @@ from calliper import (
     QuantileModel,
     Split,
 )
-from calliper.metrics import interval_scorer
+from calliper.lab.metrics import interval_scorer
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from studies.experiments.data import load_demand
 

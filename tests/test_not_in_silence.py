@@ -100,12 +100,12 @@ def forest():
             boosted(),
             None,
             None,
-            "only used to look for .*refits=5 trains the model",
+            "only used to check .*refits=5 trains the model",
         ),
-        (boosted().predict, None, None, "only used to look for .*refits=5"),
+        (boosted().predict, None, None, "only used to check .*refits=5"),
         (forest(), None, None, "rows that it was trained on, in that order; otherwise refits="),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
-        (MODEL, Split(), 5, "Split uses no left-out errors"),
+        (MODEL, Split(), 5, "Split does not use out-of-fold errors"),
         (boosted(), None, 2, None),
         (MODEL, None, None, None),
         (MODEL, Split(), None, None),
@@ -169,9 +169,7 @@ def test_bounds_that_calibration_targets_leave_are_refused_after_more_rows_too(m
 
 def test_training_rows_without_targets_are_said():
     made = ConformalRegressor(boosted())
-    with pytest.warns(
-        UnusedWarning, match="X_train alone is only used to look for .* pass y_train"
-    ):
+    with pytest.warns(UnusedWarning, match="X_train alone is only used to check .* pass y_train"):
         made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnusedWarning)
@@ -317,7 +315,7 @@ def test_a_calibration_size_is_called_by_its_name(size):
 
 def test_several_columns_are_joined_by_a_function():
     rows = pd.DataFrame(X, columns=list("abc"))
-    with pytest.raises(CalliperError, match=r"got shape \(2,\).* several by a function"):
+    with pytest.raises(CalliperError, match=r"got shape \(2,\).* a function of the rows"):
         ConformalRegressor(MODEL, Split()).calibrate(rows, Y, groups=["a", "b"])
 
 

@@ -212,17 +212,17 @@ def test_labels_of_steps_that_are_not_waiting_are_refused_and_change_nothing():
         ({"step": 4}, "step 4, which was never requested; 4 were"),
         ({"step": 5}, "step 5 has its label already: each counts once"),
         ({"step": [3, 3], "inside": [True, True]}, "step 3 has its label already"),
-        ({"step": [3, 6]}, "2 steps were named, and inside has 1"),
+        ({"step": [3, 6]}, "step has 2 values, but inside has 1"),
         ({"step": 3.0}, "step must be an integer"),
         ({"step": "noon"}, "step must be an integer"),
-        ({}, "before a level was requested.* 3 named steps wait for labels"),
+        ({}, "before a level was requested.* 3 named steps are waiting for labels"),
     ]:
         with pytest.raises(CalliperError, match=words):
             control.update(**{"inside": True, **told})
     for step in (8, 7, [9, 9], [10, 9]):
         with pytest.raises(CalliperError, match="steps must increase with time"):
             control.ask(step)
-    with pytest.raises(CalliperError, match="step names 2 steps, and there are 3 rows"):
+    with pytest.raises(CalliperError, match="step has 2 values, but there are 3 rows"):
         control.predict_interval(model, X[:3], step=[11, 12])
     with pytest.raises(CalliperError, match="y must be finite"):
         intervals.contains([0.0, np.nan, 1.0])
@@ -519,7 +519,7 @@ def test_history_bound_and_words():
 def test_a_prediction_without_its_update_is_said():
     control, split = Controller(), Split().fit(np.zeros((99, 1)), np.arange(99.0))
     control.predict_radius(split, [[0.0]]), control.level
-    with pytest.warns(UnusedWarning, match="got no update, so it does not count"):
+    with pytest.warns(UnusedWarning, match="not followed by update, so it does not count"):
         control.predict_radius(split, [[0.0]])
     control.update(True).predict_radius(split, [[0.0]])
     control.predict_radius(split, [[0.0]], step=7)
@@ -575,10 +575,24 @@ def test_bad_news_is_refused_and_changes_nothing(told, words):
     assert control.level == before and len(control.history.level) == 0
 
 
+def test_rows_in_place_of_a_model_are_refused():
+    split = Split().fit(np.zeros((20, 1)), np.arange(20.0))
+    control, rows = Controller(), np.zeros((2, 1))
+    words = "pass a calibrated regressor.*got a ndarray, and then a Split"
+    for ask in (control.predict_interval, control.predict_radius):
+        with pytest.raises(TypeError, match=words):
+            ask(rows, split)
+    with pytest.raises(TypeError, match="got a LinearRegression"):
+        control.predict_interval(LinearRegression(), rows, step=1)
+    with pytest.raises(TypeError, match=words):
+        coverage_needed(rows, split, np.zeros(2))
+    assert len(control.history.level) == 0
+
+
 def test_several_rates_ask_for_more_than_inside():
     control = Controller(rate=RATES)
     _ = control.level
-    with pytest.raises(CalliperError, match=r"8 rates are followed.*needed=coverage_needed"):
+    with pytest.raises(CalliperError, match=r"with 8 rates.*needed=coverage_needed"):
         control.update(True)
 
 

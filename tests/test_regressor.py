@@ -141,7 +141,7 @@ def test_column_vectors_are_never_broadcast():
     ("predict", "message"),
     [
         (lambda X: np.zeros((len(X), 2)), "predictions must have one value for each row"),
-        (lambda X: np.zeros(3), "predictions has 3 values for 200 rows"),
+        (lambda X: np.zeros(3), "predictions must .* got 3 values for 200 rows"),
         (lambda X: np.full(len(X), np.nan), "predictions must be finite: 200 of 200"),
     ],
 )
@@ -278,7 +278,7 @@ def test_plain_split_takes_inputs_with_text(embed):
         radius = Split().fit(X_CAL, errors).predict_radius(X_NEW, 0.9)
         np.testing.assert_allclose(found.width, 2 * radius)
     if embed in ("inputs", None):
-        with pytest.raises(CalliperError, match="nearness needs numbers"):
+        with pytest.raises(CalliperError, match="distances need numbers"):
             ConformalRegressor(predict, embed=embed).calibrate(table[200:400], Y_CAL)
 
 

@@ -35,7 +35,7 @@ def test_intervals_unpack_and_know_their_shape():
     np.testing.assert_array_equal(intervals.contains([0.0, 0.5]), [True, False])
     np.testing.assert_array_equal(intervals.contains([[2.0], [1e300]]), [True, True])
     assert intervals.at(0.9) is intervals
-    with pytest.raises(CalliperError, match="y has 3 values for 2 rows"):
+    with pytest.raises(CalliperError, match=r"y must .* got 3 values for 2 rows"):
         intervals.contains([1.0, 2.0, 3.0])
     with pytest.raises(CalliperError, match="y must be finite"):
         intervals.contains([np.nan, 1.0])
@@ -61,7 +61,7 @@ def test_several_levels():
     [
         ([1.0], [0.0], None, "lower must not exceed upper"),
         ([np.nan], [0.0], None, "lower must not exceed upper"),
-        ([np.inf], [np.inf], None, "without a bound"),
+        ([np.inf], [np.inf], None, "an open end"),
         ([1.0], [1.0, 2.0], None, "the same shape"),
         (1.0, 2.0, None, "the same shape"),
         ([[0.0, 0.0]], [[1.0, 1.0]], (0.9,), "2 columns of ends but 1 levels"),
@@ -115,6 +115,54 @@ def test_scaled_errors_and_their_intervals_belong_together(y, centre, down, up, 
     signed = score.signed(y, rows)
     np.testing.assert_allclose(np.abs(signed), score.magnitude(y, rows))
     np.testing.assert_allclose(score.place(rows, signed), y, atol=1e-9 * (1 + abs(centre)))
+
+
+few = st.integers(-8, 8).map(float)
+
+
+@given(
+    y=few,
+    centre=few,
+    down=units,
+    up=units,
+    radius=st.floats(0, 60),
+    ends=st.tuples(few, few),
+    pull=st.sampled_from([0.0, 0.5, 3.0]),
+)
+def test_intervals_stop_at_the_ends_of_the_targets(y, centre, down, up, radius, ends, pull):
+    """The score alone decides who is inside: also beyond an end, at it, and on the way to it."""
+    lowest, highest = min(ends), max(ends) + 1
+    score = ScaledError(lowest=lowest, highest=highest, beyond=20.0, pull=pull)
+    middle = min(max(centre, lowest), highest)
+    rows = np.array([[centre, down, up]])
+    down, up = max(down, pull * (middle - lowest)), max(up, pull * (highest - middle))
+    literal = max((middle - y) / down, (y - middle) / up) + 20.0 * (not lowest <= y <= highest)
+    y = np.array([y])
+    measured = score.measure(y, rows)
+    np.testing.assert_allclose(measured, literal, rtol=1e-12)
+    lower, upper = score.invert(rows, measured)
+    assert lower <= y <= upper and score.centre(rows) == middle
+    lower, upper = score.invert(rows, np.array([radius]))
+    if abs(literal - radius) > 1e-9:
+        assert (lower <= y <= upper) == (literal <= radius)
+    if radius < 20:
+        assert lowest <= lower and upper <= highest
+    np.testing.assert_allclose(score.place(rows, score.signed(y, rows)), y, rtol=1e-9, atol=1e-9)
+    wider = score.invert(rows, np.array([radius + 1]))
+    assert wider[0] <= lower and upper <= wider[1]
+
+
+def test_ends_that_make_no_sense_are_refused():
+    rows = np.array([[0.0, 1.0, 1.0]])
+    for how in (
+        {"lowest": 1.0, "highest": 1.0},
+        {"beyond": -1.0},
+        {"pull": np.inf},
+        {"lowest": np.nan},
+        {"lowest": None},
+    ):
+        with pytest.raises(CalliperError, match="lowest < highest, and finite beyond"):
+            ScaledError(**how).measure(np.array([0.0]), rows)
 
 
 @given(y=numbers, centre=numbers)
@@ -269,6 +317,6 @@ def test_intervals_as_an_array():
 
 def test_no_length_and_why():
     intervals = Intervals(np.zeros(3), np.ones(3))
-    with pytest.raises(TypeError, match=r"unpack as lower, upper = intervals: there are 3 rows"):
+    with pytest.raises(TypeError, match=r"unpack as lower, upper = intervals: .* rows, 3"):
         len(intervals)
     assert intervals and len([*intervals]) == 2

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 import calliper
 from calliper import KNN, ConformalRegressor, Split
 from calliper.calibrators import MADSplit
-from calliper.metrics import interval_scorer
+from calliper.lab.metrics import interval_scorer
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "save-and-serve.md").read_text(encoding="utf-8")

@@ -58,7 +58,7 @@ def test_the_ratio_is_that_of_the_densities(kind):
 def test_a_ratio_that_is_no_weight_is_refused():
     before, now = np.zeros((20, 1)), np.ones((20, 1))
     certain = LikelihoodRatio(DecisionTreeClassifier()).fit(before, now)
-    with pytest.raises(CalliperError, match="certain that 20 of 20 rows are new"):
+    with pytest.raises(CalliperError, match="gives 20 of 20 rows a probability of 1"):
         certain(now)
     with pytest.raises(TypeError, match="predict_proba"):
         LikelihoodRatio(LinearRegression()).fit(before, now)
@@ -99,11 +99,13 @@ def test_values_a_column_and_a_function_are_the_same_weights(score):
 
 
 def test_weights_must_be_given_at_both_ends_and_taken():
-    with pytest.raises(CalliperError, match="pass weights= for the new rows, too"):
+    with pytest.raises(CalliperError, match="also pass weights= for the new rows"):
         calibrated(CAL[0]["w"]).predict_interval(NEW[0])
-    with pytest.raises(CalliperError, match="not at calibration: pass weights= to calibrate"):
+    with pytest.raises(CalliperError, match="not for calibration: also pass weights= to calibrate"):
         calibrated(None).predict_interval(NEW[0], weights="w")
-    with pytest.raises(CalliperError, match=r"LCP takes no weights: .*FullRescaled, Jackknife"):
+    with pytest.raises(
+        CalliperError, match=r"LCP does not support weights: .*FullRescaled, Jackknife"
+    ):
         calibrated("w", LCP(bandwidth=0.5))
     with pytest.raises(CalliperError, match="confidence cannot be combined with weights"):
         calibrated("w").predict_interval(NEW[0], 0.9, confidence=0.9)

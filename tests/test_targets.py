@@ -349,13 +349,13 @@ def test_targets_of_another_width(data, joint):
     model = MultiTargetRegressor(means, Split(), joint=joint, units=UNITS).calibrate(X, y)
     with pytest.raises(CalliperError, match="2 targets: 0, 1; got 3: 0, 1, 2"):
         model.predict_interval(X).contains(np.c_[y, y[:, 0]])
-    with pytest.raises(CalliperError, match="y has 299 values for 300 rows"):
+    with pytest.raises(CalliperError, match=r"y must .* got 299 values for 300 rows"):
         model.predict_interval(X).contains(y[:-1])
     with pytest.raises(CalliperError, match="y_train must have 2 targets"):
         model.calibrate(X[:100], y[:100], X_train=X[100:], y_train=y[100:, :1])
     for wrong in (lambda X: X[:, 0], lambda X: X):
         model.set_params(estimator=wrong)
-        with pytest.raises(CalliperError, match=r"\(n, 2\); the model gave shape \(300,"):
+        with pytest.raises(CalliperError, match=r"\(n, 2\); the model returned shape \(300,"):
             model.calibrate(X, y)
     trained = MultiTargetRegressor(Ridge(), joint=joint, random_state=0).fit(X[:200], y[:200])
     before = ends(trained.predict_interval(X))

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from calliper.kernels import Radial
 from calliper.quantile import (
     Shares,
     conformal_thresholds,
@@ -12,7 +13,6 @@ from calliper.quantile import (
     effective_size,
     row_thresholds,
     weighted_quantiles,
-    weighted_quantiles_in_blocks,
 )
 from oracles import localized as oracles
 
@@ -64,15 +64,16 @@ def test_without_mass_at_infinity_it_is_always_finite():
 
 def test_blocks_give_what_one_block_gives():
     rng = np.random.default_rng(0)
-    ordered, weights = np.sort(rng.exponential(size=300)), rng.exponential(size=(5000, 300))
-    at_infinity = rng.exponential(size=5000) * 20
-
-    def weigh(rows, out):
-        out[:] = weights[rows]
-        return out, at_infinity[rows]
-
-    blocked = weighted_quantiles_in_blocks(ordered, weigh, 5000, [0.5, 0.9])
-    at_once = weighted_quantiles(ordered, weights.copy(), at_infinity, [0.5, 0.9])
+    ordered, points, Z = (
+        np.sort(rng.exponential(size=300)),
+        rng.normal(size=300),
+        rng.normal(size=5000),
+    )
+    radial, own = Radial(points[:, None], 1.0, "euclidean"), rng.normal(size=5000)
+    blocked = radial.quantile(ordered, Z[:, None], [0.5, 0.9], own)
+    exponent = np.column_stack([radial.exponents(Z[:, None]), own])
+    weights = np.exp(exponent - exponent.max(axis=1, keepdims=True))
+    at_once = weighted_quantiles(ordered, weights[:, :-1].copy(), weights[:, -1], [0.5, 0.9])
     np.testing.assert_array_equal(blocked, at_once)
 
 

@@ -439,7 +439,7 @@ def _wrong_output(words, carried, output):
     if sorted(os.listdir("out")) != [Path(output).name]:
         return f"succeeded, and left {sorted(os.listdir('out'))}"
     if output.endswith(".calliper"):
-        made = calliper.load(output).calibrator
+        made = calliper.load(output).regressor.calibrator_
         return "" if made.n_calibration_ >= 1 else "kept nothing"
     if carried is None:
         return ""

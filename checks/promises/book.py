@@ -222,13 +222,12 @@ FUZZING = """### What fuzzing tried
 error that nobody raised on purpose, a NaN, an interval that is upside down or narrower at a higher
 level, a row that is answered otherwise alone, a crash, a hang, a file half-written, and an object
 that a refusal has changed. What campaigns have found is mended, and each of it is a case in
-`checks/test_found.py`. Some methods learn a scale of its own for each level: `SLCP`, `RCP`, `LVD`,
-`LCP` without a given bandwidth, `ConditionalCalibration` and `statistic="quantile"`. Each level
-keeps its promise, but with few rows an interval may be narrower at a higher one; of these that is
-no find. A file whose contents were forged *and* whose hash was renewed may be read and then fail
-when it is asked: that is no find, and counted as `asked ...` in `checks/fuzzing/results.json`,
-which also names what the last campaign found before it was mended; these inputs were then tried
-again.
+`checks/test_found.py` or `files/test_fuzz.py`. Some methods learn a scale of its own for each
+level: `SLCP`, `RCP`, `LVD`, `LCP` without a given bandwidth, `ConditionalCalibration` and
+`statistic="quantile"`. Each level keeps its promise, but with few rows an interval may be narrower
+at a higher one; of these that is no find. A file whose contents were forged *and* whose hash was
+renewed may be read and then refuse by name when it is asked: that is no find, and counted as `asked
+...` in `checks/fuzzing/results.json`, which also names what campaigns found before it was mended.
 
 | inputs | tried | found and mended | found, not mended |
 |---|---|---|---|"""

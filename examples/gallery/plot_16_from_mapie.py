@@ -54,8 +54,8 @@ print("largest difference:", np.abs(same.upper - theirs.upper).max().round(9))
 
 from matplotlib import pyplot
 
+from calliper.lab.metrics import interval_score
 from calliper.lab.report import CoverageDisplay
-from calliper.metrics import interval_score
 
 figure, axes = pyplot.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained", sharey=True)
 contrast = X_new.std(axis=1)

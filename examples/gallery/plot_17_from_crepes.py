@@ -45,7 +45,7 @@ ours = model.predict_interval(X_new, coverage=0.9)
 
 from matplotlib import pyplot
 
-from calliper.metrics import interval_score
+from calliper.lab.metrics import interval_score
 
 figure, ax = pyplot.subplots(figsize=(6, 5.4), layout="constrained")
 ends = [0.3, 20]

@@ -11,7 +11,7 @@ from calliper.calibrators import FullRescaled, Split
 from calliper.exceptions import CalliperError
 from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
-from calliper.models import Layer, PredictWith
+from calliper.models import Layer, PredictWith, QuantileModel
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, DistributionError, JointError, QuantileError, SignedError
 from calliper.space import ErrorModel
@@ -19,9 +19,9 @@ from calliper.space import ErrorModel
 if TYPE_CHECKING:
     from calliper.calibrators import JackknifeRescaled
     from calliper.files import load, save
+    from calliper.lab import metrics as metrics
     from calliper.lab.comparison import compare
     from calliper.lab.evaluation import evaluate
-    from calliper.models import QuantileModel
     from calliper.targets import MultiTargetRegressor
 
 #: Topics, loaded when first asked for.
@@ -34,7 +34,6 @@ _SUBMODULES = (
     "information",
     "kernels",
     "lab",
-    "metrics",
     "monitoring",
     "online",
     "refitting",
@@ -74,10 +73,10 @@ __getattr__ = on_demand(
     {
         "JackknifeRescaled": "calibrators",
         "MultiTargetRegressor": "targets",
-        "QuantileModel": "models",
         "compare": "lab.comparison",
         "evaluate": "lab.evaluation",
         "load": "files",
+        "metrics": "lab",
         "save": "files",
         **dict(zip(_SUBMODULES, _SUBMODULES, strict=True)),
     },
@@ -85,4 +84,4 @@ __getattr__ = on_demand(
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_SUBMODULES, "__version__"])
+    return sorted([*__all__, *_SUBMODULES, "metrics", "__version__"])

@@ -22,7 +22,7 @@ from calliper.intervals import Intervals
 from calliper.models import asked_as, is_frozen, predictions
 from calliper.quantile import as_fraction, conformal_rank
 from calliper.rows import PerRow, RowTrend, gathered, same_rows
-from calliper.scores import AbsoluteError, Score, SignedError
+from calliper.scores import AbsoluteError, ScaledError, Score, SignedError
 from calliper.space import Embedding, ErrorModel, LeftOut
 
 #: What is known of the assumptions: that the model has not seen the calibration rows, that it
@@ -46,8 +46,8 @@ IN_ORDER = (
     "they are not exchangeable with later rows, and the guarantee does not cover those."
 )
 TAUGHT = (
-    "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
-    "and the guarantee rests on the {:,} calibration rows."
+    "{:,} other rows were used to learn where errors are large. They were chosen by position "
+    "alone, and the guarantee rests on the {:,} calibration rows."
 )
 FROM_ALL = (
     "This level needs more than the {:,} calibration rows, so intervals are as wide as those of "
@@ -104,8 +104,10 @@ class Calibration(Keeps):
 
     @property
     def around(self) -> str:
-        """What intervals are centred on, in words, if not just the prediction."""
-        return "" if self.error_model is None else self.error_model.describe()
+        """What intervals are centred on and where they stop, in words, if anything was learnt."""
+        learnt = "" if self.error_model is None else self.error_model.describe()
+        ends = self.score.describe_ends() if isinstance(self.score, ScaledError) else ""
+        return "; ".join(part for part in (learnt, ends) if part)
 
     @property
     def unchecked(self) -> bool:
@@ -132,7 +134,7 @@ class Calibration(Keeps):
         """What was calibrated, in which space, and what is guaranteed at 0.9: a line each."""
         method, taught = self.calibrators[0], self.n_taught
         locality = method.locality_ if isinstance(method, FullRescaled) else None
-        others = f"; {taught:,} others used to learn how the model errs" if taught else ""
+        others = f"; {taught:,} others used to learn where errors are large" if taught else ""
         why = "" if self.no_guarantee is None else f" ({self.no_guarantee})"
         unless = "" if self.row_trend is None else ", unless rows are in order of time"
         lines = [
@@ -165,16 +167,20 @@ class Calibration(Keeps):
         """
         levels = served = valid.check_levels(coverage)
         ends = None if bounds is None else valid.check_bounds(bounds, self.targets)
-        if confidence is not None:
-            valid.refuse_lone_confidence(coverage, confidence)
-        else:
+        valid.refuse_lone_confidence(coverage, confidence)
+        if confidence is None:
             served = tuple(map(self._served, levels))
         # Predictions are the same at every level.
         lower, upper = self.score.invert(
             y_pred[:, None], self._radii(Z, served, confidence, **per_row)
         )
         if served != levels:
-            lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
+            # Ends of the highest level that these rows serve stay inside: intervals are nested.
+            higher = [number for number, level in enumerate(levels) if level != served[number]]
+            low, high = self._from_all(X, y_pred, [levels[number] for number in higher])
+            lower, upper = lower.copy(), upper.copy()
+            lower[:, higher] = np.minimum(lower[:, higher], low)
+            upper[:, higher] = np.maximum(upper[:, higher], high)
         if ends is not None:
             lower, upper = np.clip(lower, *ends), np.clip(upper, *ends)
         if np.ndim(coverage) == 0:
@@ -204,61 +210,36 @@ class Calibration(Keeps):
         return n / (n + 1)
 
     def _from_all(
-        self,
-        X: Any,
-        y_pred: FloatArray,
-        levels: tuple[float, ...],
-        served: tuple[float, ...],
-        lower: FloatArray,
-        upper: FloatArray,
+        self, X: Any, y_pred: FloatArray, levels: list[float]
     ) -> tuple[FloatArray, FloatArray]:
-        """Ends as wide as plain split on all rows at levels above those that were served.
+        """Ends of plain split on all rows, at levels above those that were served, (m, L) each.
 
-        By counts and levels alone: which rows answer must not depend on errors. Ends of the highest
-        level that the other rows serve stay inside, so that intervals are nested in the level. The
-        slack is in the units of the score, and is added here, too.
+        By counts and levels alone: which rows answer must not depend on errors. The slack is in the
+        units of the score, and is added here, too.
         """
-        higher = [number for number, level in enumerate(levels) if level != served[number]]
-        asked = [levels[number] for number in higher]
-        radius = self.on_all.predict_radius(np.zeros((len(lower), 1)), asked)
+        radius = self.on_all.predict_radius(np.zeros((len(y_pred), 1)), levels)
         low, high = AbsoluteError().invert(self.space.middle(X)[:, None], radius)
         if self.slack:
             slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
             ends = self.score.invert(y_pred[:, None], slack)
             low, high = low - (centre - ends[0]), high + (ends[1] - centre)
-        lower, upper = lower.copy(), upper.copy()
-        lower[:, higher] = np.minimum(lower[:, higher], low)
-        upper[:, higher] = np.maximum(upper[:, higher], high)
         warn(
-            f"Coverage {', '.join(map(str, asked))} needs more than the {self.n_calibration:,} "
-            "calibration rows: intervals at this level are as wide as those of plain split on "
-            f"all {self.on_all.n_calibration_:,} rows, and ignore what was learnt from "
-            f"{self.n_taught:,} of them. learning_part=None calibrates on all rows.",
+            f"Coverage {', '.join(map(str, levels))} needs more than the {self.n_calibration:,} "
+            "calibration rows, so at this level intervals have the constant width of Split on all "
+            f"{self.on_all.n_calibration_:,} rows. What was learnt from {self.n_taught:,} of them "
+            "is not used. learning_part=None calibrates on all rows.",
             SmallCalibrationWarning,
         )
-        return lower, upper
-
-    def share_below(self, y: FloatArray, y_pred: FloatArray, Z: FloatArray) -> FloatArray | None:
-        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
-        scores = self.score.measure(y, y_pred)
-        if len(self.calibrators) > 1 or scores.ndim > 1:
-            return None
-        return self.calibrators[0].share_below(Z, scores - (self.slack or 0.0))
+        return low, high
 
     def distribution(
-        self,
-        y_pred: FloatArray,
-        Z: FloatArray,
-        *,
-        bounds: Any = None,
-        index: Any = None,
-        **per_row: Any,
+        self, y_pred: FloatArray, Z: FloatArray, *, bounds: Any = None, index: Any, **per_row: Any
     ) -> Distribution:
         """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
         if not self.score.has_distribution:
             raise CalliperError(
-                f"{self.score!r} has no predictive distribution: use AbsoluteError(). Quantiles of "
-                f"its distribution are one-sided bounds, and its intervals have two radii."
+                f"{self.score!r} does not support predictive distributions: use AbsoluteError(). "
+                "The quantiles of its distribution are one-sided bounds."
             )
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
@@ -324,10 +305,7 @@ def check_calibrated(front: Any) -> None:
 
 
 def handled(method: valid.Method) -> valid.Method:
-    """Decorate a method of a regressor: a collection is answered by the module that handles it.
-
-    The method gets inputs by name, and those of a loader, as rows.
-    """
+    """Decorate a method of a regressor: collections go to their handler, other inputs are rows."""
 
     @wraps(method)
     def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
@@ -416,12 +394,11 @@ class Answers:
         between rows.
         """
         y_pred, Z, per_row = predicted(self, X, groups, weights)
-        made = self.calibration_
-        alike = groups is None and weights is None
-        return (
-            made.share_below(y, y_pred, Z) if alike else None,
-            lambda levels: made.intervals(y_pred, Z, levels, X=X, **per_row).contains(y),
-        )
+        made, ranks = self.calibration_, None
+        if groups is None and weights is None and len(made.calibrators) == 1:
+            scores = made.score.measure(y, y_pred) - (made.slack or 0.0)
+            ranks = made.calibrators[0].share_below(Z, scores)
+        return ranks, lambda levels: made.intervals(y_pred, Z, levels, X=X, **per_row).contains(y)
 
     @handled
     def predict_distribution(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, ClassVar, TypeVar
@@ -15,8 +15,10 @@ from weakref import WeakSet
 
 import numpy as np
 from joblib import cpu_count
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
+
+from calliper._types import FloatArray, IntArray
+from calliper.exceptions import for_a_while
 
 Result = TypeVar("Result")
 
@@ -25,7 +27,6 @@ Result = TypeVar("Result")
 BLOCK_FLOATS = 1 << 18
 #: New rows that are searched for at a time, which bounds the memory of a prediction.
 CHUNK_ROWS = 1 << 16
-
 
 #: Both take a while to find out.
 _controller, _n_cores = cache(ThreadpoolController), cache(cpu_count)
@@ -38,32 +39,24 @@ def n_cores() -> int:
     return 1 if _ONE.get() else int(_n_cores())
 
 
-@contextmanager
-def one_core() -> Iterator[None]:
+def one_core() -> AbstractContextManager[None]:
     """Keep work in this thread; for callers that already run a thread on each core."""
-    token = _ONE.set(True)
-    try:
-        yield
-    finally:
-        _ONE.reset(token)
+    return for_a_while(_ONE, True)
 
 
 class Scratch(threading.local):
-    """Buffers of one thread, used again from block to block.
+    """A buffer of one thread, used again from block to block.
 
     The system hands out fresh megabytes page by page, which costs more than the arithmetic on them.
     """
 
-    def __init__(self) -> None:
-        self.buffers: dict[str, NDArray[Any]] = {}
+    buffer = np.empty(0)
 
-    def array(self, name: str, shape: tuple[int, int], dtype: Any = np.float64) -> NDArray[Any]:
-        """An uninitialised array; the next call by that name reuses its memory."""
-        size = shape[0] * shape[1]
-        buffer = self.buffers.get(name)
-        if buffer is None or buffer.size < size:
-            buffer = self.buffers[name] = np.empty(size, dtype=dtype)
-        return buffer[:size].reshape(shape)
+    def array(self, m: int, n: int) -> FloatArray:
+        """An uninitialised array, (m, n); the next call reuses its memory."""
+        if self.buffer.size < m * n:
+            self.buffer = np.empty(m * n)
+        return self.buffer[: m * n].reshape(m, n)
 
 
 def row_slices(n_rows: int, step: int) -> list[slice]:
@@ -121,19 +114,23 @@ def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Res
     NumPy releases the interpreter lock in the loops that matter, so threads suffice. Linear algebra
     is limited to one thread each while they run, so that no core is used twice.
     """
-    if len(slices) == 1:  # too little for threads, also those of linear algebra
-        with _OneThread():
-            return [work(slices[0])]
     workers = min(n_cores(), len(slices))
-    if workers <= 1:
-        return [work(rows) for rows in slices]
-    with _OneThread(), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, slices))
+    with _OneThread():
+        if workers <= 1:
+            return [work(rows) for rows in slices]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(work, slices))
 
 
 def map_row_blocks(work: Callable[[slice], Result], n_rows: int, row_floats: int) -> list[Result]:
-    """:func:`map_slices` over blocks of rows that fit the cache.
-
-    ``row_floats`` is how many floats one row needs in the largest temporary of ``work``.
-    """
+    """:func:`map_slices` over rows by blocks that fit the cache; a row takes ``row_floats``."""
     return map_slices(work, row_slices(n_rows, max(1, BLOCK_FLOATS // max(1, row_floats))))
+
+
+def distinct(rows: FloatArray) -> tuple[IntArray, IntArray]:
+    """Where each of the different rows is first, and which of them every row is."""
+    order, which = np.lexsort(rows.T), np.empty(len(rows), dtype=np.intp)
+    ordered = rows[order]
+    starts = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))[: len(rows)]
+    which[order] = np.cumsum(starts) - 1
+    return order[starts], which

@@ -26,10 +26,7 @@ def as_bytes(rows: FloatArray) -> list[bytes]:
 
 
 def random_bits(key: bytes, rows: FloatArray) -> Any:
-    """64 random bits for each number of some rows, (m, d); equal rows get different bits.
-
-    They depend on the key, a row's numbers, and how many equal rows came before.
-    """
+    """64 bits for each number of rows, (m, d), by the key, the row, and its equals so far."""
     seen: dict[bytes, int] = {}
     bits = []
     for row in as_bytes(rows):

@@ -15,13 +15,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper import _validation as valid
+from calliper import models, rows
 from calliper._answering import Calibration, check_calibrated, predicted
 from calliper._handlers import handler_of_collection
 from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
@@ -32,34 +32,9 @@ from calliper.calibration import calibrate_model, chosen_of, extended, warn_of_g
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnusedWarning, warn
 from calliper.guarantees import Guarantee
-from calliper.models import (
-    asked_as,
-    family_of,
-    fit_router,
-    fresh,
-    open_model,
-    predictions,
-    takes_sparse,
-)
-from calliper.rows import (
-    PerRow,
-    check_known_rows,
-    first_rows,
-    gathered,
-    remembered,
-    row_values,
-    same_rows,
-    warn_of_times,
-)
 from calliper.scores import DistributionError, ScaledError
 from calliper.shift import ShiftReport
-from calliper.space import (
-    Training,
-    knows_left_out,
-    learnt_from_training,
-    train_apart,
-    why_no_refit,
-)
+from calliper.space import Training, knows_left_out, learnt_from_training, train_apart, why_no_refit
 
 #: What to do with rows in order of time: where some are held out, and where some are learnt from.
 IN_TIME = (
@@ -67,8 +42,8 @@ IN_TIME = (
     "not matter."
 )
 DEALT_IN_TIME = (
-    "with shuffle=False the model's errors are learnt from the older rows and the later ones "
-    "calibrate. shuffle=True says that the order does not matter."
+    "pass shuffle=False to learn from the older rows and calibrate on the later ones, or "
+    "shuffle=True if the order does not matter."
 )
 
 
@@ -82,16 +57,9 @@ def made(name: str, doc: str) -> Any:
     return property(read, doc=doc)
 
 
-class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel):  # type: ignore[misc]
     """Parameters as scikit-learn knows them, and what follows from ``calibration_`` alone."""
 
-    estimator: Any
-    calibrator: Any
-    shuffle: bool | None
-    gap: int
-    refits: int | None
-    random_state: Any
-    progress: Any
     calibration_: Calibration
     estimator_ = made("model", "The model that predicts.")
     calibrators_ = made("calibrators", "One for each tail.")
@@ -115,9 +83,11 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         n, tails = len(state["calibrators"]), score.n_tails
         if n != tails and not state.get("parts"):
             raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
+        if score.n_outputs != (state["space"].n_columns or state["space"].n_outputs):
+            raise CalliperError(f"the score takes {score.n_outputs} predictions for each row.")
         # What was learnt is in units of errors around what the model of the user's score predicts.
         given = followed.get("score_function") if isinstance(score, ScaledError) else score
-        state["space"].model, _ = asked_as(model, given)
+        state["space"].model, _ = models.asked_as(model, given)
         self.calibration_ = Calibration(
             **{name: state[name] for name in Calibration.keeps},
             model=model,
@@ -125,11 +95,6 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             chosen=followed,
         )
         restore_columns(self, state)
-
-    def __new__(cls, *given: Any, **known: Any) -> Self:
-        valid.refuse_level_words(cls, known)
-        made: Self = super().__new__(cls)
-        return made
 
     @valid.unchanged_if_refused
     def fit(
@@ -151,26 +116,24 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             the rows. None of it reaches the calibrator: calibration rows all weigh the same.
         """
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
-        _, groups, split_groups, _ = same_rows(X, "X", y=y, groups=groups, **apart)
+        _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._check_known(X, y)
-        warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
-        together = None if split_groups is None else row_values(split_groups, X, "split_groups")
-        of_rows = remembered(groups) is not groups  # values, one for each row
+        rows.warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
+        together = split_groups
+        if together is not None:
+            together = rows.row_values(together, X, "split_groups")
+        of_rows = rows.remembered(groups) is not groups  # values, one for each row
         if of_rows:
-            groups = row_values(groups, X, "groups")
+            groups = rows.row_values(groups, X, "groups")
         model, held_out, training = train_apart(self, X, known, together, fit_params)
-        per_row = PerRow(groups[held_out] if of_rows else groups)
-        rows = _safe_indexing(indexable(X)[0], held_out)
-        made = self._calibrated(
-            model, rows, known[held_out], training, order=held_out, per_row=per_row
-        )
-        training.report(1.0)
+        per_row = rows.PerRow(groups[held_out] if of_rows else groups)
+        X, y = _safe_indexing(indexable(X)[0], held_out), known[held_out]
+        made = self._calibrated(model, X, y, training, order=held_out, per_row=per_row)
+        training.progress(1.0)
         why = None if together is None else warn_of_groups(together[held_out])
-        _warn_of_unused(self, made, training, given=False)
         sketch = sketch_rows(training.X, training.y)
-        origin = self.estimator
-        self.calibration_ = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
-        return self
+        found = {"no_guarantee": why, "trained_from": self.estimator, "sketch": sketch}
+        return self._concluded(made, training, given=False, **found)
 
     @valid.unchanged_if_refused
     def calibrate(
@@ -206,25 +169,24 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             How much more often a row's inputs occur among new rows, up to a constant, such as
             :class:`calliper.shift.LikelihoodRatio`; or ``calliper.shift.Recency(half_life)``.
         """
-        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        per_row, lazy = PerRow(groups, weights), None
+        _, groups, weights = rows.same_rows(X, "X", y=y, groups=groups, weights=weights)
+        per_row, lazy = rows.PerRow(groups, weights), None
         if not isinstance(X, np.ndarray):
             handler = handler_of_collection(X)
             if handler is None:
-                X, y = gathered(X, y, self.estimator)
+                X, y = rows.gathered(X, y, self.estimator)
             else:  # what predicts all rows; at hand are the first of them
                 lazy = handler.LazyRows(X, y, per_row)
                 X, y, per_row = lazy.X, lazy.y, lazy.per_row
         before: Calibration | None = vars(self).get("calibration_")
-        times, model, origin, sketch, why = (X, y), self.estimator, None, None, None
+        times, model, origin, sketch = (X, y), self.estimator, None, None
         if before is not None and before.trained_from is model:  # what fit trained of it
             model, origin, sketch = before.model, before.trained_from, before.sketch
         y = self._check_known(X, y, again=origin is not None)
         if not len(y):
             raise CalliperError("X has no rows: calibrate needs at least one.")
         training = self._given_training(X_train, y_train)
-        if sketch is not None:
-            why = refuse_seen(sketch, X, y)
+        why = None if sketch is None else refuse_seen(sketch, X, y)
         if training.X is not None:
             given = sketch_rows(training.X, training.y)
             sketch, seen = given if sketch is None else sketch, refuse_seen(given, X, y)
@@ -235,21 +197,23 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             why = why or weights.explain()
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
         if made.n_taught:
-            warn_of_times(*times, self.shuffle, "calibrate splits", DEALT_IN_TIME)
+            rows.warn_of_times(*times, self.shuffle, "calibrate splits", DEALT_IN_TIME)
         _warn_if_other(before, made)
-        _warn_of_unused(self, made, training, given=True)
-        self.calibration_ = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
+        found = {"no_guarantee": why, "trained_from": origin, "sketch": sketch}
+        return self._concluded(made, training, given=True, **found)
+
+    def _concluded(
+        self, made: Calibration, training: Training, *, given: bool, **found: Any
+    ) -> Self:
+        """Keep the calibration, and point out what changes nothing."""
+        for unused in _unused(self, made, training, given=given):
+            warn(unused, UnusedWarning)
+        self.calibration_ = replace(made, **found)
         return self
 
     @valid.unchanged_if_refused
     def extend(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        window: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
+        self, X: Any, y: Any, *, window: int | None = None, groups: Any = None, weights: Any = None
     ) -> Self:
         """Add labelled rows to the calibration rows; the model and the space stay as they are.
 
@@ -265,8 +229,8 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         groups, weights : of these rows, if calibration was given them
         """
         check_calibrated(self)
-        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y = gathered(X, y, self.estimator)
+        _, groups, weights = rows.same_rows(X, "X", y=y, groups=groups, weights=weights)
+        X, y = rows.gathered(X, y, self.estimator)
         y = self._check_targets(y)
         self.calibration_ = self._extended(X, y, window, groups, weights)
         return self
@@ -274,12 +238,13 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
     def _given_training(self, X_train: Any, y_train: Any) -> Training:
         """Training rows that ``calibrate`` was given, and how the model may be trained again."""
         if X_train is not None:
-            X_train, y_train = gathered(X_train, y_train, self.estimator)
+            X_train, y_train = rows.gathered(X_train, y_train, self.estimator)
             valid.refuse_collection(X_train, "X_train")
+            valid.refuse_no_rows(X_train, "X_train")
         elif y_train is not None:
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
-            same_rows(X_train, "X_train", y_train=y_train)
+            rows.same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
             y_train = self._check_targets(y_train, "y_train")
         folds, gap = valid.check_parts(self)
@@ -290,7 +255,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
             random_state=self.random_state,
             shuffle=self.shuffle is not False,
             gap=gap,
-            progress=reporter(self.progress, "training") if folds else None,
+            progress=reporter(self.progress, "training") if folds else Training().progress,
         )
 
     @valid.says_coverage
@@ -300,7 +265,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         With groups, ask ``calibrators_[0].calibrators_[group].shift_report(weights)``.
         """
         check_calibrated(self)
-        (weights,) = same_rows(X, "X", weights=weights)
+        (weights,) = rows.same_rows(X, "X", weights=weights)
         new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
         report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
         return report
@@ -339,7 +304,7 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
 
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         """Checked targets; ``again`` if the model is that of ``fit``. Remembers columns of X."""
-        return check_known_rows(self, X, y)
+        return rows.check_known_rows(self, X, y)
 
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
         """Checked targets, called by their name."""
@@ -367,11 +332,6 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         super().set_params(**params)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.estimator)
-        return tags
-
     def __sklearn_is_fitted__(self) -> bool:
         return "calibration_" in vars(self)
 
@@ -380,15 +340,14 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         around = copy(self)
         around.estimator = None
         cloned: Self = BaseEstimator.__sklearn_clone__(around)
-        cloned.estimator = fresh(self.estimator)
+        cloned.estimator = models.fresh(self.estimator)
         return cloned
 
     @property
     def calibrator_(self) -> Calibrator:
         """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
         fitted: tuple[Calibrator, ...] = self.calibrators_
-        if len(fitted) != 1:
-            n = len(fitted)
+        if (n := len(fitted)) != 1:
             raise AttributeError(f"there is no calibrator_: {n} are fitted (see calibrators_).")
         return fitted[0]
 
@@ -408,18 +367,14 @@ class CalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  #
         fitted = self.__sklearn_is_fitted__()
         return self.calibration_.describe(self.guarantee(0.9)) if fitted else []
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """How fit parameters travel, for scikit-learn's metadata routing."""
-        return fit_router(self)
-
 
 def _refuse_trained_on(model: Any, y: FloatArray) -> None:
     """Refuse a model whose trees hold the means of these targets."""
-    opened = open_model(model)
-    if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
+    opened = models.open_model(model)
+    if not opened.targets and models.family_of(opened.core).was_trained_on(opened.core, y):
         raise CalliperError(
-            f"The model was trained on these calibration rows: its trees hold the means of their "
-            f"targets. {SEEN_IN_TRAINING}"
+            "The model was trained on these calibration rows: its leaves contain the means of "
+            f"their targets. {SEEN_IN_TRAINING}"
         )
 
 
@@ -434,7 +389,7 @@ def _refuse_unfitted(model: Any, X: Any) -> None:
             check_is_fitted(model)
             return
     try:
-        predictions(model, first_rows(X))
+        models.predictions(model, rows.first_rows(X))
     except NotFittedError as error:
         raise NotFittedError(
             f"{error} calibrate needs a model that is already fitted; fit(X, y) trains a copy of "
@@ -451,36 +406,29 @@ def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
     same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
     if same and before.space.space.name != now.space.space.name:
         warn(
-            f"Without X_train nearness is now judged in another space: {now.space} instead of "
-            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, "
-            "to keep it.",
+            f"Without X_train, distances are now measured in another space: {now.space} instead of "
+            f"{before.space}. To keep it, pass X_train and y_train, the rows that the model was "
+            "trained on.",
             EmbeddingWarning,
         )
 
 
-def _warn_of_unused(front: Any, made: Calibration, training: Training, *, given: bool) -> None:
-    """Point out what changes nothing: training rows that were ``given``, refits, a gap."""
-    for unused in _unused(front, made, training, given=given):
-        warn(unused, UnusedWarning)
-
-
 def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -> Iterator[str]:
-    """What is to be said of a gap, and of refits or else of training rows."""
-    folds, refitted = front.refits, made.left_out
-    if refitted is not None and refitted.source.startswith("out of bag"):
-        refitted = None
-    if given and front.gap and not made.n_taught and refitted is None:
+    """What changes nothing: a gap, and refits or else training rows that were ``given``."""
+    folds, left_out = front.refits, made.left_out
+    refitted = left_out is not None and not left_out.source.startswith("out of bag")
+    if given and front.gap and not made.n_taught and not refitted:
         yield (
-            f"gap={front.gap} is not used: all rows calibrate and nothing is refitted, so there "
-            f"are no parts to leave it between."
+            f"gap={front.gap} has no effect: all rows are used to calibrate and nothing is "
+            "refitted, so there are no parts to leave a gap between."
         )
     if training.y is None and folds:
         yield (
-            f"refits={folds} needs training rows, and calibrate got none: the model is not "
-            "refitted. Pass X_train and y_train, or leave refits out."
+            f"refits={folds} has no effect without training rows: pass X_train and y_train, or "
+            "leave refits out."
         )
-    left_out = made.left_out is not None and made.left_out.n_training > made.n_taught
-    if training.X is None or (training.y is not None and left_out):
+    known = left_out is not None and left_out.n_training > made.n_taught
+    if training.X is None or (training.y is not None and known):
         return
     uses, why = made.calibrators[0].uses, why_no_refit(made.model)
     learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
@@ -495,12 +443,12 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             )
         elif "left_out" not in uses and made.score.units is None:
             yield (
-                f"refits={folds} is not used: {type(made.calibrators[0]).__name__} uses no "
-                f"left-out errors. Leave it out, or use FullRescaled()."
+                f"refits={folds} has no effect: {type(made.calibrators[0]).__name__} does not use "
+                "out-of-fold errors. Leave it out, or use FullRescaled()."
             )
     elif given and learns and not (mapped or sloped or learnt_from_training(made.space.space)):
         more = why and f"the model {why}"
-        more = more or "refits=5 trains the model five more times to find them"
+        more = more or "refits=5 trains the model five more times to compute them"
         if training.y is None:
             more = "pass y_train, too"
         elif knows_left_out(made.space.space):
@@ -510,6 +458,6 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             )
         only = "X_train alone is" if training.y is None else "X_train and y_train are"
         yield (
-            f"{only} only used to look for calibration rows among them. Widths are learnt "
+            f"{only} only used to check that no calibration row is among them. Widths are learnt "
             f"from errors on rows that were left out of training: {more}."
         )

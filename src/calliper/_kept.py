@@ -10,9 +10,12 @@ same size throughout one object.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import get_annotations
+from math import inf
 from typing import Any, ClassVar, get_args
 
 import numpy as np
+
+from calliper.exceptions import CalliperError
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class Array:
 
     dtype: str
     shape: tuple[str | int, ...]
-    least: float | None = None
-    most: float | str | None = None
+    least: float = -inf
+    most: float | str = inf
     finite: bool = True
     optional: bool = False
     becomes: str | None = None
@@ -36,8 +39,8 @@ class Number:
     """One number, of type float, int or bool, in a range."""
 
     kind: type = float
-    least: float = float("-inf")
-    most: float = float("inf")
+    least: float = -inf
+    most: float = inf
     finite: bool = True
     optional: bool = False
 
@@ -52,7 +55,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Part:
-    """An instance of a module's classes that files may contain; or a list of them."""
+    """An instance of a module's classes that files may contain, fitted; or a list of them."""
 
     module: str
     optional: bool = False
@@ -81,6 +84,13 @@ class Opened:
 
 
 @dataclass(frozen=True)
+class NameList:
+    """Names of columns or targets: texts, numbers, or whatever else can be one."""
+
+    optional: bool = False
+
+
+@dataclass(frozen=True)
 class Plain:
     """Any value of a parameter: numbers, texts, lists, arrays, or an object that files know.
 
@@ -90,12 +100,10 @@ class Plain:
     name: str = ""
 
 
-Field = Array | Number | Text | Part | Inline | OneOf | Opened | Plain
-
-PLAIN = Plain()
+Field = Array | Number | Text | Part | Inline | OneOf | Opened | NameList | Plain
 
 #: The columns of the rows that a regressor was given.
-COLUMN_FIELDS: dict[str, Field] = {"n_columns": Number(int, 0, optional=True), "names": PLAIN}
+COLUMN_FIELDS: dict[str, Field] = {"n_columns": Number(int, 0, optional=True), "names": NameList()}
 
 
 class Keeps:
@@ -130,4 +138,6 @@ def restore_columns(estimator: Any, state: Mapping[str, Any]) -> None:
     if state["n_columns"] is not None:
         estimator.n_features_in_ = state["n_columns"]
     if state["names"]:
+        if state["n_columns"] not in (None, len(state["names"])):  # inputs by name have no columns
+            raise CalliperError("there are not as many names as columns.")
         estimator.feature_names_in_ = np.array(state["names"], dtype=object)

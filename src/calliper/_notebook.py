@@ -63,10 +63,7 @@ def sampled(m: int, n: int) -> Any:
 
 
 def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | None) -> str:
-    """A sample of the intervals as bars, from the lowest to the highest, fainter at higher levels.
-
-    The ends are (m,) or (m, L). An interval without a bound is dotted up to the edge.
-    """
+    """A sample of intervals, (m,) or (m, L), as bars from low to high, dotted without a bound."""
     if not lower.size:
         return ""
     ends = np.stack([each.reshape(len(each), -1) for each in (lower, upper)])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from calliper._handlers import in_memory
-from calliper._kept import Array, Keeps, Number, Plain
+from calliper._kept import Array, Keeps, NameList, Number
 from calliper._types import FloatArray, Frame, IntArray
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 
@@ -88,15 +88,12 @@ class RowSketch(Keeps):
     numbers: Annotated[FloatArray, Array("float64", ("n", _PROJECTED))]
     units: Annotated[FloatArray, Array("float64", ("u", 2))]
     fine: Annotated[bool, Number(bool)]
-    names: Annotated[tuple[Any, ...] | None, Plain()] = None
+    names: Annotated[tuple[Any, ...] | None, NameList(optional=True)] = None
     has_targets: Annotated[bool, Number(bool)] = True
 
 
 def sketch_rows(X: Any, y: Any = None) -> RowSketch:
-    """What to keep of rows to find them in another set; inputs alone if ``y`` is None.
-
-    ``X`` are arrays of any shape, frames, sparse matrices, tensors, or lists of anything.
-    """
+    """What to keep of rows of any kind to find them in another set; inputs alone without ``y``."""
     columns = [*_columns(X), *([] if y is None else _columns(y))]
     units = np.array([_unit(column) for column in columns])
     return RowSketch(
@@ -214,11 +211,10 @@ def _numbers(column: NDArray[Any]) -> FloatArray:
         return np.array([0.0 if text in GAPS else float(crc32(text.encode())) for text in texts])
 
 
-def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
-    """Why there is no guarantee if the model was trained on calibration rows; None if it was not.
-
-    Warns if it was trained on some of them, and refuses if on all.
-    """
+def refuse_seen(training: RowSketch | None, X: Any, y: Any) -> str | None:
+    """Why nothing is proved if a model was trained on some of these rows; refused if on all."""
+    if training is None:
+        return None
     found = find_shared(training, X, y)
     why = f"{found.describe()} {SEEN_IN_TRAINING}"
     if found.all_shared:

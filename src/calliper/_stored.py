@@ -6,19 +6,17 @@ So a table of predictions goes through :class:`ConformalRegressor` like any othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 
-from calliper._kept import Field, Inline, Keeps, Part, Plain
+from calliper._kept import Inline, Keeps, Part, Plain
 from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
 from calliper.calibration import Calibration, calibrate
 from calliper.calibrators import as_calibrator
 from calliper.exceptions import CalliperError, UnusedWarning, unheard
-from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.regressor import ConformalRegressor
 from calliper.rows import Rows, rows_of_groups
@@ -52,21 +50,12 @@ def stored_predictions(rows: StoredRows) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class CalibratedOnStored(Keeps):
-    """A regressor around stored predictions.
+    """A regressor around stored predictions."""
 
-    ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values, and
-    ``rows`` is what calibration rows are recognised by among new ones.
-    """
-
-    regressor: ConformalRegressor
-    about: dict[str, Any] | None = None
-    rows: RowSketch | None = None
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "regressor": Part("regressor"),
-        "about": Plain(),
-        "rows": Inline(RowSketch, optional=True),
-    }
+    regressor: Annotated[ConformalRegressor, Part("regressor")]
+    #: What a file should say of the rows; what calibration rows are recognised by among new ones.
+    about: Annotated[dict[str, Any] | None, Plain()] = None
+    rows: Annotated[RowSketch | None, Inline(RowSketch, optional=True)] = None
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
@@ -77,15 +66,6 @@ class CalibratedOnStored(Keeps):
         if not stored or inner.embedding_.n_outputs != 1:
             raise CalliperError("stored predictions have one number for each row.")
         return made
-
-    @property
-    def calibrator(self) -> Any:
-        """The fitted calibrator; of two tails the first."""
-        return self.regressor.calibrators_[0]
-
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions, or why there is none."""
-        return self.regressor.guarantee(coverage, confidence)
 
     def intervals(
         self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any
@@ -142,10 +122,7 @@ def calibrate_rows(
     training: list[Rows] | None = None,
     score: Score | None = None,
 ) -> tuple[Calibration, Embedding]:
-    """The same on all rows, which somebody else has checked, and the map of features.
-
-    A calibrator that judges no nearness, or takes the inputs, gets features as they are.
-    """
+    """The same on all rows, which somebody else has checked, and the map of features."""
     method, space, known = as_calibrator(calibrator), Embedding(), None
     if training is not None:  # one scale learns from errors of both signs
         known = replace(training[0], scores=training[0].magnitudes)

@@ -41,11 +41,6 @@ def tree_field(tree: Any, name: str) -> NDArray[Any]:
     return np.asarray(getattr(tree, name)).ravel()
 
 
-def n_nodes(trees: Sequence[Any]) -> int:
-    """How many nodes the trees have together."""
-    return sum(len(tree_field(tree, "feature")) for tree in trees)
-
-
 @dataclass(frozen=True, eq=False)
 class PlainTrees(Keeps):
     """Nodes of several trees, one after another.
@@ -73,10 +68,7 @@ class PlainTrees(Keeps):
     def of(
         cls, trees: Sequence[Any], n_features: int, columns: Sequence[Any] | None = None
     ) -> Self:
-        """From trees of scikit-learn that have one output and split by no categories.
-
-        ``columns`` are those that each tree is given; None for all, in order.
-        """
+        """From trees of one output that split by no categories; by default each has all columns."""
         parts = [[tree_field(tree, name) for name in OF_HISTOGRAMS] for tree in trees]
         sizes = np.array([len(part[0]) for part in parts], dtype=np.int64)
         roots, given = np.cumsum(sizes) - sizes, columns or [None] * len(trees)
@@ -151,10 +143,7 @@ class PlainTrees(Keeps):
 
 @dataclass(frozen=True, eq=False)
 class BoostedSum(Keeps):
-    """Histogram boosting of one output as bare trees, one for each stage.
-
-    Slope and intercept are those of a sigmoid that makes a probability of the sum.
-    """
+    """Histogram boosting of one output as bare trees, and a sigmoid that makes it a probability."""
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]
     baseline: Annotated[float, Number()]

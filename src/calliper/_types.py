@@ -1,6 +1,6 @@
 """Array aliases and small protocols that the parts of calliper share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -28,43 +28,9 @@ class Frame(Protocol):
 
 
 @runtime_checkable
-class Labels(Protocol):
-    """Labels of rows, as pandas holds them."""
-
-    def equals(self, other: Any) -> bool: ...
-
-    def __getitem__(self, place: Any) -> Any: ...
-
-    def __len__(self) -> int: ...
-
-
-@runtime_checkable
-class IntervalModel(Protocol):
-    """A model that answers with intervals."""
-
-    def predict_interval(self, X: Any, *, coverage: Any) -> Any: ...
-
-
-@runtime_checkable
-class RankingModel(Protocol):
-    """A model that ranks targets, and tells which of them intervals hold, by one prediction."""
-
-    def ranking(
-        self, X: Any, y: FloatArray, *, groups: Any = None, weights: Any = None
-    ) -> tuple[FloatArray | None, Callable[[FloatArray], Any]]: ...
-
-
-@runtime_checkable
 class AgeingWeights(Protocol):
     """Weights that fall with the age of a row."""
 
     def of_age(self, n: int) -> FloatArray: ...
 
     def explain(self) -> str: ...
-
-
-@runtime_checkable
-class RadiusModel(Protocol):
-    """A calibrator: it answers with radii."""
-
-    def predict_radius(self, Z: Any, coverage: Any, **how: Any) -> Any: ...

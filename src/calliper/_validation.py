@@ -7,7 +7,7 @@ from functools import partial, wraps
 from importlib import import_module
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -34,6 +34,13 @@ LARGEST_SCORE = 1e302
 
 #: Most levels that an error message lists.
 N_LISTED = 9
+#: What holds rows that cannot be counted or picked, by the name of its type, and what to pass.
+NO_ROWS = {
+    "DataLoader": "Convert it to an array or a frame first",
+    "LazyFrame": "Call collect()",
+    "DMatrix": "Pass the array or the frame that it was made of",
+    "QuantileDMatrix": "Pass the array or the frame that it was made of",
+}
 #: The default level; its identity tells it from a 0.9 that the user passes.
 USUAL_COVERAGE = float("0.9")
 #: Names of other libraries for a share of misses and for a level; our own names, elsewhere.
@@ -78,6 +85,14 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
         )
 
 
+class MadeByCoverage:
+    """What refuses a level under another name when it is made, with the right one."""
+
+    def __new__(cls, *given: Any, **known: Any) -> Self:
+        refuse_level_words(cls, known)
+        return super().__new__(cls)
+
+
 def says_coverage(method: Method) -> Method:
     """Decorate a method: a level under another name is refused, with the right one."""
     method.__qualname__ = method.__name__  # errors name what was called, not a base class
@@ -92,14 +107,13 @@ def says_coverage(method: Method) -> Method:
 
 def unchanged_if_refused(method: Method) -> Method:
     """Decorate a method of an estimator: if it fails, the estimator stays as it was."""
-    method.__qualname__ = method.__name__  # errors name what was called, not a base class
+    ask = says_coverage(method)
 
     @wraps(method)
     def call(self: Any, *given: Any, **known: Any) -> Any:
-        refuse_level_words(method, known)
         before = dict(vars(self))
         try:
-            return method(self, *given, **known)
+            return ask(self, *given, **known)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -113,8 +127,8 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
             f"confidence={confidence!r} needs coverage= as well: coverage is the share of targets "
-            "inside, confidence the share of calibration sets for which that holds. To contain "
-            f"{confidence!r} of targets, pass coverage={confidence!r} alone."
+            "inside, confidence the share of calibration sets for which that holds. For intervals "
+            f"that contain {confidence!r} of the targets, pass coverage={confidence!r} alone."
         )
 
 
@@ -138,23 +152,24 @@ def refuse_sparse(X: Any, name: str) -> None:
     """Refuse sparse rows, which have no cheap exact neighbours, before something densifies them."""
     if sparse.issparse(X):
         raise TypeError(
-            f"{name} is sparse ({type(X).__name__}), and distances need dense rows: "
-            f"pass a dense array, or embed it first (for example with TruncatedSVD)."
+            f"{name} is sparse ({type(X).__name__}), but distances need dense rows: pass a dense "
+            "array, or embed it first (for example with TruncatedSVD)."
         )
 
 
 def refuse_no_rows(X: Any, name: str) -> None:
     """Refuse what has no rows to count: None, a dict, a set, a text, a loader, a Polars query."""
-    kind, how = type(X).__name__, "Make an array or a frame of it first"
-    no_rows = X is None or (isinstance(X, Mapping | Set | str | bytes) and not shape_of(X))
+    kind = type(X).__name__
+    how = NO_ROWS.get(kind, "Convert it to an array or a frame first")
+    bare = isinstance(X, Mapping | Set | str | bytes) and not shape_of(X)
     if np.ma.is_masked(X):
-        no_rows, how = True, "Fill masked values, or drop their rows"
+        bare, how = True, "Fill masked values, or drop their rows"
     elif isinstance(X, Mapping):
         how += "; inputs by name are for calibrate and predict, around a fitted network"
-    if no_rows or kind in ("DataLoader", "LazyFrame"):
+    if X is None or bare or kind in NO_ROWS:
         raise CalliperError(
             f"{name} must be an array, a frame or a list with one entry for each row; got a "
-            f"{kind} ({X!r:.40}). {'Call collect()' if kind == 'LazyFrame' else how}."
+            f"{kind} ({X!r:.40}). {how}."
         )
 
 
@@ -165,7 +180,7 @@ def refuse_no_table(Z: Any, name: str) -> None:
     if has_dicts(Z):
         raise CalliperError(
             f"{name} must have columns; got a list of {type(Z[0]).__name__}s, one for each row. "
-            f"Make a frame of it first, pandas.DataFrame({name}), or an array."
+            f"Convert it first: pandas.DataFrame({name}), or an array."
         )
 
 
@@ -237,28 +252,20 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
         raise CalliperError(f"{name} must be numbers, one for each row: {error}.") from error
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
-    if vector.ndim != 1:
-        raise CalliperError(
-            f"{name} must have one value for each row, shape (n,); got shape {vector.shape}."
-        )
-    if n is not None and len(vector) != n:
-        raise CalliperError(f"{name} has {len(vector)} values for {n} rows.")
+    if vector.ndim != 1 or n not in (None, len(vector)):
+        got = f"{len(vector)} values for {n} rows" if vector.ndim == 1 else f"shape {vector.shape}"
+        raise CalliperError(f"{name} must have one value for each row, shape (n,); got {got}.")
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
-        raise CalliperError(
-            f"{name} must be finite: {counted(wrong, vector, 'NaN or infinite')}. Remove or repair "
-            f"those rows."
-        )
+        found = counted(wrong, vector, "NaN or infinite")
+        raise CalliperError(f"{name} must be finite: {found}. Remove or repair those rows.")
     return vector
 
 
 def check_sizes(
     values: Any, name: str, *, n: int | None = None, beside: Any = None, any_sign: bool = False
 ) -> FloatArray:
-    """One number for each row, not too large to be added up; not negative unless ``any_sign``.
-
-    A tensor must be on the device of the rows that it is ``beside``.
-    """
+    """One number for each row, not too large to be added up; not negative unless ``any_sign``."""
     vector = check_vector(as_array(values, name, beside), name, n=n)
     negative = np.flatnonzero(vector < 0)
     if len(negative) and not any_sign:
@@ -323,12 +330,6 @@ def _refuse_huge(features: Any, name: str) -> Any:
     return features
 
 
-def forget_fit(estimator: Any) -> None:
-    """Remove what an earlier fit left, so that one that fails leaves nothing fitted."""
-    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
-        delattr(estimator, name)
-
-
 def check_calibration(
     estimator: Any, Z: Any, scores: Any, *, any_sign: bool = False
 ) -> tuple[FloatArray, FloatArray]:
@@ -349,21 +350,10 @@ def check_calibration(
     return _refuse_huge(features, "Z"), vector
 
 
-def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArray | None:
-    """Training features, if given: the same columns as the calibration features."""
-    if rows is None:
-        return None
-    features = check_features(rows, name)
-    if features.shape[1] != Z.shape[1]:
-        raise CalliperError(f"{name} has {features.shape[1]} columns, Z has {Z.shape[1]}.")
-    return features
-
-
 def check_new_features(estimator: Any, Z: Any) -> Any:
     """Features of new rows, with the columns of ``fit``."""
     if isinstance(Z, EngineRows):
-        if Z.shape[1] != estimator.n_features_in_:
-            known = estimator.n_features_in_
+        if Z.shape[1] != (known := estimator.n_features_in_):
             raise CalliperError(f"Z has {Z.shape[1]} columns, and had {known} when it was fitted.")
     elif not (has_known_columns(estimator, Z) and _is_plain(Z)):
         refuse_no_table(Z, "Z")
@@ -381,13 +371,13 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     own = vars(estimator)
     if is_named(X):
         known = own.get("feature_names_in_", ())
-        if {*X} != {*known}:
-            before = ", ".join(known) if len(known) else "which had no names"
-            raise CalliperError(
-                f"inputs must have the names that they had in calibration, {before}; got "
-                f"{', '.join(sorted(X))}."
-            )
-        return
+        if {*X} == {*known}:
+            return
+        before = ", ".join(known) if len(known) else "which had no names"
+        raise CalliperError(
+            f"inputs must have the names that they had in calibration, {before}; got "
+            f"{', '.join(sorted(X))}."
+        )
     refuse_no_rows(X, "X")
     if own.get("n_features_in_") is not None:
         if has_dicts(X):
@@ -395,9 +385,9 @@ def check_new_rows(estimator: Any, X: Any) -> None:
         flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
         if flat or len(shape_of(X)) == 1:
             raise CalliperError(
-                f"X must have rows and columns; got a {type(X).__name__} of shape {np.shape(X)}. "
-                f"Reshape your data: numpy.reshape(X, (-1, 1)) for one input, (1, -1) for one row; "
-                f"of a frame take one row as df.iloc[[0]], one input as df[[name]]."
+                f"X must have rows and columns; got {type(X).__name__} of shape {np.shape(X)}. "
+                "Reshape your data: numpy.reshape(X, (-1, 1)) for one input, (1, -1) for one row. "
+                "From a frame, take one row as df.iloc[[0]] or one input as df[[name]]."
             )
     validate_data(estimator, X, skip_check_array=True, reset=False)
 
@@ -410,19 +400,20 @@ def is_named(X: Any) -> bool:
 def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     """Finite predictions of the rows of X: (n,), or (n, n_outputs) for more than one."""
     n, shape = n_rows(X), shape_of(y_pred)
-    if n_outputs == 1 and not (len(shape) == 2 and shape[1] > 1):
-        return check_vector(y_pred, "predictions", n=n)
-    y_pred = np.asarray(y_pred)
-    if n_outputs == 1:
+    if n_outputs == 1 and len(shape) == 2 and shape[1] > 1:
         raise CalliperError(
             f"predictions must have one value for each row, shape (n,); got shape {shape}. For a "
-            f"model of quantiles pass score_function=DistributionError(probabilities), or for two "
-            f"of them QuantileError() with Split(); for several targets use MultiTargetRegressor."
+            "model that predicts quantiles, pass score_function=DistributionError(probabilities), "
+            "or QuantileError() with Split() if there are two; for several targets, use "
+            "MultiTargetRegressor."
         )
+    if n_outputs == 1:
+        return check_vector(y_pred, "predictions", n=n)
+    y_pred = np.asarray(y_pred)
     if y_pred.ndim != 2 or y_pred.shape[1] != n_outputs:
         raise CalliperError(
             f"the score function takes {n_outputs} predictions for each row, one for each target "
-            f"or quantile, shape (n, {n_outputs}); the model gave shape {y_pred.shape}."
+            f"or quantile, shape (n, {n_outputs}); the model returned shape {y_pred.shape}."
         )
     names = (f"column {column} of predictions" for column in range(n_outputs))
     return np.stack([*map(partial(check_vector, n=n), y_pred.T, names)], axis=1)
@@ -444,7 +435,9 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
             came = f"{len(levels):,} values from {levels.min():g} to {levels.max():g}"
         raise CalliperError(f"{name} must lie strictly between 0 and 1; got {came}.{hint}")
     if not np.all(np.diff(levels) > 0):
-        raise CalliperError(f"levels must increase without repeats; got {coverage!r}: sort them.")
+        raise CalliperError(
+            f"levels must be in ascending order, without repeats; got {coverage!r}."
+        )
     return tuple(float(level) for level in levels)
 
 
@@ -458,7 +451,7 @@ def check_level(level: Any, name: str = "coverage") -> float:
 
 def check_inside(inside: Any) -> BoolArray:
     """Whether each target lay in its interval, (m,), from one truth value or several."""
-    values = np.atleast_1d(np.asarray(inside))
+    values = np.atleast_1d(inside)
     if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
         raise CalliperError(f"inside must be True or False for each row; got {inside!r}.")
     return values.astype(bool)
@@ -477,10 +470,9 @@ def check_bounds(
 ) -> tuple[float, float]:
     """The range of y as two numbers, None for an open side; refused if known targets leave it."""
     try:
-        low, high = (
-            side if end is None else float(end)
-            for end, side in zip(bounds, (-np.inf, np.inf), strict=True)
-        )
+        y_min, y_max = bounds
+        low = -np.inf if y_min is None else float(y_min)
+        high = np.inf if y_max is None else float(y_max)
     except (OverflowError, TypeError, ValueError):
         low = high = 0.0
     if not low < high:
@@ -494,8 +486,8 @@ def check_bounds(
         raise CalliperError(
             f"bounds=({low:g}, {high:g}) must contain every target, but "
             f"{np.count_nonzero(beyond > 0):,} of {len(known):,} calibration targets lie outside, "
-            f"the farthest at {known[beyond.argmax()]:.6g}. Pass the range that y can have, or "
-            f"leave bounds out."
+            f"the farthest at {known[beyond.argmax()]:.6g}. Pass the range that y can take, or "
+            "leave bounds out."
         )
     return low, high
 
@@ -538,8 +530,8 @@ def check_parts(front: Any) -> tuple[int | None, int]:
         raise CalliperError(f"shuffle must be True, False or None; got {front.shuffle!r}.")
     if gap and front.shuffle is not False:
         raise CalliperError(
-            f"gap={gap} is for rows in order of time, which shuffle={front.shuffle!r} does not "
-            "keep: pass shuffle=False."
+            f"gap={gap} only applies to rows in chronological order: also pass shuffle=False (got "
+            f"shuffle={front.shuffle!r})."
         )
     return folds, gap
 
@@ -554,12 +546,11 @@ def check_offset(offset: float) -> float:
 def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
     """Numbers of the levels that n points can reach; one warning for all others."""
     reached = reachable(n, levels)
-    unreachable = [level for number, level in enumerate(levels) if number not in reached]
-    if unreachable:
+    for level in levels[len(reached) : len(reached) + 1]:  # they increase
         warn(
-            f"{n} calibration points cannot support coverage {unreachable[0]:g}, so intervals are "
-            f"infinite. Use at least {required_calibration_size(unreachable[0])} points, or a "
-            f"coverage of at most {n / (n + 1):.4g}.",
+            f"{n} calibration points cannot support coverage {level:g}, so intervals are infinite. "
+            f"Use at least {required_calibration_size(level)} points, or a coverage of at most "
+            f"{n / (n + 1):.4g}.",
             SmallCalibrationWarning,
         )
     return reached
@@ -576,8 +567,8 @@ def warn_if_zero_scales(scale: FloatArray) -> None:
     if n_zero:
         warn(
             f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
-            f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
-            f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
-            f"y, chosen without looking at the calibration data).",
+            "rescaled scores are infinite. Intervals are valid but may become infinite. If many "
+            "predictions are exact, use more neighbours, or pass offset > 0 (a small error in the "
+            "unit of y, chosen without looking at the calibration data).",
             ZeroScaleWarning,
         )

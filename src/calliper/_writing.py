@@ -17,7 +17,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from math import isinf, isnan, nan
+from math import isfinite, isnan, nan
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -27,10 +27,7 @@ import numpy as np
 
 @contextmanager
 def whole_file(path: Any) -> Iterator[Any]:
-    """A file to write bytes to, which is there if the block ends well, and otherwise is not.
-
-    It has another name, and is locked, until it is complete.
-    """
+    """A file to write bytes to, which is there if the block ends well, and otherwise is not."""
     target = Path(os.path.realpath(path))  # a link stays a link
     remove_abandoned(target.parent)
     handle = _created(target)
@@ -93,10 +90,8 @@ def plain(value: Any) -> Any:
         return [plain(entry) for entry in value]
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
-    if isinstance(value, float) and isnan(value):
-        return None
-    if isinstance(value, float) and isinf(value):
-        return "inf" if value > 0 else "-inf"
+    if isinstance(value, float) and not isfinite(value):
+        return None if isnan(value) else str(value)
     return value
 
 

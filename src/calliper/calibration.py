@@ -1,9 +1,7 @@
 """How a model is calibrated: a score turns predictions into errors, a calibrator is fitted to them.
 
-The regressor, the command line, an evaluation and a comparison all have predictions of rows with
-known targets, however they came by them. ``calibrate`` fits a calibrator to each tail of their
-errors. ``calibrate_model`` does all that comes before for a model: it checks that the rows are new
-to it, makes the space where nearness is judged, and learns how the model errs.
+``calibrate`` takes errors however they came about. ``calibrate_model`` does all that comes before
+for a model: it makes the space where nearness is judged, and learns how the model errs.
 """
 
 from collections.abc import Mapping
@@ -16,40 +14,17 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper import _validation as valid
+from calliper import calibrators, models
+from calliper import space as spaces
 from calliper._answering import Calibration as Calibration
 from calliper._row_checks import refuse_seen
 from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator, takers_of_weights
-from calliper.exceptions import (
-    CalliperError,
-    QuantileCrossingWarning,
-    SplitGroupsWarning,
-    UnusedWarning,
-    ZeroScaleWarning,
-    unheard,
-    warn,
-)
-from calliper.models import asked_as
+from calliper.exceptions import CalliperError, SplitGroupsWarning, UnusedWarning, unheard, warn
 from calliper.quantile import effective_size
 from calliper.rows import PerRow, Rows, rows_of_groups, state_of, warn_of_errors
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
-from calliper.space import (
-    FEWEST_KEPT,
-    FEWEST_TAUGHT,
-    RAW,
-    UNTOUCHED,
-    Embedding,
-    ErrorModel,
-    LearningPart,
-    LeftOut,
-    Training,
-    deal,
-    fit_embedding,
-    learn_errors,
-    teaching_distributions,
-    warn_if_poor,
-)
 
 #: Rows that are needed to tell copies from chance.
 ENOUGH_TO_COMPARE = 5
@@ -62,7 +37,7 @@ def calibrate_model(
     model: Any,
     X: Any,
     y: FloatArray,
-    training: Training,
+    training: spaces.Training,
     *,
     per_row: PerRow,
     order: Any = None,
@@ -73,11 +48,9 @@ def calibrate_model(
     ``order`` are the numbers of the rows where they were drawn from more; ``lazy`` predicts rows
     that are not all in memory, of which X and y are the first.
     """
-    asked, score = asked_as(model, front.score_function)
+    asked, score = models.asked_as(model, front.score_function)
     if isinstance(score, DistributionError):
-        from calliper.models import with_usual_slope
-
-        score = with_usual_slope(score, asked, training.X)
+        score = models.with_usual_slope(score, asked, training.X)
     method: Any = FullRescaled(random_state=front.random_state)
     if front.calibrator is not None:
         method = with_random_state(as_calibrator(front.calibrator), front.random_state)
@@ -117,7 +90,7 @@ def calibrate_model(
         columns = [valid.check_vector(each, "y") for each in np.reshape(y, (len(y), -1)).T]
         y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
-        warn_if_poor(space, Z)
+        spaces.warn_if_poor(space, Z)
     made = calibrate(
         method,
         score,
@@ -166,7 +139,7 @@ def slack_of(
     if all(np.array_equal(each, y_pred[few]) for each in answers):
         return 0.0
     row, target = np.indices((len(few), len(few))).reshape(2, -1)
-    with unheard(QuantileCrossingWarning, ZeroScaleWarning):
+    with unheard(Warning):  # the same are raised where scores count
         first, *later = [score.measure(y[few[target]], p[row]) for p in (y_pred[few], *answers)]
     return 2 * float(max(np.abs(each - first).max() for each in later))
 
@@ -178,20 +151,19 @@ def _learn(
     score: Score,
     X: Any,
     y: FloatArray,
-    training: Training,
+    training: spaces.Training,
     given: Mapping[str, Any],
     n: int,
-) -> tuple[Embedding, Score, LeftOut | None, tuple[IntArray, IntArray]]:
-    """The space, the score, and left-out errors if the calibrator uses them.
+) -> tuple[spaces.Embedding, Score, spaces.LeftOut | None, tuple[IntArray, IntArray]]:
+    """The space, the score, left-out errors if used; rows that taught, and rows that calibrate.
 
     ``n`` is the number of rows by which it is decided whether some of them teach.
-    Last, the numbers of the calibration rows that were used to learn, and of those that calibrate.
     """
     uses, known, part = method.uses, training.X is not None, front.learning_part
     asks, chosen = "left_out" in uses, part is not None and part != "auto"
     if asks and part == "auto" and not given and isinstance(score, DistributionError):
-        part = teaching_distributions(len(y))
-    elif not chosen and not (asks and n >= FEWEST_KEPT + FEWEST_TAUGHT):
+        part = spaces.teaching_distributions(len(y))
+    elif not chosen and not (asks and n >= spaces.FEWEST_KEPT + spaces.FEWEST_TAUGHT):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     errors = _checked_error_model(
         front.error_model, score, learns=(asks and known) or part is not None
@@ -202,112 +174,82 @@ def _learn(
     # Predictions suffice where rows are only counted; quantiles also show the doubt.
     bare = not located or (auto and isinstance(score, DistributionError))
 
-    def space_of(rows: Training) -> Embedding:
+    def space_of(rows: spaces.Training) -> spaces.Embedding:
         embed, units = "prediction" if bare else front.embed, score.units
         how = {"raw": _inputs_of(method), "nearness": method.judges_nearness, "units": units}
         known = {"model": model, "n_outputs": score.n_outputs, "y_train": rows.y}
-        return fit_embedding(embed, rows.X, X, **known, **how)
+        return spaces.fit_embedding(embed, rows.X, X, **known, **how)
 
-    def learnt(rows: Training, space: Embedding, unseen: LeftOut) -> Any:
-        wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
-        return learn_errors(rows, unseen, space, score, wanted, chosen=auto and asks)
-
-    def dealt() -> tuple[IntArray, IntArray]:
-        how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
-        return deal(len(y), part, labels=given.get("groups"), gap=training.gap, **how)
-
-    def part_of(taught: IntArray) -> LearningPart:
-        return LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
-
-    none = np.empty(0, dtype=np.intp), np.arange(len(y))
-    space = space_of(training) if known else None
+    space, unseen = space_of(training) if known else None, None
     if space is not None and (asks or adjusts):
         unseen = training.left_out(space)
-        if unseen is not None:
-            taught, kept = dealt() if chosen else none
-            if len(taught):
-                own = part_of(taught)
-                training, unseen = training.beside(unseen, own, own.left_out(space))
-            return *learnt(training, space, unseen), (taught, kept)
-    if chosen and errors is None:
+    if chosen and errors is None and unseen is None:
         warn(
-            f"learning_part={part!r} is not used: errors of {score!r} are not learnt, or "
-            "error_model is None. All rows calibrate.",
+            f"learning_part={part!r} is not used: {score!r} does not support learning from errors, "
+            "or error_model is None. All rows are used to calibrate.",
             UnusedWarning,
         )
-    if part is not None and errors is not None:
-        taught, kept = dealt()
-        if len(taught):
-            own = part_of(taught)
-            space = space_of(own) if space is None else space
-            return *learnt(own, space, own.left_out(space)), (taught, kept)
-    return (space_of(training) if space is None else space), score, None, none
+    taught, kept = np.empty(0, dtype=np.intp), np.arange(len(y))
+    if part is not None and (errors is not None if unseen is None else chosen):
+        how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
+        taught, kept = spaces.deal(
+            len(y), part, labels=given.get("groups"), gap=training.gap, **how
+        )
+    if len(taught):
+        own = spaces.LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+        space = space_of(own) if space is None else space
+        errs = own.left_out(space)
+        training, unseen = (own, errs) if unseen is None else training.beside(unseen, own, errs)
+    space = space_of(training) if space is None else space
+    if unseen is None:
+        return space, score, None, (taught, kept)
+    wanted = spaces.ErrorModel(recentre=False, units=False) if errors is None else errors
+    made = spaces.learn_errors(training, unseen, space, score, wanted, chosen=auto and asks)
+    return *made, (taught, kept)
 
 
 def _inputs_of(method: Calibrator) -> Any:
     """The inputs as they are, if the method or its kernel takes them so."""
     if method.takes_inputs:
-        return UNTOUCHED
-    return RAW if method.kernel is not None and method.kernel.takes_inputs else None
+        return spaces.UNTOUCHED
+    return spaces.RAW if method.kernel is not None and method.kernel.takes_inputs else None
 
 
-def _checked_error_model(given: Any, score: Score, *, learns: bool) -> ErrorModel | None:
+def _checked_error_model(given: Any, score: Score, *, learns: bool) -> spaces.ErrorModel | None:
     """What to learn from left-out errors, or None; by default it is learnt if rows allow it."""
     learnable = isinstance(score, AbsoluteError | DistributionError)
     if isinstance(given, str) and given == "auto":
-        return ErrorModel() if learns and learnable else None
+        return spaces.ErrorModel() if learns and learnable else None
     if given is None:
         return None
-    if not isinstance(given, ErrorModel):
+    if not isinstance(given, spaces.ErrorModel):
         raise TypeError(f"error_model must be 'auto', None or an ErrorModel; got {given!r}.")
     if given.adjusts and not learnable:
         raise CalliperError(
-            "an ErrorModel rescales the absolute error on each side; the score function is "
-            f"{score!r}. Leave out one of them."
+            f"an ErrorModel works only with the absolute error, but score_function is {score!r}. "
+            "Leave out one of them."
         )
     return given
 
 
-def calibrate(
-    method: Calibrator,
-    score: Score,
-    tails: list[Rows],
-    *,
-    training: Rows | None = None,
-    left_out: Rows | None = None,
-    length_scale: float | None = None,
-) -> Calibration:
-    """Fit a copy of the calibrator to each tail of the errors; to those of each group, if given.
-
-    Of what is known beyond the calibration rows it gets what it uses.
-    """
+def calibrate(method: Calibrator, score: Score, tails: list[Rows], **apart: Any) -> Calibration:
+    """Fit a copy to each tail of the errors, by group if given; it gets what it uses ``apart``."""
     if tails[0].weights is not None and "weights" not in method.uses:
-        raise CalliperError(f"{type(method).__name__} takes no weights: {takers_of_weights()}.")
+        raise CalliperError(
+            f"{type(method).__name__} does not support weights: {takers_of_weights()}."
+        )
     if tails[0].groups is not None:
-        from calliper.calibrators import Grouped
-
-        method = Grouped(method)
-    fitted = (
-        clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
-        for rows in tails
-    )
-    return Calibration(score=score, calibrators=tuple(fitted))
+        method = calibrators.Grouped(method)
+    fitted = tuple(clone(method).fit_to(rows, **apart) for rows in tails)
+    return Calibration(score=score, calibrators=fitted)
 
 
-def measured(
-    score: Score,
-    Z: Any,
-    y: FloatArray,
-    y_pred: FloatArray,
-    *,
-    groups: Any = None,
-    weights: Any = None,
-) -> list[Rows]:
-    """Calibration rows as each tail of the score sees them."""
+def measured(score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, **given: Any) -> list[Rows]:
+    """Calibration rows as each tail of the score sees them, with groups and weights as given."""
     magnitudes = score.magnitude(y, y_pred)
     signs = np.sign(score.signed(y, y_pred)) if score.has_sides else None
     tails = score.measure(y, y_pred).reshape(len(y), -1).T
-    return [Rows(Z, tail, magnitudes, signs, weights, groups, y) for tail in tails]
+    return [Rows(Z, tail, magnitudes, signs, targets=y, **given) for tail in tails]
 
 
 def extended(
@@ -316,23 +258,20 @@ def extended(
     y: FloatArray,
     y_pred: FloatArray,
     Z: FloatArray,
-    *,
     window: int | None = None,
-    groups: Any = None,
-    weights: Any = None,
+    **given: Any,
 ) -> Calibration:
-    """The same with further rows, as if calibrated on all of them."""
-    enough, why = len(y) >= ENOUGH_TO_COMPARE, made.no_guarantee
-    if enough and made.sketch is not None:
-        seen = refuse_seen(made.sketch, X, y)
-        why = why or seen
+    """The same with further rows, of which groups and weights are given if they were before."""
+    enough = len(y) >= ENOUGH_TO_COMPARE
+    seen = refuse_seen(made.sketch if enough else None, X, y)
+    why = made.no_guarantee or seen
     n = made.n_calibration + len(y)
     n = n if window is None else min(n, valid.at_least(window, 1, "window"))
     ageing, before = made.per_row.weights, made.calibrators
     if isinstance(ageing, AgeingWeights):
-        weights = ageing.of_age(len(y))
-        before = tuple(each.aged(weights[0]) for each in before)
-    tails = measured(made.score, Z, y, y_pred, groups=groups, weights=weights)
+        given["weights"] = ageing.of_age(len(y))
+        before = tuple(each.aged(given["weights"][0]) for each in before)
+    tails = measured(made.score, Z, y, y_pred, **given)
     if enough:
         made.calibrators[0].warn_if_known(tails[0].scores)
     length = made.space.length_scale(n)
@@ -347,7 +286,7 @@ def extended(
     return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
 
 
-def _plain(space: Embedding, X: Any, y: FloatArray, before: Any = None) -> Any:
+def _plain(space: spaces.Embedding, X: Any, y: FloatArray, before: Any = None) -> Any:
     """Plain split on these rows, and on those that it was on before."""
     (rows,) = measured(AbsoluteError(), np.zeros((len(y), 1)), y, space.middle(X))
     return Split().fit_to(rows) if before is None else copy(before).extend_by(rows)
@@ -373,8 +312,9 @@ def warn_of_groups(held_out: Any) -> str:
     """Why rows of groups promise nothing for rows of new ones, with a warning that says so."""
     n, n_groups = len(held_out), len({str(group) for group in held_out})
     why = (
-        f"The {n:,} calibration rows come in {n_groups:,} groups, and rows of one group are alike: "
-        f"they are not exchangeable with rows of new groups, for which coverage may be lower."
+        f"The {n:,} calibration rows come from {n_groups:,} groups, and rows of the same group are "
+        "alike: they are not exchangeable with rows of new groups, for which coverage may be "
+        "lower."
     )
     warn(
         f"There is no guarantee with split_groups=. {why} For a guarantee in each known group, "

@@ -85,7 +85,6 @@ class About:
     guarantee : what is proved, as a formula; 1−α is the requested coverage
     when : when to choose it
     cost : of N calibration points, M new ones, n training points, d features, K neighbours
-    order : its place in lists, the most useful first
     needs : requirements beyond those of ``Uses``, in words
     python : what it is in Python; by default the name of the class
     neighbors : the parameter that takes nearest neighbours, as a number or as a kernel
@@ -97,7 +96,6 @@ class About:
     guarantee: str = "1−α"
     when: str = ""
     cost: str = ""
-    order: int = 100
     needs: str = ""
     python: str = ""
     neighbors: str | None = None

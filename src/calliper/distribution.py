@@ -127,8 +127,7 @@ class Distribution:
         """The share of the N points at or below y: a number, one a row, or (m, L) or (1, L)."""
         _, not_above, total, _ = self._counts(y).swapaxes(0, 1)
         # Weights may add up to more than their total, by rounding.
-        share: FloatArray = np.minimum(not_above / total, 1.0)
-        return share
+        return np.asarray(np.minimum(not_above / total, 1.0))
 
     def sf(self, y: Any) -> FloatArray:
         """1 − :meth:`cdf`, the share of the N points above y, without points at y itself.
@@ -231,15 +230,17 @@ class Distribution:
     @property
     def n_effective(self) -> float:
         """The equivalent number of points of equal weight."""
-        shares = self._shares
-        return self.n_calibration if shares is None else effective_size(shares.calibration)
+        return effective_size(self._counting.calibration)
+
+    @property
+    def _counting(self) -> Shares:
+        """What each point and each row count for."""
+        return self._shares or Shares(np.ones(self.n_calibration), np.ones(len(self)))
 
     @property
     def _mass(self) -> FloatArray:
         """The share of each point, (N,)."""
-        if self._shares is None:
-            return np.full(self.n_calibration, 1 / self.n_calibration)
-        return self._shares.calibration / float(self._shares.reached[-1])
+        return np.asarray(self._counting.calibration / self._counting.reached[-1])
 
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Bounds of a target with given probabilities, from above or below, (m, L)."""
@@ -248,8 +249,7 @@ class Distribution:
         y = np.where(upward, high, low)
         # Where the new row's scale is zero, too, an infinite point only ties with targets beyond ŷ.
         y = np.where(y == np.where(upward, -np.inf, np.inf), self.centre[:, None], y)
-        ends: FloatArray = np.clip(y, *self.bounds)
-        return ends
+        return np.asarray(np.clip(y, *self.bounds))
 
     def _by_rank(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Errors with their signs at which bounds are, (m, L)."""
@@ -304,19 +304,18 @@ class Distribution:
         return low, high
 
     def _counts(self, y: Any, *, bounded: bool = True) -> FloatArray:
-        """How many points, or what weight, are below each y, not above it, in all, and the row's.
-
-        (m, 4), or (m, 4, L) if ``y`` has two axes.
-        """
+        """Of each y what :meth:`_count` finds: (m, 4), or (m, 4, L) if ``y`` has two axes."""
         (y,) = same_rows(self, "distribution", y=y)
         given = _targets(y)
         columns = np.atleast_2d(given[:, None] if given.ndim == 1 else given)
         if len(columns) not in (1, len(self)):
             raise CalliperError(f"y has {len(columns)} rows, the distribution has {len(self)}.")
-        target = np.broadcast_to(columns, (len(self), columns.shape[1]))
-        total, own = float(self.n_calibration), np.ones(len(self))
-        if self._shares is not None:
-            total, own = float(self._shares.reached[-1]), self._shares.new
+        counts = self._count(np.broadcast_to(columns, (len(self), columns.shape[1])), bounded)
+        return counts if given.ndim == 2 else counts[..., 0]
+
+    def _count(self, target: FloatArray, bounded: bool) -> FloatArray:
+        """How many points, or what weight: below, not above, in all, and the row's; (m, 4, L)."""
+        total, own = self._counting.reached[-1], self._counting.new
 
         def count(rows: slice) -> FloatArray:
             y_pred, signed = self.y_pred[rows][:, None], self._signed(self._Z[rows])
@@ -325,23 +324,18 @@ class Distribution:
                 low, high = (np.clip(end, *self.bounds) for end in self._around(y_pred, signed))
             else:  # a score may put many errors at one target, which must not tie
                 low, high, value = -_up(-signed), _up(signed), self.score.signed(value, y_pred)
-            found = np.empty((len(value), 4, columns.shape[1]))
+            found = np.empty((len(value), 4, value.shape[1]))
             found[:, 2], found[:, 3] = total, own[rows][:, None]
             for at, column in enumerate(value.T[:, :, None]):
-                found[:, 0, at], found[:, 1, at] = (
-                    self._sum(high < column),
-                    self._sum(low <= column),
-                )
+                found[:, 0, at] = self._sum(high < column)
+                found[:, 1, at] = self._sum(low <= column)
             return found
 
-        counts = self._by_blocks(count)
-        return counts if given.ndim == 2 else counts[..., 0]
+        return self._by_blocks(count)
 
-    def _sum(self, mask: BoolArray) -> FloatArray | IntArray:
+    def _sum(self, mask: BoolArray) -> Any:
         """The number, or the weight, of the points of each row for which ``mask`` holds."""
-        if self._shares is None:
-            return count_true(mask)
-        return np.asarray(mask @ self._shares.calibration)
+        return count_true(mask) if self._shares is None else mask @ self._shares.calibration
 
     def _by_blocks(self, work: Callable[[slice], Any]) -> FloatArray:
         """``work(rows)`` of blocks of rows whose points fit in memory, joined."""
@@ -418,12 +412,8 @@ class GroupedDistribution(Distribution):
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
         return self._of_each(lambda part, rows: part._ends(levels, upward))
 
-    def _counts(self, y: Any, *, bounded: bool = True) -> FloatArray:
-        (y,) = same_rows(self, "distribution", y=y)
-        given = _targets(y)
-        if not given.ndim or len(given) != len(self):  # not one for each row
-            return self._of_each(lambda part, rows: part._counts(given, bounded=bounded))
-        return self._of_each(lambda part, rows: part._counts(given[rows], bounded=bounded))
+    def _count(self, target: FloatArray, bounded: bool) -> FloatArray:
+        return self._of_each(lambda part, rows: part._count(target[rows], bounded))
 
     def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
         return self._of_each(

@@ -122,28 +122,26 @@ _SILENT: ContextVar[tuple[tuple[type[Warning], ...], set[type[Warning]] | None, 
 
 
 @contextmanager
-def _for_a_while(*state: Any) -> Iterator[None]:
-    token = _SILENT.set(state)
+def for_a_while(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Give a variable of this thread another value."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _SILENT.reset(token)
+        variable.reset(token)
 
 
 def unheard(*categories: type[Warning]) -> AbstractContextManager[None]:
     """Silence warnings of calliper in this thread; Python's own filters are for all threads."""
     before, *shown = _SILENT.get()
-    return _for_a_while((*before, *categories), *shown)
+    return for_a_while(_SILENT, ((*before, *categories), *shown))
 
 
 def once(
     said: set[type[Warning]], tell: Callable[..., None] = warnings.warn
 ) -> AbstractContextManager[None]:
-    """Show each warning class once in this thread, unless it is in ``said``, where it is added.
-
-    ``tell`` shows it in place of :func:`warnings.warn`.
-    """
-    return _for_a_while(_SILENT.get()[0], said, tell)
+    """Show each warning class once in this thread, by ``tell``; ``said`` are those shown so far."""
+    return for_a_while(_SILENT, (_SILENT.get()[0], said, tell))
 
 
 def warn(message: str, category: type[Warning]) -> None:

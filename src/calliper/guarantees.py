@@ -42,10 +42,8 @@ ASSUMPTIONS = (
     "distribution)",
     "the model, the embedding and all settings given were chosen without the calibration points",
 )
-
 #: The first assumption where coverage given the calibration set is promised.
 INDEPENDENT = "calibration and new points are independent draws from the same distribution"
-
 #: The first assumption where weights are given.
 SHIFTED = (
     "calibration points are independent draws, and so are new points, whose inputs have another "
@@ -303,11 +301,8 @@ class Guarantee:
 
     def averaged(self) -> str:
         """The line that says what the guarantee averages over."""
-        over, begin, of = (
-            self.averages,
-            "Marginal",
-            f"the {self.n_calibration:,} {self.points} points",
-        )
+        over, begin = self.averages, "Marginal"
+        of = f"the {self.n_calibration:,} {self.points} points"
         if self.groups:
             over, begin = over.replace("all inputs", "its inputs"), "Within each group"
             of = f"its {self.points} points ({self.n_calibration:,} in the worst group)"

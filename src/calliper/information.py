@@ -30,7 +30,7 @@ from sklearn.utils import check_random_state
 from calliper._blocks import BLOCK_FLOATS, map_slices, row_slices
 from calliper._draws import seed_of
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_vector
+from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.rows import same_rows
 
@@ -120,13 +120,15 @@ def mutual_information(
     features = check_features(Z)
     n = len(features)
     (scores,) = same_rows(Z, "Z", scores=scores)
-    values = _check_scores(scores, n)
+    scores = np.asarray(scores, dtype=np.float64)
+    infinite = np.isposinf(scores)  # a rescaled score with a zero scale
+    values = check_vector(np.where(infinite, 0.0, scores), "scores", n=n)
+    values[infinite.reshape(-1)] = np.inf
     if not 1 <= n_neighbors < n - 1:
         raise CalliperError(
             f"n_neighbors must lie between 1 and n - 2 = {n - 2}; got {n_neighbors}."
         )
-    if n_permutations < 1:
-        raise CalliperError(f"n_permutations must be at least 1; got {n_permutations}.")
+    at_least(n_permutations, 1, "n_permutations")
     components = principal_components(features, n_components, Z_train)
     rng = check_random_state(random_state)
     # Ties of features are broken by the data as well as the seed, differently in every data set.
@@ -186,15 +188,6 @@ def _standard_error(
         ]
         variance.append(np.var(estimates, ddof=1) / SUBSAMPLES)
     return float(np.sqrt(np.mean(variance)))
-
-
-def _check_scores(scores: Any, n: int) -> FloatArray:
-    """Scores, of which +∞ is allowed: a rescaled score with a zero scale."""
-    values = np.asarray(scores, dtype=np.float64)
-    infinite = np.isposinf(values)
-    checked = check_vector(np.where(infinite, 0.0, values), "scores", n=n)
-    checked[infinite.reshape(-1)] = np.inf
-    return checked
 
 
 def random_ranks(

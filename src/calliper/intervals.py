@@ -11,8 +11,9 @@ import numpy as np
 from sklearn import get_config
 
 from calliper._notebook import aligned, card, interval_bars, sampled, table
-from calliper._types import BoolArray, FloatArray, Frame, IntArray, Labels
+from calliper._types import BoolArray, FloatArray, Frame, IntArray
 from calliper._validation import check_option, check_vector, labels_of
+from calliper._writing import plain, to_text
 from calliper.exceptions import CalliperError
 from calliper.rows import same_rows
 
@@ -84,8 +85,8 @@ class Intervals(Ends):
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
             raise CalliperError(
-                "lower must not exceed upper, and an end without a bound is -inf below and inf "
-                f"above; at {at} they are {lower[at]} and {upper[at]} ({len(wrong)} in total)."
+                "lower must not exceed upper, and an open end is -inf below and inf above; at "
+                f"{at} they are {lower[at]} and {upper[at]} ({len(wrong)} in total)."
             )
         n_levels = len(np.atleast_1d(np.asarray(self.coverage)))
         if self.coverage is not None and lower.ndim == 2 and n_levels != lower.shape[1]:
@@ -101,8 +102,8 @@ class Intervals(Ends):
 
     def __len__(self) -> int:
         raise TypeError(
-            f"Intervals have no length, since they unpack as lower, upper = intervals: there are "
-            f"{len(self.lower)} rows (len(intervals.lower))."
+            "len() is not defined for Intervals, which unpack as lower, upper = intervals: use "
+            f"len(intervals.lower) for the number of rows, {len(self.lower)}."
         )
 
     def __bool__(self) -> bool:
@@ -112,12 +113,12 @@ class Intervals(Ends):
         """The intervals of some rows: a slice, a mask, or row numbers."""
         if not isinstance(rows, slice):
             rows = self._row_numbers(rows)
-        labels, centre = self.index, self.centre
+        labels = self.index
         if labels is not None:
             numbers = np.arange(len(self.lower))[rows]
-            labels = labels[rows] if isinstance(labels, Labels) else [labels[i] for i in numbers]
-        if centre is not None:
-            centre = np.asarray(centre)[rows]
+            held = hasattr(labels, "equals")  # a slice of a pandas index is of its kind
+            labels = labels[rows] if held else [labels[i] for i in numbers]
+        centre = None if self.centre is None else np.asarray(self.centre)[rows]
         return Intervals(self.lower[rows], self.upper[rows], self.coverage, labels, centre)
 
     def _row_numbers(self, rows: Any) -> IntArray:
@@ -156,15 +157,16 @@ class Intervals(Ends):
         (y,) = same_rows(self, "intervals", y=y)
         target = check_vector(y, "y", n=len(self.lower))
         target = target.reshape(-1, *[1] * (self.lower.ndim - 1))
-        inside: BoolArray = (self.lower <= target) & (target <= self.upper)
-        return inside
+        return np.asarray((self.lower <= target) & (target <= self.upper))
 
     def at(self, coverage: float) -> Intervals:
         """The intervals at one of the requested levels."""
         levels = np.atleast_1d(np.asarray(self.coverage, float))
         found = np.flatnonzero(np.isclose(levels, coverage, rtol=0, atol=1e-12))
         if self.coverage is None or not len(found):
-            raise CalliperError(f"no intervals at level {coverage}; there are {self.coverage}.")
+            raise CalliperError(
+                f"no intervals at level {coverage}; the levels are {self.coverage}."
+            )
         if self.lower.ndim == 1:
             return self
         column = int(found[0])
@@ -235,16 +237,12 @@ class Intervals(Ends):
         An end without a bound is the text ``"-inf"`` or ``"inf"``; labels such as dates become
         text.
         """
-        from calliper._writing import plain
-
         given = {"lower": self.lower, "upper": self.upper, "coverage": self.coverage}
         labels = None if self.index is None else [_label(each) for each in self.index]
         return {**plain(given), "index": labels, "centre": plain(self.centre)}
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text; :meth:`from_json` reads it back exactly."""
-        from calliper._writing import to_text
-
         return to_text(self.to_dict())
 
     @classmethod
@@ -286,8 +284,6 @@ def _label(value: Any) -> Any:
     """A row label for JSON; multi-level labels become lists."""
     if isinstance(value, tuple):
         return [_label(each) for each in value]
-    from calliper._writing import plain
-
     known = plain(value)
     return known if isinstance(known, str | int | float | None) else str(value)
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from math import exp, inf, log
 from typing import Any, ClassVar, Self
@@ -45,16 +45,9 @@ import numpy as np
 from scipy import stats
 from sklearn.exceptions import NotFittedError
 
+from calliper import _validation as valid
 from calliper._kept import Array, Field, Number
 from calliper._types import BoolArray, FloatArray
-from calliper._validation import (
-    at_least,
-    check_inside,
-    check_level,
-    check_option,
-    check_steps,
-    check_vector,
-)
 from calliper._writing import to_text
 from calliper.exceptions import CalliperError
 from calliper.online import Stream, refuse_second_labels
@@ -75,19 +68,15 @@ STEPS = {"steps": Array("int64", ("n",))}
 JUMP, SIDES = 0.01, np.array([-1, 0, 1])
 
 HOW = (
-    "pass tolerated=, the share of misses that you accept; online=True, if each label joins by "
-    "extend at once, with no window; or n_calibration=, for a method with a law, such as Split"
+    "pass tolerated=, the share of misses that you accept; online=True, if each label is added "
+    "with extend at once and without a window; or n_calibration=, for a method whose coverage has "
+    "a known distribution, such as Split"
 )
 
 
 class _Monitor(Stream):
-    """Evidence over time and the alarm; a subclass bets on what comes, and says what it saw."""
+    """Evidence and the alarm; a subclass checks labels, bets on them, and says what it saw."""
 
-    false_alarms: float
-    keeps: ClassVar[Mapping[str, Field]]
-    _words: Callable[[], str]
-    _checked: Callable[[Any], Any]
-    _look: Callable[[Any], None]  # bets on what came
     _kind: type = float
     _start = 0.0
 
@@ -107,7 +96,7 @@ class _Monitor(Stream):
     @property
     def limit(self) -> float:
         """1/``false_alarms``: how much evidence raises the alarm."""
-        return 1 / check_level(self.false_alarms, "false_alarms")
+        return 1 / valid.check_level(self.false_alarms, "false_alarms")
 
     @property
     def alarm(self) -> bool:
@@ -131,6 +120,7 @@ class _Monitor(Stream):
         return place if place is None or not self._named else [*self._named][place]
 
     def _begin(self) -> None:
+        valid.check_level(self.false_alarms, "false_alarms")
         self._trace: list[float] = []
         self._seen: list[Any] = []
         self._named: dict[int, None] = {}  # the step of each label, in order of arrival
@@ -144,7 +134,7 @@ class _Monitor(Stream):
         if (step is None) == bool(self._named) and self._seen:
             how_many = f"{len(self._named)} of {len(self._seen)} labels so far came with a step"
             raise CalliperError(f"{how_many}: name the step of every label, or of none.")
-        names = [] if step is None else check_steps(step)
+        names = [] if step is None else valid.check_steps(step)
         if names and len(names) != len(new):
             raise CalliperError(f"{len(names)} steps were named for {len(new)} labels: one each.")
         refuse_second_labels(names, self._named.__contains__)
@@ -236,7 +226,7 @@ class CoverageMonitor(_Monitor):
     false_alarms: float = 0.05
 
     keeps: ClassVar[Mapping[str, Field]] = {"seen": Array("bool", ("T",)), **STEPS}
-    _kind, _checked = bool, staticmethod(check_inside)
+    _kind, _checked = bool, staticmethod(valid.check_inside)
 
     @classmethod
     def of(cls, model: Any, coverage: float = 0.9, **how: Any) -> Self:
@@ -256,8 +246,8 @@ class CoverageMonitor(_Monitor):
             how = {"tails": promise.tails, **how}
         if not known or not lawful:
             raise CalliperError(
-                f"misses of {promise.method}, as it was calibrated, have no known law (proved at "
-                f"level {coverage:g}: {promise.proved:.4g}): {HOW}."
+                f"the distribution of coverage is not known for {promise.method}, as it was "
+                f"calibrated (proved at level {coverage:g}: {promise.proved:.4g}): {HOW}."
             )
         return cls(coverage, n, **how)
 
@@ -266,24 +256,23 @@ class CoverageMonitor(_Monitor):
 
     def _begin(self) -> None:
         super()._begin()
-        miss = 1 - as_fraction(check_level(self.coverage))
-        check_level(self.false_alarms, "false_alarms")
-        check_option(self.side, ("more", "fewer", "both"), "side")
+        miss = 1 - as_fraction(valid.check_level(self.coverage))
+        valid.check_option(self.side, ("more", "fewer", "both"), "side")
         ways = [self.n_calibration is not None, self.tolerated is not None, bool(self.online)]
         if sum(ways) != 1:
-            raise CalliperError(f"give one rate to compare misses with: {HOW}.")
+            raise CalliperError(f"the miss rate to compare with must be set in one way: {HOW}.")
         if self.side != "more" and (self.online or self.ties):
             raise CalliperError(
-                f"side={self.side!r} needs an exact miss rate, not a bound: a law without ties, or "
-                "tolerated=."
+                f"side={self.side!r} needs an exact miss rate, not a bound: pass tolerated=, or "
+                "n_calibration= without ties."
             )
         self._urn: tuple[int, int] | None = None  # misses, and all
         self._promised = float(miss)
         if self.tolerated is not None:
-            self._promised = check_level(self.tolerated, "tolerated")
+            self._promised = valid.check_level(self.tolerated, "tolerated")
         elif self.n_calibration is not None:
-            n = at_least(self.n_calibration, 1, "n_calibration")
-            tails = at_least(self.tails, 1, "tails")
+            n = valid.at_least(self.n_calibration, 1, "n_calibration")
+            tails = valid.at_least(self.tails, 1, "tails")
             k = tails * (n + 1 - conformal_rank(float(1 - miss / tails), n))
             if not 0 < k <= n:
                 few = f"{n} calibration points cannot support coverage {self.coverage:g}"
@@ -389,22 +378,19 @@ class ExchangeabilityMonitor(_Monitor):
     #: Scores of calibration rows, none before ``fit``.
     _first = np.empty(0)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return bool(len(self._first))
-
     def fit(self, scores: Any, y: None = None) -> Self:
         """Begin with the scores of calibration rows, (N,)."""
         first = self._checked(scores)
         seed = self.random_state
         seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
-        self._seed = at_least(seed, 0, "random_state")
+        self._seed = valid.at_least(seed, 0, "random_state")
         self._first, self._given = first, None
         self._ready()
         return self
 
     @staticmethod
     def _checked(scores: Any) -> FloatArray:
-        checked = check_vector(np.atleast_1d(scores), "scores")
+        checked = valid.check_vector(np.atleast_1d(scores), "scores")
         if not len(checked):
             raise CalliperError("expected at least one score; got none.")
         return checked
@@ -415,7 +401,6 @@ class ExchangeabilityMonitor(_Monitor):
             raise NotFittedError("call fit with the scores of calibration rows first.")
         self._draws = np.random.default_rng(self._seed)
         self._sorted: list[float] = np.sort(self._first).tolist()
-        check_level(self.false_alarms, "false_alarms")
         self._wealth, self._log_wealth = np.full(3, 1 / 3), 0.0  # its sum is kept at 1
         #: Of ε = −1 and 1: the walk, its least value, and where that was.
         self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
@@ -454,7 +439,7 @@ class ExchangeabilityMonitor(_Monitor):
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last score."""
         self.fit(state["first"])
-        self._seed, self._given = at_least(state["seed"], 0, "seed"), None
+        self._seed, self._given = valid.at_least(state["seed"], 0, "seed"), None
         super().restore(state)
 
     def _words(self) -> str:

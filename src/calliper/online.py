@@ -40,6 +40,7 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
@@ -51,21 +52,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
+from calliper import _validation as valid
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, IntArray, RadiusModel, RankingModel
-from calliper._validation import (
-    at_least,
-    check_inside,
-    check_level,
-    check_steps,
-    check_vector,
-    n_rows,
-    refuse_level_words,
-)
+from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, UnusedWarning, unheard, warn
 from calliper.intervals import Boxes, Intervals
 from calliper.quantile import TOLERANCE
-from calliper.rows import labels_of, row_values, same_rows
+from calliper.rows import row_values, same_rows
 
 __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 
@@ -79,11 +72,12 @@ CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 class Stream(BaseEstimator):  # type: ignore[misc]
-    """What learns from labels as they come; its parameters are fixed when it begins."""
+    """What learns from labels as they come; ``_begin`` checks parameters, which are then fixed."""
 
     _given: dict[str, Any] | None = None
-    #: Checks the parameters and sets out.
-    _begin: Callable[[], None]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._given is not None
 
     def _ready(self) -> None:
         """Begin if that was not done; later, refuse parameters that changed."""
@@ -102,13 +96,11 @@ class Stream(BaseEstimator):  # type: ignore[misc]
 
 def refuse_second_labels(names: Sequence[int], has_label: Callable[[int], bool]) -> None:
     """Refuse a label of a step that has one, or two of one step."""
-    seen = set[int]()
-    for name in names:
-        if name in seen or has_label(name):
+    for name, count in Counter(names).items():
+        if count > 1 or has_label(name):
             raise CalliperError(
                 f"step {name} has its label already: each counts once. Leave the second one out."
             )
-        seen.add(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +135,7 @@ class History:
 
 
 @dataclass(eq=False, repr=False)
-class Controller(Stream):
+class Controller(valid.MadeByCoverage, Stream):
     """Gives the level for the next prediction, and adapts it to the last outcome.
 
     Parameters
@@ -185,31 +177,24 @@ class Controller(Stream):
         "asked": Number(bool),
     }
 
-    def __new__(cls, *given: Any, **known: Any) -> Self:  # noqa: D102
-        refuse_level_words(cls, known)
-        return super().__new__(cls)  # type: ignore[no-any-return]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._given is not None
-
     def _begin(self) -> None:
-        rates = check_vector(np.atleast_1d(self.rate), "rate")
+        rates = valid.check_vector(np.atleast_1d(self.rate), "rate")
         if not rates.min(initial=np.inf if len(rates) else 0) > 0:
             raise CalliperError(
                 f"rate must be a positive number such as 0.01, or several; got {self.rate!r}."
             )
-        if check_level(self.coverage) < 0.05 and 0.5 <= rates.max() < 1:
+        if valid.check_level(self.coverage) < 0.05 and 0.5 <= rates.max() < 1:
             raise CalliperError(
                 f"coverage={self.coverage:g} and rate={rates.max():g} look swapped: coverage is "
                 f"the share of targets inside, rate a small step, as in Controller(0.9, rate=0.01)."
             )
         if not isinstance(self.decay, Real) or not 0 <= float(self.decay) < 1:
             raise CalliperError(f"decay must be at least 0 and below 1; got {self.decay!r}.")
-        at_least(self.horizon, 1, "horizon")
+        valid.at_least(self.horizon, 1, "horizon")
         self._rates: FloatArray = rates
-        self._miss: float = 1 - check_level(self.coverage)
+        self._miss: float = 1 - valid.check_level(self.coverage)
         self._first: float = (
-            1 - self._miss if self.start is None else check_level(self.start, "start")
+            1 - self._miss if self.start is None else valid.check_level(self.start, "start")
         )
         #: The level that each rate has come to, and its weight, (k,).
         self._levels: FloatArray = np.full(len(rates), self._first)
@@ -227,12 +212,9 @@ class Controller(Stream):
         """What a file holds: all steps so far, and where they have led."""
         self._ready()
         names, level, outside, until = self._columns()
-        steps = {
-            "steps": np.column_stack([level, outside]),
-            "names": np.column_stack([names, until]),
-        }
-        led = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
-        return {**steps, **led, "asked": self._asked}
+        steps, named = np.column_stack([level, outside]), np.column_stack([names, until])
+        led = {name: vars(self)[f"_{name}"] for name in ("levels", "weights", "excess", "asked")}
+        return {"steps": steps, "names": named, **led}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last step."""
@@ -288,7 +270,7 @@ class Controller(Stream):
         as ``Timestamp.value``; each must be larger than all before.
         """
         self._ready()
-        names = check_steps(step)
+        names = valid.check_steps(step)
         last = [next(reversed(self._steps))] if self._steps else []
         for before, name in pairwise(last + names):
             if name <= before:
@@ -306,12 +288,11 @@ class Controller(Stream):
         At level 1 they are infinite, at level 0 the predictions themselves. If labels come late,
         ``step`` is one number for all rows together, or one for each row, as in :meth:`ask`.
         """
-        level = self._asked_for(step, X, how)
-        if 0 < level < 1:
-            with unheard(SmallCalibrationWarning):
-                return model.predict_interval(X, coverage=level, **how)
+        level, found = self._answer("predict_interval", model, X, step, how)
+        if found is not None:
+            return found
         middle = np.asarray(model.predict(X), dtype=np.float64)
-        half, labels = np.inf if level else 0.0, labels_of(X)
+        half, labels = np.inf if level else 0.0, valid.labels_of(X)
         columns = np.atleast_2d(middle.T)
         sides = tuple(Intervals(each - half, each + half, level, labels) for each in columns)
         return sides[0] if middle.ndim == 1 else Boxes(sides, model.target_names_)
@@ -320,33 +301,36 @@ class Controller(Stream):
         self, calibrator: Any, Z: Any, *, step: Any = None, **how: Any
     ) -> FloatArray:
         """The radius of ``calibrator`` at the current level, (m,); infinite at 1, 0 at 0."""
-        level = self._asked_for(step, Z, how)
-        if 0 < level < 1:
-            with unheard(SmallCalibrationWarning):
-                return np.asarray(calibrator.predict_radius(Z, coverage=level, **how))
-        return np.full(n_rows(Z), np.inf if level else 0.0)
+        level, found = self._answer("predict_radius", calibrator, Z, step, how)
+        none = np.full(valid.n_rows(Z), np.inf if level else 0.0)
+        return none if found is None else np.asarray(found)
 
-    def _asked_for(self, step: Any, X: Any, how: dict[str, Any]) -> float:
-        """The level for rows of a step, or of a step each."""
+    def _answer(
+        self, ask: str, model: Any, X: Any, step: Any, how: dict[str, Any]
+    ) -> tuple[float, Any]:
+        """The level for rows of a step, or of a step each; what the model answers if not 0 or 1."""
+        _check_asked(model, X, ask)
         if "coverage" in how:
             raise CalliperError(
                 f"the controller chooses the level: leave coverage={how['coverage']!r} out here."
             )
-        if step is None:
-            level = self.level
-            if self._predicted:
-                warn(
-                    "The prediction before this one got no update, so it does not count. Call "
-                    "update after each, or number predictions by step= if labels come late.",
-                    UnusedWarning,
-                )
-            self._predicted = True
-            return level
-        if np.ndim(step) and len(step) != n_rows(X):
+        if np.ndim(step) and len(step) != valid.n_rows(X):
             raise CalliperError(
-                f"step names {len(step)} steps, and there are {n_rows(X)} rows: one, or one each."
+                f"step has {len(step)} values, but there are {valid.n_rows(X)} rows: pass one "
+                "value, or one for each row."
             )
-        return self.ask(step)
+        level = self.level if step is None else self.ask(step)
+        if step is None and self._predicted:
+            warn(
+                "The previous prediction was not followed by update, so it does not count. "
+                "Call update after each prediction, or pass step= if labels arrive late.",
+                UnusedWarning,
+            )
+        self._predicted |= step is None
+        if not 0 < level < 1:
+            return level, None
+        with unheard(SmallCalibrationWarning):
+            return level, getattr(model, ask)(X, coverage=level, **how)
 
     def update(self, inside: Any, *, step: Any = None, needed: Any = None) -> Self:
         """Adapt the level to the label of the last prediction, or of a numbered step.
@@ -364,24 +348,34 @@ class Controller(Stream):
             waiting = len(self._steps) - self._n_labels
             raise CalliperError(
                 "update was called before a level was requested: call predict_interval(model, X) "
-                f"or read level first; {waiting} named steps wait for labels, update(…, step=…)."
+                f"or read level first. {waiting} named steps are waiting for labels: update(…, "
+                "step=…)."
             )
         if needed is None and len(self._rates) > 1:
             raise CalliperError(
-                f"{len(self._rates)} rates are followed, and inside is known for one level only: "
-                "call update(inside, needed=coverage_needed(model, X, y))."
+                f"with {len(self._rates)} rates, inside alone is not enough: call update(inside, "
+                "needed=coverage_needed(model, X, y))."
             )
-        held = check_inside(inside)
+        held = valid.check_inside(inside)
         if needed is not None:
-            needed = check_vector(np.atleast_1d(needed), "needed", n=len(held))
+            needed = valid.check_vector(np.atleast_1d(needed), "needed", n=len(held))
             if needed.min() < 0 or needed.max() > 1:
                 raise CalliperError(
                     f"needed must be from 0 to 1, as coverage_needed returns it; got {needed!r}."
                 )
-        names = [next(reversed(self._steps), -1) + 1] if step is None else check_steps(step)
-        levels = [self._level()] if step is None else self._waiting_levels(names)
+        names = [next(reversed(self._steps), -1) + 1] if step is None else valid.check_steps(step)
+        if step is None:
+            levels = [self._level()]
+        else:
+            if unknown := [name for name in names if name not in self._steps]:
+                raise CalliperError(
+                    f"a label came for step {unknown[0]}, which was never requested; "
+                    f"{len(self._steps)} were. Name it in predict_interval(model, X, step=...)."
+                )
+            refuse_second_labels(names, lambda name: self._steps[name][1] >= 0)
+            levels = [self._steps[name][0] for name in names]
         if np.ndim(step) and len(held) != len(names):
-            raise CalliperError(f"{len(names)} steps were named, and inside has {len(held)}.")
+            raise CalliperError(f"step has {len(names)} values, but inside has {len(held)}.")
         parts = np.arange(len(held)).reshape(len(names), -1)  # the rows of each step
         if any(level == 1 and not held[at].all() for level, at in zip(levels, parts, strict=True)):
             raise CalliperError(
@@ -395,17 +389,7 @@ class Controller(Stream):
             self._learn(name, held[rows], None if needed is None else needed[rows])
         return self
 
-    def _waiting_levels(self, names: list[int]) -> list[float]:
-        """The levels of steps whose labels have come; refuses others."""
-        if unknown := [name for name in names if name not in self._steps]:
-            raise CalliperError(
-                f"a label came for step {unknown[0]}, which was never requested; "
-                f"{len(self._steps)} were. Name it in predict_interval(model, X, step=...)."
-            )
-        refuse_second_labels(names, lambda name: self._steps[name][1] >= 0)
-        return [self._steps[name][0] for name in names]
-
-    def _learn(self, name: int, held: BoolArray, needed: FloatArray | None) -> None:
+    def _learn(self, name: int, held: Any, needed: FloatArray | None) -> None:
         """Move the level by one label."""
         level = self._steps[name][0]
         outside = float((~held).mean()) if level else 1.0
@@ -468,6 +452,15 @@ class Controller(Stream):
         return float(most + (waited - 1) * max(miss, 1 - miss) if several else most)
 
 
+def _check_asked(model: Any, X: Any, *answers: str) -> None:
+    """Refuse what gives no intervals or radii, such as rows in place of a model."""
+    if not any(hasattr(model, name) for name in answers):
+        raise TypeError(
+            f"pass a calibrated regressor (for predict_radius a calibrator), and then the rows; "
+            f"got a {type(model).__name__}, and then a {type(X).__name__}."
+        )
+
+
 def coverage_needed(
     model: Any, X: Any, y: Any, *, groups: Any = None, weights: Any = None
 ) -> FloatArray:
@@ -495,8 +488,9 @@ def coverage_needed(
     >>> coverage_needed(split, [[0.0], [0.0], [0.0]], [0.5, 5.5, 20.0])
     array([0. , 0.5, 0.9])
     """
+    _check_asked(model, X, "predict_interval", "predict_radius")
     y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-    y = check_vector(y, "y", n=n_rows(X))
+    y = valid.check_vector(y, "y", n=valid.n_rows(X))
     given = {"groups": groups, "weights": weights}
     how = {name: row_values(each, X, name) for name, each in given.items() if each is not None}
     needed = np.empty(len(y))
@@ -513,17 +507,16 @@ def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[fl
     low, high = np.zeros(len(y)), np.ones(len(y))
 
     def asked(levels: FloatArray) -> Any:
-        if isinstance(model, RadiusModel):
+        if hasattr(model, "predict_radius"):
             return y[:, None] <= model.predict_radius(X, levels, **how)
         return model.predict_interval(X, levels, **how).contains(y)
 
-    ranks = isinstance(model, RankingModel)
-    ranked, holds = model.ranking(X, y, **how) if ranks else (None, asked)
+    ranked, holds = model.ranking(X, y, **how) if hasattr(model, "ranking") else (None, asked)
     if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
         around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
         levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
         if (holds(levels) == (levels > ranked[:, None])).all():
-            return [float(level) for level in ranked]
+            return [*map(float, ranked)]
     while (wide := high - low > CLOSE).any():
         levels = np.unique(np.linspace(low[wide], high[wide], SECTIONS + 1)[1:-1])
         held = holds(levels)

@@ -21,7 +21,7 @@ Reference: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction und
 arXiv:1904.06019, Lemma 1 (the weighted quantile).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -30,15 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
 
 #: Shares of the total weight that differ by less than this are equal.
 TOLERANCE = 1e-12
 #: Relative error of sums and products of many numbers.
 ROUNDING = 1e-11
-#: Weights of some rows, (m, N), written into ``out``, and their mass at infinity, (m,).
-Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
 
 @lru_cache(maxsize=256)
@@ -102,11 +99,7 @@ def merged_multiple(
     """
     n_exceptions = position.shape[1]
     low, high = max(0, rank - 1 - n_exceptions), min(len(ordered), rank + n_exceptions)
-    with np.errstate(invalid="ignore"):
-        window = factor[:, None] * ordered[None, low:high]
-    # An infinite rescaled score stays infinite even where the local scale is zero.
-    infinite = low + np.flatnonzero(np.isinf(ordered[low:high]))
-    window[:, infinite - low] = ordered[infinite]
+    window = multiple(factor[:, None], ordered[low:high])
     return merged_order_statistic(window, low, position, value, rank)
 
 
@@ -236,19 +229,14 @@ class Shares:
             """Weight of the regular columns before this one."""
             return np.asarray(before[column] - (weight * (position < column[:, None])).sum(axis=1))
 
-        def multiple(column: IntArray) -> FloatArray:
-            with np.errstate(invalid="ignore"):
-                product = factor * extended[column]
-            return np.where(np.isinf(extended[column]), np.inf, product)
-
         low, high = np.zeros(len(factor), dtype=np.intp), np.full(len(factor), n, dtype=np.intp)
         while (low < high).any():
             middle = np.minimum((low + high) // 2, n - 1)
-            below = (weight * (value <= multiple(middle)[:, None])).sum(axis=1)
+            below = (weight * (value <= multiple(factor, extended[middle])[:, None])).sum(axis=1)
             enough = regular(middle + 1) + below >= needed
             low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
         exception = _reaching(value, weight, needed - regular(low))
-        return np.asarray(np.fmin(exception, multiple(low)))
+        return np.asarray(np.fmin(exception, multiple(factor, extended[low])))
 
 
 def weighted_quantiles(
@@ -274,19 +262,6 @@ def weighted_quantiles(
     return threshold
 
 
-def weighted_quantiles_in_blocks(
-    ordered: FloatArray, weigh: Weigh, n_rows: int, levels: Sequence[float]
-) -> FloatArray:
-    """:func:`weighted_quantiles` of many rows, whose weights exist one block at a time."""
-    scratch = Scratch()
-
-    def one_block(rows: slice) -> FloatArray:
-        buffer = scratch.array("weights", (rows.stop - rows.start, len(ordered)))
-        return weighted_quantiles(ordered, *weigh(rows, buffer), levels)
-
-    return np.concatenate(map_row_blocks(one_block, n_rows, len(ordered)))
-
-
 def with_signs(sizes: FloatArray, signs: FloatArray) -> FloatArray:
     """Sizes ≥ 0 with the signs −1, 0 or 1 of the last axis; 0 where that is 0, even of infinity."""
     with np.errstate(invalid="ignore"):
@@ -296,15 +271,11 @@ def with_signs(sizes: FloatArray, signs: FloatArray) -> FloatArray:
 
 def count_true(mask: BoolArray) -> IntArray:
     """How many entries of each row are true; several times faster than a count along an axis."""
-    counts: IntArray = mask.view(np.uint8).sum(axis=1, dtype=np.uint32).astype(np.intp)
-    return counts
+    return np.asarray(mask.view(np.uint8).sum(axis=1, dtype=np.uint32), dtype=np.intp)
 
 
 def outward(radius: FloatArray) -> FloatArray:
-    """The radius, enlarged by more than the rounding of the longest sums: ties must be covered.
-
-    A negative radius moves towards zero.
-    """
+    """The radius, enlarged by more than the rounding of the longest sums: ties must be covered."""
     return radius * np.where(radius < 0, 1 - ROUNDING, 1 + ROUNDING)
 
 
@@ -316,8 +287,13 @@ def not_below(ratio: FloatArray) -> FloatArray:
 
 def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
     """Scales (m, 1) or (m, L) times thresholds s/ŝ (L,), infinite where these are: (m, L)."""
+    return multiple(scale, not_below(threshold))
+
+
+def multiple(factor: FloatArray, values: FloatArray) -> FloatArray:
+    """Products; an infinite value stays infinite even where the factor is zero."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(np.isinf(threshold), np.inf, scale * not_below(threshold))
+        return np.where(np.isinf(values), values, factor * values)
 
 
 def power_of_two(values: FloatArray) -> float:
@@ -329,13 +305,6 @@ def exponent(values: FloatArray) -> int:
     """The smallest e such that no magnitude exceeds 2ᵉ; 0 if all are zero."""
     part, e = frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))
     return e - (part == 0.5)
-
-
-def around(
-    y_pred: FloatArray, radius: FloatArray, *, digits: int = 1
-) -> tuple[FloatArray, FloatArray]:
-    """Both ends of ŷ ± radius; see :func:`above`."""
-    return below(y_pred, radius, digits=digits), above(y_pred, radius, digits=digits)
 
 
 def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:

@@ -22,7 +22,7 @@ needed. Subsampling, other losses and penalties on leaves leave no such sign.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations
@@ -39,8 +39,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from calliper import _validation as valid
 from calliper._handlers import INPUTS, NETWORKS, handler_of
 from calliper._kept import Keeps, Number, Plain
-from calliper._types import AgeingWeights, FloatArray, Frame, IntArray, Labels
-from calliper._validation import labels_of as labels_of
+from calliper._types import AgeingWeights, FloatArray, Frame, IntArray
 from calliper.exceptions import (
     CalliperError,
     RowLabelsWarning,
@@ -128,10 +127,7 @@ class Rows:
 
 
 def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
-    """Rows and targets; a dict of inputs, or a loader, as rows that can be counted and picked.
-
-    For a network, a list of dicts is inputs by name, too.
-    """
+    """Rows and targets; inputs by name (for networks also a list of dicts) or a loader as rows."""
     if sparse.issparse(X):
         return X.tocsr(), y
     handler = handler_of(model, NETWORKS) if valid.has_dicts(X) else handler_of(X, INPUTS)
@@ -164,7 +160,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     if len(shape) == 2 and shape[1] > 1:
         raise CalliperError(
             f"y must have one value for each row, shape (n,); got shape {shape}. For several "
-            f"targets use MultiTargetRegressor(estimator), which answers with a box for each row."
+            "targets use MultiTargetRegressor(estimator), which returns a box for each row."
         )
     return valid.check_vector(y, "y")
 
@@ -174,7 +170,7 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     if isinstance(given, str):
         columns = list(getattr(X, "columns", ()))
         if given not in columns:
-            has = f"which has {columns[:20]}" if columns else f"but X is a {type(X).__name__}"
+            has = f"which has {columns[:20]}" if columns else "but X has no named columns"
             raise CalliperError(f"{name}={given!r} must name a column of X, {has}.")
         given = X[given]
     try:
@@ -185,7 +181,7 @@ def row_values(given: Any, X: Any, name: str) -> Any:
         values = values[:, 0]
     if values.shape != (valid.n_rows(X),):
         named = isinstance(given, list) and all(isinstance(each, str) for each in given)
-        how = " Pass one column by its name, several by a function of the rows that joins them."
+        how = " Pass the name of one column, or a function of the rows that combines several."
         raise CalliperError(
             f"{name} must have one value for each of {valid.n_rows(X)} rows; got shape "
             f"{values.shape}.{how if named else ''}"
@@ -200,15 +196,19 @@ class PerRow(Keeps):
     groups: Annotated[Any, Plain("groups")] = None
     weights: Annotated[Any, Plain("weights")] = None
 
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Self:
+        """From what a file holds, which is no value of a row."""
+        if any(remembered(each) is not each for each in state.values()):
+            raise CalliperError("groups and weights are remembered as a name or a function.")
+        return cls(**state)
+
     def known(self, X: Any) -> dict[str, Any]:
         """What was given, as values of the calibration rows by name."""
         given = {name: value for name, value in vars(self).items() if value is not None}
-        return {
-            name: value.of_age(valid.n_rows(X))
-            if isinstance(value, AgeingWeights)
-            else row_values(value, X, name)
-            for name, value in given.items()
-        }
+        if isinstance(self.weights, AgeingWeights):
+            given["weights"] = self.weights.of_age(valid.n_rows(X))
+        return {name: row_values(value, X, name) for name, value in given.items()}
 
     def remembered(self) -> PerRow:
         """The same without values of calibration rows."""
@@ -216,28 +216,27 @@ class PerRow(Keeps):
 
     def new(self, X: Any, **now: Any) -> dict[str, Any]:
         """Values of new rows by name: as given now, or by what calibration was given."""
-        return {
-            name: _new_values(before, now.get(name), X, name) for name, before in vars(self).items()
-        }
+        values = {}
+        for name, before in vars(self).items():
+            given = now.get(name)
+            if before is None and given is not None:
+                raise CalliperError(
+                    f"{name} were passed for new rows, but not for calibration: also pass {name}= "
+                    "to calibrate."
+                )
+            if before is GIVEN and given is None:
+                raise CalliperError(
+                    f"{name} were passed to calibrate as values: also pass {name}= for the new "
+                    "rows (only a column name or a function is remembered)."
+                )
+            known = before if given is None else given
+            values[name] = None if known is None else row_values(known, X, name)
+        return values
 
 
 def remembered(given: Any) -> Any:
     """What calibration keeps of groups or weights: a name or a function, never values."""
     return given if given is None or isinstance(given, str) or callable(given) else GIVEN
-
-
-def _new_values(before: Any, now: Any, X: Any, name: str) -> Any:
-    """Values of new rows: as given now, or by what calibration remembered; None without."""
-    if before is None and now is not None:
-        raise CalliperError(
-            f"{name} were given, but not at calibration: pass {name}= to calibrate, too."
-        )
-    if before is GIVEN and now is None:
-        raise CalliperError(
-            f"calibration was given {name}, one value for each row: pass {name}= for the new "
-            f"rows, too (a column name or a function would have been remembered)."
-        )
-    return None if before is None else row_values(before if now is None else now, X, name)
 
 
 def stacked(first: Any, second: Any) -> Any:
@@ -253,14 +252,9 @@ def stacked(first: Any, second: Any) -> Any:
     try:
         return np.concatenate([np.asarray(first), np.asarray(second)])
     except (TypeError, ValueError) as error:
-        raise CalliperError(f"rows of other columns or kinds cannot be joined: {error}.") from error
-
-
-def rows_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:
-    """The numbers of each group's rows, in order of appearance; missing labels are refused."""
-    different, number = _numbered(labels, "groups")
-    rows = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
-    return dict(zip(different, rows, strict=True)) if different else {}
+        raise CalliperError(
+            f"rows with other columns or types cannot be added: {error}."
+        ) from error
 
 
 def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
@@ -270,17 +264,18 @@ def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
         raise CalliperError(
             f"{name} must be one label for each row, of at least one row; got shape {shape}."
         )
-    different, number = _numbered(labels, name)
+    rows, number = rows_of_groups(labels, name), np.empty(shape, dtype=np.intp)
     try:
-        ordered = sorted(different)
+        ordered = sorted(rows)
     except TypeError as error:
         raise CalliperError(f"{name} must be labels of one kind: {error}.") from None
-    place = {label: place for place, label in enumerate(ordered)}
-    return ordered, np.array([place[label] for label in different], dtype=np.intp)[number]
+    for place, label in enumerate(ordered):
+        number[rows[label]] = place
+    return ordered, number
 
 
-def _numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
-    """The different labels as they appear, and the number of each row's, (n,)."""
+def rows_of_groups(labels: Any, name: str = "groups") -> dict[Any, IntArray]:
+    """The numbers of each group's rows, in order of appearance; missing labels are refused."""
     rows: list[Any] = np.asarray(labels).tolist()
     missing = [row for row, label in enumerate(rows) if _is_missing(label)]
     if missing:
@@ -288,12 +283,13 @@ def _numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
             f"{name} must have a label in every row: {valid.counted(missing, rows, 'missing')}. "
             f"Fill missing labels, for example with 'unknown'."
         )
-    numbers: dict[Any, int] = {}
+    found: dict[Any, list[int]] = {}
     try:
-        found = [numbers.setdefault(label, len(numbers)) for label in rows]
+        for row, label in enumerate(rows):
+            found.setdefault(label, []).append(row)
     except TypeError as error:
         raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from None
-    return [*numbers], np.array(found, dtype=np.intp)
+    return {label: np.array(numbers, dtype=np.intp) for label, numbers in found.items()}
 
 
 def _is_missing(label: Any) -> bool:
@@ -310,15 +306,17 @@ def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:
     only counts rows, since scaled frames lose their labels: rows are then matched by position, with
     one warning if the other's labels are the same numbers in another order.
     """
-    given = [(each, of) for each, of in {name: rows, **values}.items() if of is not None]
-    labels = {each: found for each, of in given if (found := labels_of(of)) is not None}
+    given = {name: rows, **values}.items()
+    found = {each: valid.labels_of(of) for each, of in given if of is not None}
+    labels = {each: known for each, known in found.items() if known is not None}
     moved = [pair for pair in combinations(labels, 2) if _is_moved(*pair, labels)]
     if moved:
         counted, other = moved[0]
         warn(
             f"{other} is matched with {counted} by position: one of them has only row numbers as "
-            f"labels, and the other has these numbers in another order. If rows are in order, pass "
-            f"{other}.to_numpy(); if the labels are right, pass {other}.loc[{counted}.index].",
+            "labels, and the other has these numbers in another order. If the rows already "
+            f"correspond, pass {other}.to_numpy(); if the labels are right, pass "
+            f"{other}.loc[{counted}.index].",
             RowLabelsWarning,
         )
     return tuple(
@@ -328,12 +326,9 @@ def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:
 
 
 def _is_moved(first: str, second: str, known: dict[str, Any]) -> bool:
-    """Whether one counts the rows and the other has the same numbers in another order.
-
-    Labels that differ otherwise are refused.
-    """
+    """Whether one has the other's row numbers in another order; labels that differ are refused."""
     labels, others = known[first], known[second]
-    held = isinstance(labels, Labels) and isinstance(others, Labels)
+    held = all(hasattr(each, "equals") for each in (labels, others))
     if len(labels) != len(others) or not len(labels) or (held and labels.equals(others)):
         return False  # another number of rows is refused elsewhere
     if _only_counts(labels) or _only_counts(others):
@@ -348,9 +343,9 @@ def _is_moved(first: str, second: str, known: dict[str, Any]) -> bool:
 
 def _only_counts(labels: Any) -> bool:
     """Whether labels are a plain ``RangeIndex``, or the list that it becomes in JSON."""
-    if not isinstance(labels, Labels):
-        return [*labels] == [*range(len(labels))]
     n = len(labels)
+    if not hasattr(labels, "equals"):
+        return [*labels] == [*range(n)]
     return type(labels).__name__ == "RangeIndex" and labels[0] == 0 and labels[n - 1] == n - 1
 
 
@@ -366,7 +361,8 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
         by_label = f"{other}.loc[{name}.index], or " if moved else f"values of rows of {name}, or "
     raise CalliperError(
         f"{other} has {how}: the row at position {at} is {labels[at]!r:.40} in {name} and "
-        f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if rows are in order."
+        f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if the rows already "
+        "correspond."
     )
 
 
@@ -397,10 +393,7 @@ class RowTrend(Keeps):
 
 
 def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
-    """How errors y − ŷ depend on the row number; None if chance can explain it.
-
-    ``order`` holds the row numbers where rows were drawn from a longer table.
-    """
+    """How errors y − ŷ depend on row numbers, by default 0, 1, …; None if chance explains it."""
     errors = np.asarray(errors, dtype=np.float64)
     if order is not None:
         errors = errors[np.argsort(order, kind="stable")]
@@ -426,10 +419,7 @@ def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
 def warn_of_errors(
     errors: FloatArray, order: Any, everything: FloatArray | None, *, in_time: bool = False
 ) -> RowTrend | None:
-    """The trend of errors of calibration rows, if any; warnings of it, and of a sum of zero.
-
-    ``everything`` are the errors of all rows, where some of them taught.
-    """
+    """The trend of errors, if any; warns of it, and if they, or those of all rows, sum to zero."""
     _warn_of_zero_sum(errors if everything is None else everything)
     trend = find_trend(errors, order)
     if trend is not None:
@@ -448,26 +438,23 @@ def _warn_of_zero_sum(errors: FloatArray) -> None:
     steps = np.diff(np.unique(ordered.round(5)))
     if len(steps) and steps.min() <= 3 * ZERO_SUM * np.sqrt(n):
         warn(
-            f"The errors of all {n:,} calibration rows add up to zero, as they do on the rows that "
-            "a model is trained on by least squares, and hardly ever on others. If the model was "
-            "trained on these rows, its errors here are smaller than on new rows and there is no "
-            "guarantee: calibrate on rows that were not used for training.",
+            f"The errors of all {n:,} calibration rows add up to zero. This is typical of rows "
+            "that a least-squares model was trained on, and very unlikely otherwise. If the model "
+            "was trained on these rows, its errors here are smaller than on new rows and there is "
+            "no guarantee: calibrate on rows that were not used for training.",
             SharedRowsWarning,
         )
 
 
 def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
-    """Warn of rows in order of time that are split at random, or of unshuffled rows without order.
-
-    ``what`` splits them, and ``remedy`` says how to change that.
-    """
+    """Warn of rows in order of time that ``what`` splits at random, or unshuffled ones not so."""
     found = _times(X) or _times(y)
     orders = {*found.values()}
     where, order = next((each for each in found.items() if each[1] != "no"), ("", "no"))
     if shuffle is None and order != "no":
         sort = " (sort rows by time first)" if order == "descending" else ""
         warn(
-            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
+            f"{what} rows at random, but {where} holds times in {order} order{sort}. If new rows "
             f"are later than these, coverage may be lower than promised: {remedy}",
             RowOrderWarning,
         )
@@ -506,9 +493,7 @@ def state_of(X: Any) -> dict[str, Any] | None:
     kind = "pandas" if valid.is_frame(rows) else "polars"
     try:
         frame = rows.reset_index(drop=True) if kind == "pandas" else rows
-        columns = [
-            frame.iloc[:, k] if kind == "pandas" else frame[:, k] for k in range(frame.shape[1])
-        ]
+        columns = [each for _, each in frame.items()] if kind == "pandas" else frame.get_columns()
         kept = [_state_of_column(column) for column in columns]
         state = {"kind": kind, "names": list(frame.columns), "columns": kept}
         return state if frame.equals(rows_again(state)) else None

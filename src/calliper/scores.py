@@ -36,6 +36,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,7 +47,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_offset, check_option, check_vector
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, ZeroScaleWarning, warn
-from calliper.quantile import above, around, below, not_below
+from calliper.quantile import above, below, multiple, not_below
 
 __all__ = [
     "AbsoluteError",
@@ -125,8 +126,8 @@ def as_score(score: Any) -> Score:
         return AbsoluteError()
     if not isinstance(score, Score):
         raise TypeError(
-            f"score_function must be a score such as AbsoluteError() or SignedError(); got "
-            f"{score!r}. One of your own derives from calliper.scores.Score."
+            "score_function must be a score such as AbsoluteError() or SignedError(); got "
+            f"{score!r}. Your own score must derive from calliper.scores.Score."
         )
     return score
 
@@ -150,7 +151,7 @@ class AbsoluteError(Score):
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
-        return around(y_pred, radius)
+        return below(y_pred, radius), above(y_pred, radius)
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The signed error, y − ŷ, from which distributions are built."""
@@ -202,7 +203,7 @@ class JointError(Score):
         """Targets whose score is at most ``radius``: ŷ_j ± u_j·radius, with a last axis of k."""
         with np.errstate(over="ignore"):  # an end that is no number is no bound
             reach = self._checked_units() * not_below(radius)[..., None]
-        return around(y_pred, reach, digits=4)
+        return below(y_pred, reach, digits=4), above(y_pred, reach, digits=4)
 
     def _checked_units(self) -> FloatArray:
         units = check_vector(self.units, "units")
@@ -252,14 +253,11 @@ class SignedError(Score):
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius`` in every tail (last axis, for two)."""
-        side = self._checked_side()
-        down, up = (radius[..., 0], radius[..., 1]) if side == "both" else (radius, radius)
-        lower, upper = below(y_pred, down), above(y_pred, up)
-        if side == "lower":
-            upper = np.full_like(upper, np.inf)
-        elif side == "upper":
-            lower = np.full_like(lower, -np.inf)
-        return lower, upper
+        side, no_bound = self._checked_side(), np.full_like(radius, np.inf)
+        down, up = (radius, no_bound) if side == "lower" else (no_bound, radius)
+        if side == "both":
+            down, up = radius[..., 0], radius[..., 1]
+        return below(y_pred, down), above(y_pred, up)
 
     def _checked_side(self) -> str:
         return check_option(self.side, ("both", "lower", "upper"), "side")
@@ -303,6 +301,7 @@ class CurveError(Score):
         return np.asarray(self.sides(y_pred)[1].knots[..., 0])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ScaledError(CurveError):
     """How far y lies from a centre, in separate units below and above it.
 
@@ -311,16 +310,84 @@ class ScaledError(CurveError):
     s = (centre − y)/down below the centre and (y − centre)/up above, and the interval is
     [centre − radius·down, centre + radius·up]. ``ErrorModel`` learns them from left-out errors.
 
+    Targets may have ends, such as counts that are never below 0. A target beyond an end scores
+    ``beyond`` more, so intervals stop at an end until the radius is larger than that. Coverage does
+    not rest on the ends: a calibration row beyond them counts with its large score.
+
+    Parameters
+    ----------
+    lowest, highest : float, default −∞ and ∞
+        The ends. They must not depend on calibration rows; centres are moved between them.
+    beyond : float, default 0
+        What is added to the score of a target beyond an end.
+    pull : float, default 0
+        The unit on the side of an end is at least this part of the distance from centre to end, so
+        that intervals reach ends at which many targets lie.
+
+    Examples
+    --------
     >>> rows = np.array([[2.0, 1.0, 4.0], [2.0, 1.0, 4.0]])
     >>> ScaledError().measure(np.array([1.0, 4.0]), rows)
     array([1. , 0.5])
+    >>> ScaledError(lowest=0.0, beyond=100.0).invert(rows, np.array([1.0, 3.0]))
+    (array([1., 0.]), array([ 6., 14.]))
     """
 
     n_outputs = 3
 
+    lowest: float = -np.inf
+    highest: float = np.inf
+    beyond: float = 0.0
+    pull: float = 0.0
+
     def sides(self, y_pred: FloatArray) -> tuple[Side, Side]:
         """Lines from the centre to both sides."""
-        return sides_through(np.zeros(1), y_pred[..., :1], y_pred[..., 1], y_pred[..., 2])
+        known = self.lowest, self.highest, self.beyond, self.pull
+        numbers = all(isinstance(each, Real) for each in known)
+        if not (numbers and known[0] < known[1] and 0 <= min(known[2:]) <= max(known[2:]) < np.inf):
+            raise CalliperError(
+                "ScaledError needs lowest < highest, and finite beyond and pull of at least 0; got "
+                f"{self!r}."
+            )
+        centre = np.clip(y_pred[..., :1], self.lowest, self.highest)
+        units = y_pred[..., 1:]
+        if self.pull:
+            room = np.concatenate([centre - self.lowest, self.highest - centre], axis=-1)
+            units = np.maximum(units, self.pull * np.where(np.isinf(room), 0.0, room))
+        return sides_through(np.zeros(1), centre, units[..., 0], units[..., 1])
+
+    def describe_ends(self) -> str:
+        """Where intervals stop, in words; empty if targets have no ends."""
+        ends = [f"{end:g}" for end in (self.lowest, self.highest) if np.isfinite(end)]
+        return (
+            f"intervals stop at {' and '.join(ends)}, where targets end, but for very high levels"
+            if ends
+            else ""
+        )
+
+    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """z(y), further out for targets beyond an end."""
+        z = super().signed(y, y_pred)
+        return z + self.beyond * (np.greater(y, self.highest).astype(float) - (y < self.lowest))
+
+    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+        """q(z), which waits at an end until z has passed ``beyond``."""
+        further = np.sign(signed) * np.maximum(np.abs(signed) - self.beyond, 0.0)
+        near, far = super().place(y_pred, signed), super().place(y_pred, further)
+        below, above = np.minimum(far, self.lowest), np.maximum(far, self.highest)
+        return np.asarray(np.clip(near, below, above))
+
+    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """[q(−radius), q(radius)], rounded outward: no target with this score is outside."""
+        further = radius
+        for _ in range(4):  # as in ``above``; scores beyond an end were rounded as sums
+            further = np.nextafter(further, np.inf)
+        further = np.maximum(further - self.beyond, 0.0)
+        (low, high), far = super().invert(y_pred, radius), super().invert(y_pred, further)
+        return (
+            np.maximum(low, np.minimum(far[0], self.lowest)),
+            np.minimum(high, np.maximum(far[1], self.highest)),
+        )
 
 
 class QuantileError(Score):
@@ -437,16 +504,13 @@ class DistributionError(CurveError):
     """How far y lies from the centre of its predicted distribution, in normal units.
 
     Predictions are quantiles of each row, (n, K). With z_k = Φ⁻¹(p_k), q(z) is the piecewise linear
-    curve through (z_k, q_k), and z(y) the z of least size with q(z) = y::
-
-        s = |z(y)|,     the interval is [q(−radius), q(radius)], around the centre q(0).
-
-    One calibration serves all levels, and intervals are nested in the level. An atom, where many
-    quantiles are equal, scores the least z of its flat piece, and ties as equal errors do. Beyond
-    the outermost quantiles the curve goes on with the slope of its last piece, and with no less
-    than half of its mean slope, itself moved a quarter of the way to ``slope``: end pieces of
-    forests are flat. Where all quantiles of a row are equal and ``slope`` is not known, only an
-    infinite interval holds any other target.
+    curve through (z_k, q_k), z(y) the z of least size with q(z) = y, and s = ``|z(y)|``; the
+    interval is [q(−radius), q(radius)]. One calibration serves all levels, and intervals are nested
+    in the level. An atom, where many quantiles are equal, scores the least z of its flat piece, and
+    ties as equal errors do. Beyond the outermost quantiles the curve goes on with the slope of its
+    last piece, and with no less than half of its mean slope, itself moved a quarter of the way to
+    ``slope``: end pieces of forests are flat. Where all quantiles of a row are equal and ``slope``
+    is not known, only an infinite interval holds any other target.
 
     Reference: Chernozhukov, Wüthrich, Zhu (2021), "Distributional conformal prediction",
     arXiv:1909.07889; in normal units, so that scores can be rescaled.
@@ -485,9 +549,9 @@ class DistributionError(CurveError):
         n = int(np.count_nonzero(size >= AS_GOOD_AS_INFINITE))
         if n:
             warn(
-                f"All quantiles are equal at {n} of {len(size)} points whose target is another: "
-                f"only infinite intervals hold it. Pass X_train and y_train, or slope= to the "
-                f"score, about the standard deviation of a target.",
+                f"All predicted quantiles are equal at {n} of {len(size)} points with a different "
+                "target, which only infinite intervals contain. Pass X_train and y_train, or set "
+                "slope= of the score to about the standard deviation of a target.",
                 ZeroScaleWarning,
             )
         return size
@@ -534,12 +598,9 @@ class DistributionError(CurveError):
                 f"probabilities must be two or more different numbers between 0 and 1, one for "
                 f"each predicted quantile; got {self.probabilities!r}."
             )
-        if self.slope is None:
-            return p, None
-        slope = float(self.slope)
-        if not (np.isfinite(slope) and slope > 0):
+        if self.slope is not None and not 0 < float(self.slope) < np.inf:
             raise CalliperError(f"slope must be a positive number or None; got {self.slope!r}.")
-        return p, slope
+        return p, self.slope and float(self.slope)
 
 
 def sides_through(
@@ -566,28 +627,24 @@ def sides_through(
         if place:
             middle = np.maximum(middle, knots[..., before])
         knots, heights = np.insert(knots, place, middle, -1), np.insert(heights, place, 0.0)
-    down = Side.of(-knots[..., place::-1], -heights[place::-1], first, farthest)
-    return down, Side.of(knots[..., place:], heights[place:], last, farthest)
+    down = Side(-knots[..., place::-1], -heights[place::-1], first, farthest)
+    return down, Side(knots[..., place:], heights[place:], last, farthest)
 
 
-@dataclass(frozen=True)
 class Side:
     """The curve of each row from its centre outward: knots (…, J) at heights (J,), from 0 on.
 
-    ``slopes``, (…, J), are those of the pieces that start at the knots; the last never ends.
+    Beyond the last of them it has the slope ``last``, up to a knot at infinity.
     """
 
-    knots: FloatArray
-    heights: FloatArray
-    slopes: FloatArray
-    farthest: float
-
-    @classmethod
-    def of(cls, knots: FloatArray, heights: FloatArray, last: FloatArray, farthest: float) -> Side:
-        """The side through the knots that continues with a slope of its own."""
+    def __init__(
+        self, knots: FloatArray, heights: FloatArray, last: FloatArray, farthest: float
+    ) -> None:
         with np.errstate(over="ignore"):
             slopes = np.diff(knots, axis=-1) / np.diff(heights)
-        return cls(knots, heights, np.concatenate([slopes, last[..., None]], axis=-1), farthest)
+        self.slopes = np.concatenate([slopes, last[..., None]], axis=-1)
+        self.knots = np.concatenate([knots, np.full_like(knots[..., :1], np.inf)], axis=-1)
+        self.heights = np.append(heights, farthest)
 
     def reach(self, y: FloatArray) -> FloatArray:
         """The least height at which the curve is at y; 0 for y before the centre."""
@@ -597,7 +654,7 @@ class Side:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             further = np.maximum((y - start) / slope, np.nextafter(0.0, 1.0))  # 0 is for start
         further = np.where((y > start) & (slope < np.inf), further, 0.0)
-        limit = np.append(self.heights[1:], self.farthest)[piece]
+        limit = self.heights[piece + 1]
         height = np.minimum(self.heights[piece] + further, limit)
         return np.asarray(np.where((y > start) & (y == behind), limit, height))
 
@@ -607,29 +664,23 @@ class Side:
         Beyond the first knot a reach was rounded as a sum, by less than a last digit; the rest is
         as :func:`above` says, with one digit more for the difference.
         """
-        piece = np.maximum(np.searchsorted(self.heights, height, side="right") - 1, 0)
+        piece = np.searchsorted(self.heights[1:-1], height, side="right")
         start, slope, behind = self._piece(piece)
         with np.errstate(over="ignore", invalid="ignore"):
             if outward:
                 height = np.where(piece > 0, np.nextafter(height, np.inf), height)
             further = height - self.heights[piece]
-            move = np.where(np.isinf(slope), np.inf, slope * not_below(further))
+            move = multiple(not_below(further), slope)
             end = above(start, move, digits=5) if outward else start + move
-        return np.where(height >= self.farthest, np.inf, np.minimum(end, behind))
+        return np.where(height >= self.heights[-1], np.inf, np.minimum(end, behind))
 
     def _piece(self, piece: Any) -> tuple[Any, ...]:
         """Start and slope of pieces by number, and where the next begins."""
-        behind = np.full_like(self.knots, np.inf)
-        behind[..., :-1] = self.knots[..., 1:]
-        every = self.knots, self.slopes, behind
-        if len(self.heights) == 1:
+        every = self.knots, self.slopes, self.knots[..., 1:]
+        if len(self.heights) == 2:
             return tuple(each[..., 0] for each in every)
-        shape = np.broadcast_shapes(np.shape(piece), self.knots.shape[:-1])
-        number = np.broadcast_to(piece, shape)[..., None]
-        return tuple(
-            np.take_along_axis(np.broadcast_to(each, (*shape, each.shape[-1])), number, -1)[..., 0]
-            for each in every
-        )
+        number = piece.reshape(*[1] * (self.knots.ndim - 1 - piece.ndim), *piece.shape, 1)
+        return tuple(np.take_along_axis(each, number, -1)[..., 0] for each in every)
 
 
 def warn_if_crossed(y_pred: FloatArray) -> None:
@@ -639,7 +690,7 @@ def warn_if_crossed(y_pred: FloatArray) -> None:
     if n_crossed:
         warn(
             f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows, by up to "
-            f"{-gaps.min():.3g}: they are put in order, which keeps the guarantee. Crossing is a "
-            f"sign of quantile models that overfit; regularise them or train on more rows.",
+            f"{-gaps.min():.3g}: they are sorted, which keeps the guarantee. Crossing is a sign of "
+            "quantile models that overfit; regularise them or train on more rows.",
             QuantileCrossingWarning,
         )

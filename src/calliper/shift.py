@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Field, Inline, Keeps, Number, Plain
+from calliper._kept import Field, Inline, Keeps, NameList, Number, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_vector, n_rows
@@ -34,14 +34,10 @@ __all__ = ["LikelihoodRatio", "Recency", "ShiftReport"]
 
 @dataclass(frozen=True, eq=False)
 class ShiftTrees(Keeps):
-    """The default classifier of ``LikelihoodRatio`` as bare trees: the mean over its folds.
-
-    ``sums`` are boosted trees of each fold, with a sigmoid; ``names`` those of the columns of the
-    frames that it was trained on, none for arrays.
-    """
+    """The default classifier of ``LikelihoodRatio`` as bare trees, those of each fold."""
 
     sums: Annotated[list[BoostedSum], Inline(BoostedSum, several=True)]
-    names: Annotated[list[Any], Plain()]
+    names: Annotated[list[Any], NameList()]  # of the columns of a frame, none for arrays
 
     @classmethod
     def of(cls, classifier: Any) -> Self | None:
@@ -142,8 +138,9 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         now: FloatArray = np.asarray(self.classifier_.predict_proba(X), dtype=np.float64)[:, 1]
         if (now == 1).any():
             raise CalliperError(
-                f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are "
-                "new, which is no finite weight: calibrate it (CalibratedClassifierCV)."
+                f"the classifier gives {int((now == 1).sum())} of {len(now)} rows a probability of "
+                "1 of being new, so their weights would be infinite: calibrate it "
+                "(CalibratedClassifierCV)."
             )
         return np.asarray(self.ratio_ * now / (1 - now))
 
@@ -184,9 +181,9 @@ class Recency:
 
     def explain(self) -> str:
         """Why there is no guarantee."""
-        halves = f"A row's weight halves with every {self.half_life:g} later rows."
         return (
-            f"{halves} Drift over the rows of largest weight lowers coverage by an unknown amount."
+            f"A row's weight halves with every {self.half_life:g} later rows. Drift over the rows "
+            "of largest weight lowers coverage by an unknown amount."
         )
 
 
@@ -230,10 +227,10 @@ class ShiftReport:
     def describe(self) -> str:
         """The numbers in words."""
         return (
-            f"By weight, {self.n_calibration:,} calibration points count for "
-            f"{self.n_effective:.1f}; the largest weight of a new row is {100 * self.largest:.3g} %"
-            f" of their sum, and {100 * self.infinite:.3g} % of the new rows weigh too much "
-            f"for a finite interval at coverage {self.coverage:g}."
+            f"With these weights, {self.n_calibration:,} calibration points are worth "
+            f"{self.n_effective:.1f} points of equal weight; the largest weight of a new row is "
+            f"{100 * self.largest:.3g} % of their sum, and {100 * self.infinite:.3g} % of the new "
+            f"rows have too much weight for a finite interval at coverage {self.coverage:g}."
         )
 
     def warn_if_poor(self) -> None:
@@ -258,7 +255,7 @@ def check_weights(
             f"{len(vector)} are not, the first ({vector[wrong[0]]:g}) at position {wrong[0]}."
         )
     if some and not vector.any():
-        raise CalliperError(f"all of {len(vector)} weights are 0: no calibration row is left.")
+        raise CalliperError(f"all {len(vector)} weights are 0, so no calibration rows are left.")
     return vector
 
 

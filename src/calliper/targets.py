@@ -26,7 +26,7 @@ from calliper import _validation as valid
 from calliper import models
 from calliper._answering import Calibration, check_calibrated, handled, predicted
 from calliper._estimator import CalibratedRegressor
-from calliper._kept import Array, Field, Part, Plain
+from calliper._kept import Array, Field, NameList, Part
 from calliper._row_checks import refuse_seen
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.calibration import ENOUGH_TO_COMPARE, calibrate_model
@@ -89,7 +89,7 @@ class MultiTargetRegressor(CalibratedRegressor):
 
     keeps: ClassVar[Mapping[str, Field]] = {
         **CalibratedRegressor.keeps,
-        "targets": Plain(),
+        "targets": NameList(),
         "parts": Part("regressor", several=True),
         "units_": Array("float64", ("k",), least=np.finfo(float).tiny, optional=True),
     }
@@ -106,9 +106,10 @@ class MultiTargetRegressor(CalibratedRegressor):
         self.regressors_: tuple[ConformalRegressor, ...] = state["parts"]
         self.units_: FloatArray | None = state["units_"]
         self.target_names_: tuple[Any, ...] = tuple(state["targets"])
+        n_targets = len(self.regressors_) or self.score_.n_outputs
+        if n_targets != len(self.target_names_):
+            raise CalliperError("there must be a regressor or a unit for each target.")
         if self.regressors_:
-            if len(self.regressors_) != len(self.target_names_):
-                raise CalliperError("there must be a regressor for each target, or one for all.")
             together = self._together(self.calibration_.model)
             same = {name: vars(together)[name] for name in ("score", "space", "calibrators")}
             self.calibration_ = replace(self.calibration_, **same)
@@ -141,11 +142,9 @@ class MultiTargetRegressor(CalibratedRegressor):
         names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
         if self.regressors_:
             how = {"confidence": confidence, "groups": groups, "weights": weights}
-            each = (
-                one.predict_interval(X, coverage, bounds=limit, **how)
-                for one, limit in zip(self._answering(X), limits, strict=True)
-            )
-            return Boxes(tuple(each), names, joint=False)
+            each = zip(self._answering(X), limits, strict=True)
+            alone = [one.predict_interval(X, coverage, bounds=at, **how) for one, at in each]
+            return Boxes(tuple(alone), names, joint=False)
         y_pred, Z, per_row = predicted(self, X, groups, weights)
         made = self.calibration_
         if len(names) == 1:
@@ -172,19 +171,18 @@ class MultiTargetRegressor(CalibratedRegressor):
         check_calibrated(self)
         valid.refuse_collection(X, "X")
         limits = _ranges(bounds, len(self.target_names_))
-        if not self.regressors_ and len(limits) > 1:
-            raise CalliperError(
-                "a joint box has one radius for all targets, and no distribution of any: use "
-                "MultiTargetRegressor(..., joint=False) for one of each target."
-            )
-        if not self.regressors_:
-            y_pred, Z, per_row = predicted(
-                self, X, how.pop("groups", None), how.pop("weights", None)
-            )
-            found = [self.calibration_.distribution(y_pred, Z, bounds=limits[0], **per_row, **how)]
-        else:
+        if self.regressors_:
             each = zip(self._answering(X), limits, strict=True)
             found = [one.predict_distribution(X, bounds=limit, **how) for one, limit in each]
+        elif len(limits) > 1:
+            raise CalliperError(
+                "a joint box has one radius for all targets, and no distributions: use "
+                "MultiTargetRegressor(..., joint=False) for a distribution of each target."
+            )
+        else:
+            groups, weights = how.pop("groups", None), how.pop("weights", None)
+            y_pred, Z, per_row = predicted(self, X, groups, weights)
+            found = [self.calibration_.distribution(y_pred, Z, bounds=limits[0], **per_row, **how)]
         return dict(zip(self.target_names_, found, strict=True))
 
     def guarantee(
@@ -238,12 +236,10 @@ class MultiTargetRegressor(CalibratedRegressor):
         now, grown = self.calibration_, tuple(copy(each) for each in self.regressors_)
         for each, column in zip(grown, y.T, strict=True):
             each.calibration_ = each._extended(X, column, window, groups, weights)
-        self.regressors_, seen = grown, None
-        if len(y) >= ENOUGH_TO_COMPARE and now.sketch is not None:
-            seen = refuse_seen(now.sketch, X, y)
+        self.regressors_ = grown
+        seen = refuse_seen(now.sketch if len(y) >= ENOUGH_TO_COMPARE else None, X, y)
         known = {"trained_from": now.trained_from, "sketch": now.sketch}
-        why = now.no_guarantee or seen
-        return replace(self._together(now.model), no_guarantee=why, **known)
+        return replace(self._together(now.model), no_guarantee=now.no_guarantee or seen, **known)
 
     def _together(self, model: Any) -> Calibration:
         """What the regressors were made of, with the calibrators of all of them."""
@@ -266,7 +262,7 @@ class MultiTargetRegressor(CalibratedRegressor):
                 self.regressors_ = tuple(self._of_each(model, X, y, training, **how))
                 return self._together(model)
             units = self._units(model, X, y, training)
-            training, score = replace(training, progress=None), JointError(units)
+            training, score = replace(training, progress=Training().progress), JointError(units)
         self.units_ = units
         front = SimpleNamespace(**vars(self), score_function=score, error_model="auto")
         return calibrate_model(front, model, X, y, training, **how)
@@ -283,7 +279,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         names = ("embed", "random_state", "shuffle", "gap", "learning_part")
         own = {name: vars(self)[name] for name in names}
         for number, column in enumerate(y.T):
-            report = None if number else training.progress
+            report = Training().progress if number else training.progress
             seen = replace(training, column=number, progress=report)  # type: ignore[call-arg]
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
             of_target = column_of(model, number, y.shape[1])
@@ -350,16 +346,12 @@ def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
     pairs: list[Any] = [None] * k if bounds is None else list(bounds)
     if len(pairs) != k:
         raise CalliperError(f"bounds must be {k} pairs, one for each target; got {bounds!r}.")
-    no_ends: Any = (None, None)
-    return [valid.check_bounds(no_ends if pair is None else pair) for pair in pairs]
+    return [valid.check_bounds((None, None) if pair is None else pair) for pair in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptTraining(Training):
-    """Refits of the ``whole`` model of all ``targets``, shared by the regressors of its columns.
-
-    ``column`` is the number of the target, None for all of them.
-    """
+    """Refits of a ``whole`` model of all ``targets``, shared by regressors of a ``column`` each."""
 
     whole: Any
     targets: Any
@@ -376,13 +368,10 @@ class KeptTraining(Training):
         """The whole model, or a column of it, trained on some of the rows."""
         key = rows.tobytes()
         if key not in self.kept:
-            self.kept[key] = super().train(self.whole, rows, fit_params)
+            all_of_them = Training(X=self.X, y=self.targets, fit_params=self.fit_params)
+            self.kept[key] = all_of_them.train(self.whole, rows, fit_params)
         k = self.targets.shape[1]
         return self.kept[key] if self.column is None else column_of(self.kept[key], self.column, k)
-
-    @property
-    def _targets(self) -> Any:
-        return self.targets
 
 
 def column_of(model: Any, column: int, k: int) -> Any:

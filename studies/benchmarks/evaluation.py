@@ -16,7 +16,7 @@ import numpy as np
 
 from calliper import KNN, AbsoluteError, FullRescaled, Intervals, JackknifeRescaled, Split
 from calliper.lab.evaluation import Problem, evaluate
-from calliper.metrics import MEASURES, Context
+from calliper.lab.metrics import MEASURES, Context
 from studies.benchmarks.timing import best_times, table, verdict
 
 LEVELS = (0.8, 0.9)

@@ -95,7 +95,7 @@ def test_bad_new_rows(method, new, message):
         (-0.1, "strictly between 0 and 1"),
         (90, "divide by 100"),
         (float("nan"), "strictly between 0 and 1"),
-        ([0.9, 0.8], "sort them"),
+        ([0.9, 0.8], "in ascending order"),
         ([0.9, 0.9], "without repeats"),
         ([], "one level or a list"),
         ("high", "must be a number"),

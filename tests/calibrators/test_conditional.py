@@ -133,7 +133,7 @@ def test_groups_of_very_different_scores_are_split_in_each(ratio, digits):
 def test_a_search_that_is_given_up_is_not_laid_at_the_door_of_the_data(monkeypatch):
     method = ConditionalCalibration().fit(Z, SCORES)
     monkeypatch.setattr("calliper.calibrators._conditional.MOST_EDGES", -60)
-    with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search was given up"):
+    with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search failed"):
         assert (method.predict_radius(NEW, 0.8) == np.inf).all()
 
 
@@ -146,7 +146,7 @@ def test_a_search_that_is_given_up_at_one_level_of_two(monkeypatch):
         return search(design, scores, level, pull, start)
 
     monkeypatch.setattr(_conditional, "lowest_vertex", given_up_at_most)
-    with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search was given up"):
+    with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search failed"):
         radius = ConditionalCalibration().fit(Z, SCORES).predict_radius(NEW, [0.5, 0.8])
     assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1]).all()
 
@@ -208,7 +208,7 @@ def test_a_group_without_calibration_points_is_infinite():
     basis = lambda Z: Z == np.arange(3)  # noqa: E731
     group = np.repeat([[0.0], [1.0]], 30, axis=0)
     method = ConditionalCalibration(basis=basis).fit(group, SCORES)
-    with pytest.warns(SmallCalibrationWarning, match="At 2 of 3 new rows .* have each group"):
+    with pytest.warns(SmallCalibrationWarning, match="At 2 of 3 new rows .* some from each group"):
         radius = method.predict_radius([[0.0], [2.0], [7.0]], 0.8)
     assert np.isfinite(radius[0]) and np.isinf(radius[1:]).all()
 
@@ -311,7 +311,7 @@ def test_bad_bases(basis, error, message):
 
 def test_a_basis_that_changes_its_columns():
     method = ConditionalCalibration(basis=lambda Z: np.ones((len(Z), len(Z)))).fit(Z, SCORES)
-    with pytest.raises(CalliperError, match="gave 60 columns in fit and 7 now"):
+    with pytest.raises(CalliperError, match="returned 60 columns in fit and 7 now"):
         method.predict_radius(NEW)
 
 

@@ -31,7 +31,7 @@ def test_too_few_points_for_the_level_give_infinity_and_one_warning(method):
 
 @pytest.mark.parametrize("method", [JackknifeRescaled(KNN(60)), FullRescaled(KNN(60))], ids=repr)
 def test_more_neighbours_than_points(method):
-    with pytest.warns(SmallCalibrationWarning, match="60 neighbours were asked for"):
+    with pytest.warns(SmallCalibrationWarning, match="60 neighbours were requested"):
         method.fit(Z, SCORES)
     assert np.isfinite(method.predict_radius(NEW)).all()
 

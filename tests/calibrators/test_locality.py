@@ -193,7 +193,7 @@ def test_the_calibrator_uses_what_was_found_and_says_so():
     radial = FullRescaled().fit(cal, scores, length_scale=0.3)
     assert radial.kernel_.length_scale == 0.3 and radial.shrinkage_ == 0.0
     own = FullRescaled(KNN(7)).fit(cal, scores)
-    with pytest.raises(TypeError, match=r"takes no left_out: .* does not use it"):
+    with pytest.raises(TypeError, match=r"does not support left_out: .* does not use it"):
         own.fit(cal, scores, left_out=(Z, errors))
     assert own.kernel_.n_neighbors == 7 and own.shrinkage_ == 0.0
 

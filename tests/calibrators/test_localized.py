@@ -178,7 +178,9 @@ def test_too_few_points_for_the_level():
             radius = fitted.predict_radius(NEW, [0.95, 0.99])
         assert len(caught) == 1 and np.isinf(radius).all()
         assert fitted.guaranteed_coverage(0.95) == 1.0
-    with pytest.warns(SmallCalibrationWarning, match="70 neighbours were asked for and only 60"):
+    with pytest.warns(
+        SmallCalibrationWarning, match="70 neighbours were requested, but there are only 60"
+    ):
         LCP("neighbors", bandwidth=70).fit(Z, SCORES)
 
 

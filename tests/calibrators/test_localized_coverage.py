@@ -7,7 +7,7 @@ from sklearn.ensemble import RandomForestRegressor
 from calliper import Intervals
 from calliper.calibrators import LCP, LVD, RLCP
 from calliper.lab.datasets import one_dimensional
-from calliper.metrics import tau_si, tau_sqi
+from calliper.lab.metrics import tau_si, tau_sqi
 from calliper.quantile import weighted_quantiles
 
 pytestmark = [
@@ -60,7 +60,7 @@ def test_local_weights_alone_do_not_keep_the_level():
 
     class Base(RLCP):
         def predict_radius(self, Z, coverage):
-            points, ordered = self._local.exponents.points, self._local.ascending
+            points, ordered = self._local.func.__self__.points, self._local.args[0]
             weights = np.exp(-np.square(Z - points.T) / 2 / self.length_scale_**2)
             return weighted_quantiles(ordered, weights, np.ones(len(Z)), coverage)
 
@@ -101,7 +101,7 @@ def test_lvd_covers_too_much_and_adapts_as_in_the_paper(method, n):
     assert 0.25 < row["tau_si"] < 0.4
 
 
-@pytest.mark.filterwarnings("ignore::calliper.metrics.SparseBinsWarning")
+@pytest.mark.filterwarnings("ignore::calliper.lab.metrics.SparseBinsWarning")
 def test_lvd_base_with_few_points_is_mostly_infinite():
     """The loss is least at a length scale of .013, which holds 16 of 500 points: 19 are needed."""
     row = one_dimensional_row(LVD(random_state=0), 500)

@@ -8,11 +8,9 @@ import pytest
 from calliper import CalliperError
 from calliper.calibrators import LCP, LVD, RLCP, Split, _local_quantiles
 from calliper.calibrators._lcp import (
-    OrderedScores,
-    _bag,
     _left_out,
-    training_sample,
     tuned_bandwidth,
+    weights_by,
 )
 from calliper.calibrators._local_quantiles import (
     effective_length_scale,
@@ -22,7 +20,6 @@ from calliper.calibrators._local_quantiles import (
 from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import learn_metric
 from calliper.quantile import conformal_rank
-from calliper.rows import Rows
 from cases.problems import small_problem
 from oracles import localized as oracles
 
@@ -257,7 +254,9 @@ def test_lcp_says_which_neighbours_do_not_exist():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         LCP("neighbors", bandwidth=60).fit(Z, SCORES)
-    with pytest.warns(SmallCalibrationWarning, match="61 neighbours were asked for and only 60"):
+    with pytest.warns(
+        SmallCalibrationWarning, match="61 neighbours were requested, but there are only 60"
+    ):
         LCP("neighbors", bandwidth=61).fit(Z, SCORES)
 
 
@@ -287,10 +286,11 @@ def test_a_point_left_out_has_the_radius_that_all_others_give(localizer, seed):
     rng = np.random.default_rng(seed)
     points, scores = rng.normal(size=(14, 2)), np.sort(rng.integers(0, 7, 14) * 1.0)
     apart = np.linalg.norm(points[:, None] - points, axis=2)
+    np.fill_diagonal(apart, np.inf)
     for h in (1, 4) if localizer == "neighbors" else (0.3, 1.5):
         for level in (0.3, 0.6, 0.85):
             rank = conformal_rank(level, 13)
-            found = _left_out(OrderedScores(scores), _bag(localizer, apart, h), rank)
+            found = _left_out(scores, weights_by(localizer, apart, h), rank)
             for i, others in enumerate(~np.eye(14, dtype=bool)):
                 method = LCP(localizer, bandwidth=h).fit(points[others], scores[others])
                 assert found[i] == method.predict_radius(points[[i]], level)
@@ -299,9 +299,9 @@ def test_a_point_left_out_has_the_radius_that_all_others_give(localizer, seed):
 @pytest.mark.parametrize(("n", "expected"), [(1, 3), (2, 3), (7, 8), (1999, 2000), (5000, 2000)])
 def test_lcp_is_tuned_on_as_many_points_as_a_bag_has(n, expected):
     """Three at least, two thousand at most, and none twice."""
-    scores = np.arange(2500.0)
-    training = Rows(scores[:, None], scores)
-    chosen = training_sample(training, n, np.random.RandomState(0))
+    scores, rng = np.arange(2500.0), np.random.default_rng(0)
+    training = scores[:, None], scores
+    chosen = LCP().fit(rng.normal(size=(n, 1)), rng.random(n), training=training).sample_
     assert len(chosen) == len(np.unique(chosen)) == expected
 
 

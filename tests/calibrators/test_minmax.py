@@ -153,7 +153,7 @@ def test_bad_input():
         method.fit(Z, np.r_[SCORES[:-1], np.nan])
     with pytest.raises(CalliperError, match="Negative values in scores"):
         method.fit(Z, SCORES - 5)
-    with pytest.raises(CalliperError, match="magnitudes has 3 values for 50 rows"):
+    with pytest.raises(CalliperError, match=r"magnitudes must .* got 3 values for 50 rows"):
         method.fit(Z, SCORES, magnitudes=[1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="2 features"):
         method.fit(Z, SCORES).predict_radius(NEW[:, :1])

@@ -169,5 +169,5 @@ def test_who_else_takes_a_confidence_weights_or_signs():
         CalliperError, match=r"one of .*FullRescaled, .*JackknifeRescaled, .*Split\.$"
     ):
         method.predict_radius(Z, 0.5, weights=scores)
-    with pytest.raises(CalliperError, match=r"Use FullRescaled, MADSplit, .*RCP, Split\.$"):
+    with pytest.raises(CalliperError, match=r"Use one of FullRescaled, MADSplit, .*RCP, Split\.$"):
         method.predict_distribution(Z, scores)

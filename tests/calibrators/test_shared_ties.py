@@ -23,7 +23,7 @@ from calliper.calibrators import (
     MADSplit,
     NormalizedKNN,
 )
-from calliper.kernels import Mahalanobis, NeighborSearch, TunedKNN, TunedRBF, _nearest, _neighbors
+from calliper.kernels import Mahalanobis, NeighborSearch, TunedKNN, TunedRBF, _nearest
 from oracles import shared_ties as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -62,7 +62,7 @@ def way(request, monkeypatch):
             np.zeros((len(rows), n)),
             np.zeros(len(rows), dtype=bool),
         )
-        monkeypatch.setattr(_neighbors.NeighborSearch, "shell", none)
+        monkeypatch.setattr(NeighborSearch, "shell", none)
 
 
 @pytest.mark.parametrize("batch", range(3))

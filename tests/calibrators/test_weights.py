@@ -235,10 +235,10 @@ def test_report_and_guarantee():
     report = split.shift_report([1.0, 1.0, 2.0, 5.0], 0.9)
     assert report == ShiftReport(0.9, 20, 10.0, 0.5, 0.5)
     assert (
-        "count for 10.0" in report.describe()
-        and "50 % of the new rows weigh too much" in report.describe()
+        "are worth 10.0" in report.describe()
+        and "50 % of the new rows have too much weight" in report.describe()
     )
-    with pytest.warns(ShiftWarning, match="50 % of the new rows weigh too much"):
+    with pytest.warns(ShiftWarning, match="50 % of the new rows have too much weight"):
         radius = split.predict_radius(np.zeros((4, 1)), 0.9, weights=[1.0, 1.0, 2.0, 5.0])
     np.testing.assert_array_equal(np.isinf(radius), [False, False, True, True])
     text = split.guarantee(0.9).describe()
@@ -249,7 +249,7 @@ def test_report_and_guarantee():
 
 def test_one_weight_with_nearly_all_mass_is_pointed_out():
     split = Split().fit(np.zeros((50, 1)), np.arange(50.0), weights=np.r_[1e9, np.ones(49)])
-    with pytest.warns(ShiftWarning, match=r"50 calibration points count for 1\.0"):
+    with pytest.warns(ShiftWarning, match=r"50 calibration points are worth 1\.0"):
         assert split.predict_radius([[0.0]], 0.9, weights=[1.0])[0] == 0.0
 
 
@@ -257,10 +257,10 @@ def test_one_weight_with_nearly_all_mass_is_pointed_out():
     ("weights", "message"),
     [
         ([-1.0] + [1.0] * 9, r"0 or more: 1 of 10 are not, the first \(-1\) at position 0"),
-        ([0.0] * 10, "all of 10 weights are 0"),
+        ([0.0] * 10, "all 10 weights are 0"),
         ([np.nan] + [1.0] * 9, "weights must be finite"),
         ([np.inf] + [1.0] * 9, "weights must be finite"),
-        ([1.0] * 9, "weights has 9 values for 10"),
+        ([1.0] * 9, "weights must .* got 9 values for 10"),
         (["heavy"] * 10, "weights must be numbers"),
     ],
 )
@@ -273,9 +273,9 @@ def test_bad_weights_of_new_rows():
     split = Split().fit(np.zeros((10, 1)), np.arange(10.0), weights=np.ones(10))
     for new, message in [
         ([1.0, 0.0], r"positive: 1 of 2 are not, the first \(0\) at position 1"),
-        ([1.0], "weights has 1 values for 2"),
+        ([1.0], "weights must .* got 1 values for 2"),
         ([1.0, np.nan], "weights must be finite"),
-        (None, "fitted with weights: pass those of the new rows"),
+        (None, "fitted with weights: also pass weights of the new rows"),
     ]:
         with pytest.raises(CalliperError, match=message):
             split.predict_radius(np.zeros((2, 1)), 0.5, weights=new)
@@ -283,7 +283,7 @@ def test_bad_weights_of_new_rows():
         split.predict_radius(np.zeros((2, 1)), 0.5, weights=[1.0, 2.0], confidence=0.9)
     split.fit(np.zeros((10, 1)), np.arange(10.0))
     with pytest.raises(
-        CalliperError, match="Split was fitted without weights: pass weights to fit"
+        CalliperError, match="Split was fitted without weights: weights can be passed to"
     ):
         split.predict_radius(np.zeros((2, 1)), 0.5, weights=[1.0, 1.0])
     with pytest.raises(CalliperError, match="fitted without weights"):
@@ -304,7 +304,7 @@ def test_weights_and_folds_are_refused_together():
     rng = np.random.default_rng(0)
     Z, scores = data(rng, 40)
     method = JackknifeRescaled(TunedRBF(length_scales=[0.3, 1.0], n_folds=4), random_state=0)
-    with pytest.raises(CalliperError, match="weights and folds"):
+    with pytest.raises(CalliperError, match="weights combined with folds"):
         method.fit(Z, scores, weights=np.ones(40))
 
 

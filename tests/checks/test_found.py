@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from calliper import KNN, ConformalRegressor, FullRescaled, Split
+from calliper import KNN, RBF, ConformalRegressor, FullRescaled, Split
 from calliper.calibrators import ConditionalCalibration, Grouped, LoCart
 from calliper.cli._tables import Form, open_table
 from calliper.exceptions import CalliperError
@@ -98,7 +98,7 @@ def test_rows_of_several_lengths_and_of_times():
     with pytest.raises(CalliperError, match="rows of Z must all be of one length"):
         ConditionalCalibration(basis=halves).fit([[1.0], [1.0, 2.0]], SCORES[:2])
     made = Grouped(Split()).fit(Z, SCORES, groups=["a"] * 12)
-    with pytest.raises(CalliperError, match="cannot be joined"):
+    with pytest.raises(CalliperError, match="cannot be added"):
         made.extend(np.full((1, 1), np.datetime64("2024-01-01")), SCORES[:1], groups=["a"])
 
 
@@ -218,7 +218,7 @@ def test_a_byte_order_mark_before_an_empty_line_is_kept(tmp_path, encoding):
 
 def test_a_group_is_extended_by_points_that_fit_together():
     made = Grouped(Split()).fit(Z, SCORES, groups=["a"] * 12)
-    with pytest.raises(ValueError, match="scores has 2 values for 3 rows"):
+    with pytest.raises(ValueError, match=r"scores must .* got 2 values for 3 rows"):
         made.extend(Z[:3], SCORES[:2], groups=["a"] * 3, window=1)
     with pytest.raises(CalliperError, match="scores must be numbers"):
         made.extend(Z[:2], [[1.0], [1.0, 2.0]], groups=["a"] * 2)
@@ -226,7 +226,7 @@ def test_a_group_is_extended_by_points_that_fit_together():
 
 
 def test_rows_that_are_none():
-    with pytest.raises(TypeError, match="X must be a table of rows; got a set"):
+    with pytest.raises(CalliperError, match=r"X_train must be an array, a frame or .* got a set"):
         ConformalRegressor(zero, Split()).calibrate(Z, SCORES, X_train={1.0, 2.0})
 
 
@@ -311,3 +311,10 @@ def test_steps_of_a_controller_fit_their_labels(name, place, number):
     state[name][place] = number
     with pytest.raises(CalliperError, match="a label came before its step"):
         Controller(0.9).restore(state)
+
+
+def test_smoothing_whose_products_are_infinite():
+    made = FullRescaled(RBF(1.0, smoothing=1e30)).fit(Z, SCORES)
+    assert np.isfinite(made.predict_radius(Z, 0.5)).all()
+    with pytest.raises(ValueError, match=r"finite number >= 0; got 1e\+50 \(1e30 is the largest"):
+        FullRescaled(RBF(1.0, smoothing=1e50)).fit(Z, SCORES)

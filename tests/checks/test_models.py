@@ -60,15 +60,15 @@ def clipping(rows, right):
 WRONG = {
     "NaN": (lambda rows, right: np.where(right > right.min(), right, np.nan), "1 of .* is NaN or"),
     "infinite": (lambda rows, right: right * np.inf, "are NaN or infinite"),
-    "too few": (lambda rows, right: right[:-1], r"predictions has \d+ values for \d+ rows"),
-    "too many": (lambda rows, right: np.append(right, 0.0), "predictions has"),
+    "too few": (lambda rows, right: right[:-1], r"predictions must .* got \d+ values for \d+ rows"),
+    "too many": (lambda rows, right: np.append(right, 0.0), "predictions must .* got"),
     "one for all": (lambda rows, right: right.mean(), r"got shape \(\)"),
     "columns": (lambda rows, right: np.stack([right, right], axis=1), r"got shape \(\d+, 2\)"),
     "nothing": (lambda rows, right: None, "predictions must have one value"),
     "words": (lambda rows, right: ["a"] * len(right), "predictions must be numbers"),
     "complex": (lambda rows, right: right * 1j, "Complex data"),
-    "writes zeros": (zeroing, "the model changes the rows that it is given"),
-    "clips": (clipping, "the model changes the rows that it is given"),
+    "writes zeros": (zeroing, "the model modifies the rows that are passed to it"),
+    "clips": (clipping, "the model modifies the rows that are passed to it"),
 }
 ASKED = {
     "calibrate": lambda made, rows: made.calibrate(rows, Y[: len(rows)]),
@@ -112,7 +112,7 @@ def test_a_frame_that_a_model_writes_into_is_noticed():
         frame["more"] = 1.0
         return frame["a"].to_numpy()
 
-    with pytest.raises(CalliperError, match="the model changes the rows that it is given"):
+    with pytest.raises(CalliperError, match="the model modifies the rows that are passed to it"):
         ConformalRegressor(predict).calibrate(pd.DataFrame(X[OLD], columns=[*"abc"]), Y[OLD])
 
 

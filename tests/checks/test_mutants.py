@@ -118,13 +118,16 @@ def test_the_tests_that_are_run_are_there():
 
 
 def test_most_are_noticed():
-    """Of those tried, explained survivors left aside: what was reached is not lost again."""
+    """Of those tried, explained survivors left aside: what was reached is not lost again.
+
+    Many survivors are messages and limits of memory, which other tests than the core's own look at.
+    """
     count = sum(page.counts().values(), page.Counter())
-    assert count["k"] + count["t"] >= 0.95 * (count["k"] + count["t"] + count["s"])
+    assert count["k"] + count["t"] >= 0.9 * (count["k"] + count["t"] + count["s"])
 
 
 def test_results_are_of_the_code_that_stands():
-    """A third of the units are as they were when they were tried; `make mutants` tries others."""
+    """Most units are as they were when they were tried; `make mutants` tries others."""
     known = campaign.read()
     same = [
         known.get(file, {}).get(unit, [""])[0] == mutators.key_of(node)
@@ -132,4 +135,4 @@ def test_results_are_of_the_code_that_stands():
         for unit, node in mutators.units(mutators.tree_of(file))
         if unit in known.get(file, {}) or mutators.edits_of(node)
     ]
-    assert sum(same) >= len(same) / 3
+    assert sum(same) >= 0.75 * len(same)

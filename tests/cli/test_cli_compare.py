@@ -171,7 +171,7 @@ def test_a_missing_prediction_is_named(calliper, compare, files):
     ("more", "message"),
     [
         (["--data", "cal.csv"], "omit --calibration and --test"),
-        (["--method", "mad-split"], "give --training FILE"),
+        (["--method", "mad-split"], "pass --training FILE"),
         (["--method", "full", "--method", "full"], "names the same method twice"),
         (["--coverage", "90"], "strictly between 0 and 1"),
         (["--group", "nope"], "no column 'nope'"),

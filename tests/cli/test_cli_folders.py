@@ -147,19 +147,19 @@ def test_outputs_of_another_calibration_are_refused_by_name(calliper, folder):
     args = [*BASE, "--new", "data", "--output", "out"]
     ok(calliper(*args))
     words = error_of(calliper(*args, "--neighbors", 7))
-    assert "out: holds outputs of another calibration; name another --output folder" in words
+    assert "out: contains outputs for another calibration; choose another --output folder" in words
     words = error_of(calliper(*args, "--coverage", "0.8", "--coverage", 0.5))
-    assert "holds outputs of another coverage; name another" in words
+    assert "contains outputs for another coverage; choose another" in words
     words = error_of(calliper(*args, "--bounds", 0, "inf"))
-    assert "holds outputs of another bounds; name another" in words
+    assert "contains outputs for another bounds; choose another" in words
     before = outputs(folder / "out")
     assert "160 rows in 4 files" in ok(calliper(*args, "--neighbors", 7, "--overwrite"))
     assert all(now != before[name] for name, now in outputs(folder / "out").items())
     assert "0 rows in 0 files" in ok(calliper(*args, "--neighbors", 7))
     (folder / "out" / "_calliper.jsonl").write_text('{"format": "else"}\n')
-    assert "of another version of calliper; name another" in error_of(calliper(*args))
+    assert "for another version of calliper; choose another" in error_of(calliper(*args))
     (folder / "out" / "_calliper.jsonl").unlink()
-    assert "exists, and was not made by this command; name an" in error_of(calliper(*args))
+    assert "exists, and was not made by this command; choose" in error_of(calliper(*args))
 
 
 def test_two_runs_do_not_share_a_folder(calliper, folder):
@@ -169,7 +169,7 @@ def test_two_runs_do_not_share_a_folder(calliper, folder):
     with open(folder / "out" / "_calliper.jsonl", "ab") as journal:
         fcntl.flock(journal, fcntl.LOCK_EX)
         words = error_of(calliper(*BASE, "--new", "data", "--output", "out"))
-    assert words == "out: another run is writing there; wait for its end."
+    assert words == "out: another run is writing there; wait until it finishes."
 
 
 FIRST, OTHER = "data/year=2020/part-0.parquet", "data/year=2021/part-3.parquet"
@@ -180,9 +180,9 @@ FIRST, OTHER = "data/year=2020/part-0.parquet", "data/year=2021/part-3.parquet"
     [
         ("--new nothing/*.parquet", "the pattern matches no .csv, .tsv or .parquet file; check"),
         ("--new data/_temporary", "--new data/_temporary: cannot be"),
-        ("--new data --output out.csv", "several files: give --output a folder, not out.csv"),
-        ("--new data --output -", "several files: give --output a folder, not -"),
-        ("--new data --output data/out", "--output data/out lies in the folder that is read"),
+        ("--new data --output out.csv", "several files: --output must be a folder, not out.csv"),
+        ("--new data --output -", "several files: --output must be a folder, not -"),
+        ("--new data --output data/out", "--output data/out is inside the input folder"),
         ("--new data --output no/where", "there is no folder"),
         ("--new data --workers 0", "0 is not in the range"),
         (
@@ -213,7 +213,7 @@ def test_options(calliper, folder, options, words):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (rows(5, 0).drop_columns(["b"]), f"{OTHER}: no column 'b'; there are"),
+        (rows(5, 0).drop_columns(["b"]), f"{OTHER}: no column 'b'; its columns"),
         (
             rows(5, 0).drop_columns(["id"]),
             f"{OTHER}: not the columns of data/year=2020/part-0.parquet (id int64)",
@@ -327,7 +327,7 @@ def test_a_worker_that_is_killed_half_way_costs_its_file_only(running, calliper,
     os.kill(children(process.pid)[0], signal.SIGKILL)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
-    assert "was killed (the system does so when memory is short); the file is started" in said
+    assert "was killed (the system does so when memory is short); the file is processed" in said
     assert [*folder.rglob(".calliper*")] == []
     assert "0 rows in 0 files" in ok(calliper(*args))
     ok(calliper(*args[:-1], "alone"))

@@ -154,28 +154,28 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--delimiter ab", "--delimiter 'ab': give one character"),
-        ("--delimiter 1", "give one character"),
-        ("--delimiter -", "give one character"),
-        ("--decimal , --delimiter ,", "--decimal , needs another --delimiter"),
-        ("--encoding klingon", "--encoding 'klingon': give one that Python knows"),
+        ("--delimiter ab", "--delimiter 'ab': must be one character"),
+        ("--delimiter 1", "must be one character"),
+        ("--delimiter -", "must be one character"),
+        ("--decimal , --delimiter ,", "--decimal , needs a --delimiter other than a comma"),
+        ("--encoding klingon", "--encoding 'klingon': must be an encoding that Python knows"),
         ("--encoding latin2x", "knows, such as utf-8, latin-1, utf-16, cp1252."),
         ("--new zipped.csv", "compressed by gzip; name it zipped.csv.gz, or unpack it."),
         ("--new unmarked-le.csv", "unmarked-le.csv, line 1 or below: not UTF-8"),
         ("--new unmarked-be.csv", "unmarked-be.csv, line 1 or below: not UTF-8"),
-        ("--encoding hex", "give one that Python knows"),
-        ("--encoding idna", "give one that Python knows"),
-        ("--encoding punycode", "give one that Python knows"),
+        ("--encoding hex", "must be an encoding that Python knows"),
+        ("--encoding idna", "must be an encoding that Python knows"),
+        ("--encoding punycode", "must be an encoding that Python knows"),
         ("--encoding utf-16", "not UTF-16"),
-        ("--decimal ,", "if ',' separates cells, give --delimiter ','"),
+        ("--decimal ,", "if ',' separates cells, use --delimiter ','"),
         ("--new torn.csv.gz", "cannot read torn.csv.gz as .csv.gz: Compressed file ended"),
         ("--new cal.csv.gz", "cannot read cal.csv.gz as .csv.gz: Not a gzipped file"),
         (
             "--new points.csv --decimal ,",
             "'1.5' is not a number (if its point is a decimal",
         ),
-        ("--new commas.csv", "'1,5' is not a number (if its comma is a decimal one, give"),
-        ("--new wide.parquet --encoding latin-1", "latin-1 cannot encode '日': give --encoding"),
+        ("--new commas.csv", "'1,5' is not a number (if its comma is a decimal separator, use"),
+        ("--new wide.parquet --encoding latin-1", "latin-1 cannot encode '日': use --encoding"),
     ],
 )
 def test_bad_forms(calliper, files, base, leftovers, options, words):
@@ -216,13 +216,15 @@ def test_gaps_of_features_get_the_training_median(calliper, files, base):
             with_gaps(files / name, "a", [place], mark)
     done = calliper(*args)
     assert done.returncode == 0
-    assert "note: 4 feature cells without a number got the median of the training" in done.stderr
+    assert (
+        "note: 4 missing feature values were filled with the median of the training" in done.stderr
+    )
     got = list(csv.reader((files / "out.csv").read_text().splitlines()))
     assert [row[-2:] for row in got] == expected
     assert (got[4][1], got[8][1]) == ("NA", " null ")  # the rows keep their words
     done = calliper(*args, "--gaps", "refuse")
     assert done.returncode == 2 and "cal.csv, line 5, column 'a': the cell is empty" in done.stderr
-    assert "give --training FILE without --gaps refuse" in done.stderr
+    assert "pass --training FILE without --gaps refuse" in done.stderr
     assert calliper(*[*args[:-2], "--quiet"]).returncode == 2
     assert calliper(*args, "--output", "out.parquet", "--quiet").returncode == 0
     assert pq.read_table(files / "out.parquet").column("a").null_count == 2
@@ -243,7 +245,7 @@ def test_gaps_in_parquet_in_training_rows_and_in_the_other_commands(calliper, fi
     ]
     done = calliper("compare", "--calibration", "cal.csv", "--test", "new.csv", *data)
     assert done.returncode == 0, done.stderr
-    assert "note: 9 feature cells without a number" in done.stderr
+    assert "note: 9 missing feature values" in done.stderr
     tune = ["tune", "--calibration", "cal.csv", *data, "--output", "t.calliper"]
     tune += ["--length-scales", "0.3,1"]
     assert calliper(*tune).returncode == 0

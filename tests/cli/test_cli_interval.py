@@ -225,13 +225,13 @@ def test_what_is_said_on_standard_error(calliper, files, base):
     done = calliper(*base, "--new", "new.csv", "--coverage", "0.9")
     assert done.stdout == ""
     first, second, third, seen = done.stderr.splitlines()
-    assert first == "note: no --features, so nearness was judged by the prediction alone"
+    assert first == "note: no --features were given, so widths depend on the prediction alone"
     assert second == "50 rows written to out.csv (FullRescaled, 300 calibration points)"
     assert third == (
         "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
         "(asked for: 0.9), under conditions that --explain lists."
     )
-    assert seen == "coverage seen in 50 new rows that have 'y': 0.9 (asked for: 0.9)"
+    assert seen == "coverage measured on 50 new rows that have 'y': 0.9 (asked for: 0.9)"
     said = calliper(*base, "--new", "new.csv", "--explain").stderr
     assert "locality: KNN(n_neighbors=20), shrinkage 0.462, chosen by the number of" in said
     assert "Provided that" in said and "Marginal" in said
@@ -283,11 +283,11 @@ def test_the_coverage_seen_is_that_of_rows_with_a_target(calliper, files, base, 
     ends = [(out[f"lower_{at}"], out[f"upper_{at}"]) for at in (0.5, 0.8)]
     seen = [out.y.between(*each).mean() for each in ends]
     assert said.splitlines()[-1] == (
-        f"coverage seen in 40 new rows that have 'y': {seen[0]:.4g} (asked for: 0.5), "
+        f"coverage measured on 40 new rows that have 'y': {seen[0]:.4g} (asked for: 0.5), "
         f"{seen[1]:.4g} (asked for: 0.8)"
     )
     (files / "none.csv").write_text(pd.read_csv(files / "new.csv").drop(columns="y").to_csv())
-    assert "coverage seen" not in calliper(*base, "--new", "none.csv").stderr
+    assert "coverage measured" not in calliper(*base, "--new", "none.csv").stderr
 
 
 @pytest.mark.parametrize("name", [*named_scores()])

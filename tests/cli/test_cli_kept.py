@@ -92,7 +92,7 @@ def test_a_folder_goes_on_with_what_was_kept_from_one_step(calliper, files):
 def test_what_was_decided_cannot_be_said_again(calliper, files, option):
     args = ["--calibrated", "m.calliper", "--new", "new.csv", "--output", "out.csv"]
     words = error_of(calliper("interval", *args, *option.split()))
-    assert words.startswith(f"{option.split()[0]} was decided when m.calliper was made: omit it")
+    assert words.startswith(f"{option.split()[0]} was set when m.calliper was made: omit it")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_was_decided_cannot_be_said_again(calliper, files, option):
             "interval --calibrated no.calliper --new new.csv --output o.csv",
             "there is no file 'no",
         ),
-        ("interval --calibrated m.calliper --new other.csv --output o.csv", "no column 'b'; there"),
+        ("interval --calibrated m.calliper --new other.csv --output o.csv", "no column 'b'; its"),
         ("interval --calibrated m.calliper --new new.csv --output m.calliper", "must end in .csv"),
         ("interval --calibrated p.calliper --new new.csv --output o.csv", "without column names"),
         ("inspect q.calliper", "q.calliper: this version cannot read its description"),
@@ -116,7 +116,7 @@ def test_what_was_decided_cannot_be_said_again(calliper, files, option):
         ("calibrate @ --coverage 0.9", "targets inside with 'calliper interval --coverage' (see"),
         ("calibrate @ --output m.json", "m.json: the name must end in .calliper"),
         ("calibrate @ --output no/m.calliper", "there is no folder"),
-        ("calibrate @ --output x.calliper --method mad-split", "give --training FILE"),
+        ("calibrate @ --output x.calliper --method mad-split", "pass --training FILE"),
         ("calibrate @ --output x.calliper --features a,c", "cal.csv: no column 'c'"),
     ],
 )

@@ -103,7 +103,7 @@ def test_digit_for_digit_as_in_python_in_one_step_and_in_two(calliper, table, op
     calliper("interval", "--calibrated", "m.calliper", *asked, "--output", "two.csv")
     assert (table / "two.csv").read_bytes() == (table / "one.csv").read_bytes()
     said = " ".join(calliper("inspect", "m.calliper").stdout.split())
-    assert (f"; {taught} others used to learn how the model errs" in said) == (taught > 0)
+    assert (f"; {taught} others used to learn where errors are large" in said) == (taught > 0)
     header = json.loads(calliper("inspect", "m.calliper", "--json").stdout)
     assert header["n_taught"] == taught
     assert load(table / "m.calliper").regressor.calibration_.n_taught == taught
@@ -119,7 +119,7 @@ def test_a_level_beyond_the_rows_that_calibrate_is_answered_from_all(calliper, t
     new, out = (
         pd.read_csv(table / name, float_precision="round_trip") for name in ("new.csv", "out.csv")
     )
-    with pytest.warns(UserWarning, match="plain split on all 700"):
+    with pytest.warns(UserWarning, match="Split on all 700"):
         expected = made.predict_interval(new[["a", "b"]].to_numpy(), 0.998)
     assert np.isfinite(expected.upper).all()
     np.testing.assert_array_equal(out.upper, expected.upper)
@@ -131,7 +131,7 @@ def test_few_rows_or_another_score_all_calibrate(calliper, table):
     signed = calliper("interval", *ROWS, *asked, "--score", "signed")
     assert "(FullRescaled, 700 calibration points)" in signed.stderr
     signed = calliper("interval", *ROWS, *asked, "--score", "signed", "--learning-part", 0.5)
-    assert "warning: --learning-part is not used: errors of SignedError" in signed.stderr
+    assert "warning: --learning-part is not used: SignedError" in signed.stderr
     pd.read_csv(table / "cal.csv", float_precision="round_trip")[:299].to_csv(
         table / "cal.csv", index=False
     )

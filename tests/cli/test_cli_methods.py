@@ -124,7 +124,7 @@ def test_help_and_docs_say_what_runs_without_neighbors(calliper):
     assert "rule" in said["full"]
     text = "the 20 nearest (at most half of all points), their mean mixed with the median error"
     assert f"full: {text} by 8/√N, at least 0.2 and at most 0.5" in said_in_help
-    assert "of 64 features or more the K and 4K nearest, K = 2.25·N^(1/6)" in said_in_help
+    assert "with 64 features or more, the K and 4K nearest, where K = 2.25·N^(1/6)" in said_in_help
     for n in (30, 90, 400, 4000):
         Z, scores = rng.normal(size=(n, 64)), abs(rng.normal(size=n))
         graded = FullRescaled().fit(Z, scores).kernel_
@@ -152,7 +152,7 @@ def test_without_training_rows(calliper, files, base, name):
     assert done.returncode == (2 if name in TRAINED else 0), done.stderr
     if name in TRAINED:
         assert done.stderr == (
-            f"calliper: error: --method {name} learns from {METHODS[name]().uses.in_words()}: give "
+            f"calliper: error: --method {name} learns from {METHODS[name]().uses.in_words()}: pass "
             f"--training FILE, or use --method full, which needs none.\n"
         )
         assert not (files / "out.csv").exists()
@@ -161,15 +161,15 @@ def test_without_training_rows(calliper, files, base, name):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("lcp --neighbors 3", "--method lcp takes no --neighbors: omit it."),
-        ("locart --neighbors 3", "--method locart takes no --neighbors: omit it."),
-        ("conditional --neighbors 3", "--method conditional takes no --neighbors: omit it."),
-        ("slcp --offset 0.1", "--method slcp takes no --offset: omit it."),
-        ("lvd --neighbors 3 --offset 1", "--method lvd takes no --neighbors: omit it."),
-        ("split --kernel rbf", "--method split takes no --kernel: omit it."),
+        ("lcp --neighbors 3", "--method lcp does not use --neighbors: omit it."),
+        ("locart --neighbors 3", "--method locart does not use --neighbors: omit it."),
+        ("conditional --neighbors 3", "--method conditional does not use --neighbors: omit it."),
+        ("slcp --offset 0.1", "--method slcp does not use --offset: omit it."),
+        ("lvd --neighbors 3 --offset 1", "--method lvd does not use --neighbors: omit it."),
+        ("split --kernel rbf", "--method split does not use --kernel: omit it."),
         ("full --kernel rbf --neighbors 3", "--kernel rbf has no number of neighbours: omit --n"),
         ("jackknife --kernel graded-knn", "--kernel graded-knn cannot be combined with --method"),
-        ("minmax --statistic rms", "--method minmax takes no --statistic: omit it."),
+        ("minmax --statistic rms", "--method minmax does not use --statistic: omit it."),
     ],
 )
 def test_options_that_a_method_would_not_heed(calliper, files, base, options, words):

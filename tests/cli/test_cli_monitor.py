@@ -77,7 +77,7 @@ def test_what_was_promised_is_read_from_the_file(calliper, files, bad):
 @pytest.mark.parametrize(
     ("change", "more", "message"),
     [
-        ((), [], "give one rate to compare misses with"),
+        ((), [], "the miss rate to compare with"),
         ((), ["--tolerated", 2], "tolerated must lie strictly between 0 and 1"),
         ((), ["--online", "--lower", "nowhere"], "no column 'nowhere'"),
         ((), ["--n-calibration", 500, "--calibrated", "x"], "cannot be combined"),

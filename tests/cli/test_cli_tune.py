@@ -83,7 +83,7 @@ def test_files_give_what_python_gives_digit_for_digit(calliper, folder, options,
     y_pred = columns(folder / "new.csv", "y_pred")
     out = columns(folder / "out.csv", "lower_0.8", "lower_0.9", "upper_0.8", "upper_0.9")
     np.testing.assert_array_equal(out, np.hstack(AbsoluteError().invert(y_pred, radius)))
-    kept = load(folder / "tuned.calliper").calibrator
+    kept = load(folder / "tuned.calliper").regressor.calibrator_
     np.testing.assert_array_equal(kept.scale_.chosen, method.scale_.chosen)
 
 
@@ -131,7 +131,7 @@ def test_much_memory_is_said_before_the_work(folder, monkeypatch, capsys):
     monkeypatch.setattr(_tune, "_MANY_BYTES", 30 * 99**2)
     with pytest.raises(KeyError, match="at work"):
         _tune.tune.main(TRAINED[1:], standalone_mode=False)
-    assert "tuning on 100 calibration rows takes about 0 GB" in capsys.readouterr().err
+    assert "tuning on 100 calibration rows needs about 0 GB" in capsys.readouterr().err
 
 
 def test_quiet_and_the_figure(calliper, folder):
@@ -146,7 +146,7 @@ def test_quiet_and_the_figure(calliper, folder):
 def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
     args = [part for part in TRAINED if part not in ("--features", "a,b")]
     done = calliper(*args, "--length-scales", "0.3,1")
-    assert "nearness was judged by the prediction alone" in done.stderr
+    assert "widths depend on the prediction alone" in done.stderr
     assert (
         calliper(*args, "--length-scales", "0.3,1", "--features-prefix", "a", "--quiet").returncode
         == 0
@@ -157,10 +157,10 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("", "--training FILE is needed, since distances between its rows span the grid; or"),
-        ("--length-scales 1,x", "give positive numbers, as in --length-scales 0.1,0.2,0.5"),
-        ("--length-scales 0,1", "give positive numbers"),
-        ("--length-scales nan", "give positive numbers"),
+        ("", "--training FILE is needed, because the grid is derived from distances"),
+        ("--length-scales 1,x", "must be positive numbers, as in --length-scales 0.1,0.2,0.5"),
+        ("--length-scales 0,1", "must be positive numbers"),
+        ("--length-scales nan", "must be positive numbers"),
         ("--training train.csv --criterion best", "'best' is not one of 'mse', 'deviance', 'mi'"),
         ("--training train.csv --folds 5", "No such option '--folds'"),
         ("--training none.csv", "cannot read none.csv"),
@@ -171,7 +171,7 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
         ("--training train.csv --output tuned.json", "the name must end in .calliper"),
         ("--training train.csv --output -", "the name must end in .calliper"),
         ("--training train.csv --output no/tuned.calliper", "there is no folder"),
-        ("--kernel knn", "--kernel knn has nothing to tune: give tuned-rbf or tuned-knn."),
+        ("--kernel knn", "--kernel knn has nothing to tune: use tuned-rbf or tuned-knn."),
         ("--kernel tuned-knn --length-scales 3", "--length-scales is for --kernel tuned-rbf: omit"),
         ("--training train.csv --figure tuning.gif", "must end in .png, .pdf, .svg"),
         ("--training train.csv --figure no/tuning.png", "there is no folder"),

@@ -22,7 +22,7 @@ from calliper import (
 )
 from calliper.calibrators import LCP, RCP, SLCP, MADSplit, NormalizedKNN
 from calliper.distribution import Distribution
-from calliper.exceptions import SmallCalibrationWarning
+from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
 from calliper.kernels import Mahalanobis, TunedRBF
 from calliper.shift import as_shares
 
@@ -180,13 +180,13 @@ def test_frames_keep_their_index_and_batches_can_be_pickled(regressor, problem):
         Split(),
         MADSplit(),
         NormalizedKNN(),
-        RCP(),
+        RCP(offset=0.01),
     ],
     ids=repr,
 )
 def test_a_regressor_with_any_method_that_can(method, problem):
     X, y = problem
-    model = ConformalRegressor(LinearRegression(), method).fit(X, y)
+    model = ConformalRegressor(LinearRegression(), method, random_state=0).fit(X, y)
     batch = model.predict_distribution(X[:20])
     assert np.all(np.diff(batch.quantile([0.1, 0.5, 0.9]), axis=1) >= 0)
     assert np.isfinite(batch.crps(y[:20])).all()
@@ -195,6 +195,15 @@ def test_a_regressor_with_any_method_that_can(method, problem):
     y_pred, _ = model.embedding_.predict_and_transform(X[:20])  # or centre and units
     placed = model.score_.place(y_pred[:, None], batch._signed(batch._Z, ranks))
     np.testing.assert_allclose(placed, points, rtol=1e-6, atol=1e-9)
+
+
+def test_a_scale_of_zero_is_named():
+    Z = np.arange(40.0)[:, None]
+    training = (Z, np.where(Z[:, 0] < 20, 0.0, 1.0))
+    method = RCP(kernel=KNN(3)).fit(Z, np.ones(40), training=training, signs=np.ones(40))
+    with pytest.warns(ZeroScaleWarning, match="19 of 40"):
+        batch = method.predict_distribution([[30.0]], [0.0])
+    assert batch.quantile(0.9) == np.inf
 
 
 def test_split_is_the_distribution_of_errors_around_the_prediction():
@@ -220,7 +229,7 @@ def test_methods_that_cannot_name_those_that_can(method, problem):
     X, y = problem
     model = ConformalRegressor(LinearRegression(), method).fit(X, y)
     able = "FullRescaled, MADSplit, NormalizedKNN, RCP, Split"
-    with pytest.raises(CalliperError, match=f"no predictive distribution.*{able}"):
+    with pytest.raises(CalliperError, match=f"not support predictive distributions.*{able}"):
         model.predict_distribution(X[:3])
 
 

@@ -22,7 +22,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 import calliper
 from calliper import KNN, RBF, ConformalRegressor, ErrorModel, JackknifeRescaled, Split
 from calliper.files import _file
-from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import NeighborSearch
 from cases.kept import answers, by_frame, rows, small_cases
 
 HERE = Path(__file__).parent

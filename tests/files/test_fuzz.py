@@ -13,6 +13,7 @@ from calliper._trees import PlainTrees
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
 from calliper.files import _codec
+from calliper.kernels import TunedRBF
 from cases.trees import with_trees
 from checks.fuzzing import files as fuzz
 
@@ -243,6 +244,139 @@ def test_there_is_a_calibrator_for_each_tail(load, name):
 
     with pytest.raises(DamagedFileError, match="one for each tail; got"):
         load(name, change)
+
+
+@pytest.mark.parametrize(("name", "scale"), [("tuned", 1e-300), ("tuned-nearest", 4.0)])
+def test_what_was_chosen_is_a_candidate(load, name, scale):
+    def change(header, nodes, arrays):
+        array_of(nodes, arrays, "state", "chosen_")[0] = scale
+
+    with pytest.raises(DamagedFileError, match="not chosen from its candidates"):
+        load(name, change)
+
+
+@pytest.mark.parametrize("forge", [np.zeros_like, np.sort, lambda fold: fold + 1])
+def test_folds_are_as_many_and_as_large_as_the_kernel_says(load, forge):
+    def change(header, nodes, arrays):
+        fold = array_of(nodes, arrays, "state", "fold_")
+        fold[:] = forge(fold)
+
+    if forge is np.sort:  # another draw of the same folds
+        assert load("folds", change).predict_radius(np.zeros((1, 2))) > 0
+    else:
+        with pytest.raises(DamagedFileError, match="has other folds"):
+            load("folds", change)
+
+
+def test_there_may_be_many_folds(tmp_path):
+    Z = np.linspace(0, 1, 1300)[:, None]
+    kernel = TunedRBF(length_scales=[0.5, 1.0], n_folds=1200)
+    made = JackknifeRescaled(kernel, random_state=0).fit(Z, Z[:, 0])
+    calliper.save(made, tmp_path / "x")
+    again = calliper.load(tmp_path / "x")
+    assert np.array_equal(again.predict_radius(Z[:5]), made.predict_radius(Z[:5]))
+
+
+@pytest.mark.parametrize("name", ["local-tuned", "learnt"])
+@pytest.mark.parametrize("forge", [lambda drawn: drawn[:0], lambda drawn: np.tile(drawn, 500)])
+def test_a_sample_is_drawn_without_replacement(load, name, forge):
+    def change(header, nodes, arrays):
+        place = state(nodes)["sample_"]["array"]
+        arrays[place] = forge(arrays[place])
+
+    with pytest.raises(DamagedFileError, match="training points"):
+        load(name, change)
+
+
+def test_three_training_points_are_in_a_file_too(load):
+    def change(header, nodes, arrays):
+        for name in ("Z_train", "scores_train", "sample_"):
+            place = state(nodes)[name]["array"]
+            arrays[place] = np.arange(2, dtype="i4") if name == "sample_" else arrays[place][:2]
+
+    with pytest.raises(DamagedFileError, match="needs 3 training points"):
+        load("local-tuned", change)
+
+
+def test_an_array_read_in_another_order_has_a_renewed_hash(bases):
+    data, base, has_hash = fuzz.tampered(list(bases.values()), 693169)
+    assert has_hash and data != base.data
+
+
+@pytest.mark.parametrize("value", [{"float": "-inf"}, ["x"], [["x"], 1, 2, 3], {"dict": []}])
+@pytest.mark.parametrize("name", ["encoded", "frame"])
+def test_there_is_a_name_for_each_column(load, name, value):
+    with pytest.raises(DamagedFileError):
+        load(name, lambda header, nodes, arrays: state(nodes).update(names=value))
+
+
+@pytest.mark.parametrize("name", ["groups", "weights"])
+def test_no_values_of_calibration_rows_are_remembered(load, name):
+    with pytest.raises(DamagedFileError, match="a name or a function"):
+        load("ridge", lambda _, nodes, arrays: state(nodes)["per_row"].update({name: {"array": 1}}))
+
+
+def test_what_answers_is_a_fitted_calibrator(load):
+    def unfitted(header, nodes, arrays):
+        state(nodes)["calibrators"][0]["state"] = None
+
+    def foreign(header, nodes, arrays):
+        state(nodes)["on_all"] = {"brought": 0}
+
+    for change in (unfitted, foreign):
+        with pytest.raises(DamagedFileError, match=r"not fitted|not an object"):
+            load("ridge", change)
+    with pytest.raises(DamagedFileError, match="Split is not fitted"):
+        load("split", lambda header, nodes, arrays: nodes["object"].update(state=None))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), [("learnt", "tuned"), ("refitted", "minmax"), ("bootstrap", "aggregate")]
+)
+def test_parameters_that_are_asked_at_the_end_are_declared(load, name, parameter):
+    def change(header, nodes, arrays):
+        nodes["object"]["params"][parameter] = {"array": 0}
+
+    with pytest.raises(DamagedFileError, match=parameter):
+        load(name, change)
+
+
+def test_there_is_a_unit_for_each_target(load):
+    def units(header, nodes, arrays):
+        place = state(nodes)["score"]["params"]["units"]["array"]
+        arrays[place] = np.ones(4)
+
+    for change in (units, lambda header, nodes, arrays: state(nodes)["targets"].pop()):
+        with pytest.raises(
+            DamagedFileError, match=r"a unit for each target|predictions for each row"
+        ):
+            load("joint", change)
+
+
+def test_a_score_takes_what_is_predicted(load):
+    def change(header, nodes, arrays):
+        ends = {"lowest": -1.0, "highest": 1.0, "beyond": 1.0, "pull": 0.0}
+        state(nodes)["score"].update({"class": "ScaledError", "params": ends})
+
+    with pytest.raises(DamagedFileError, match="3 predictions for each row"):
+        load("ridge", change)
+
+
+def test_predictions_without_a_spread_have_a_unit(load):
+    def change(header, nodes, arrays):
+        of_part = state(nodes)["parts"][1]["state"]["space"]["space"]["errors"]
+        of_part["base"]["spread"]["unit"] = None
+
+    with pytest.raises(DamagedFileError, match="need a unit"):
+        load("each", change)
+
+
+def test_the_nearest_are_among_the_nearer(load):
+    def change(header, nodes, arrays):
+        array_of(nodes, arrays, "state", "Z")[2:] = -1
+
+    with pytest.raises(DamagedFileError, match="nearest"):
+        load("graded", change)
 
 
 def test_what_the_header_asks_for_is_limited(load):

@@ -229,7 +229,7 @@ def test_what_is_no_cell_is_refused_by_name():
     ):
         with pytest.raises(error, match=match):
             FullRescaled(KNN(5, cells=cells)).fit(Z, scores, **rest)
-    with pytest.raises(ValueError, match=r"cells are Euclidean and .*got metric='cosine'"):
+    with pytest.raises(ValueError, match=r"cells work only with .*got metric='cosine'"):
         FullRescaled(KNN(5, metric="cosine", cells=4)).fit(Z, scores)
     with pytest.raises(CalliperError, match="learnt on training rows with 2 features; got 3"):
         KNN(5, cells=4).resolved(Z).bag(
@@ -254,7 +254,7 @@ def test_signed_and_weighted_order_statistics_are_those_of_the_thresholds(seed):
     bag = fitted(Z, scores, how | {"shrinkage": 0.0}).bag_
     thresholds, ranks = bag.thresholds(new), list(range(1, len(Z) + 1))
     signs = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], len(Z))
-    found = bag.signed_order_statistics(new, signs, ranks)
+    found = bag.order_statistics(new, ranks, signs=signs)
     expected = np.sort(with_signs(thresholds, signs), axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     weights = np.random.default_rng(seed).integers(0, 3, len(Z)) * 1.0
@@ -373,7 +373,7 @@ def test_tied_sums_do_not_depend_on_the_order_of_points():
         bag = KNN(3, cells=cells).bag(
             Rows(Z[order], scores[order], scores[order]), statistic="mean", offset=0.0
         )
-        ((_, scale),) = bag._scales_of_new(Z[::30], [0.5], bag._placed(Z[::30])).values()
+        scale = bag._scale_of_new(Z[::30], 0.5, bag._placed(Z[::30]))
         found.append(scale)
     assert (np.array(found) == found[0]).all()
     expected = [math.fsum(scores[:30]) / 30, math.fsum(scores[30:]) / 30]

@@ -6,7 +6,7 @@ import pytest
 from calliper import KNN, _blocks
 from calliper.kernels import _knn
 from calliper.kernels._nearest import Nearest, Shells
-from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import NeighborSearch
 from calliper.quantile import Shares
 from calliper.rows import Rows
 from calliper.scale import Cells, _cells
@@ -122,7 +122,7 @@ def of_bag(kernel, statistic="mean", apart=0.0):
     yield bag.order_statistics(new, LEVELS, shares)
     yield bag.order_statistics(new, [0.8], slope=0.3)
     if statistic == "mean":
-        yield bag.signed_order_statistics(new, signs, [3, 20, 80])
+        yield bag.order_statistics(new, [3, 20, 80], signs=signs)
 
 
 def of_two_left_out():

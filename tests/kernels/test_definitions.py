@@ -22,10 +22,9 @@ from calliper.kernels import (
 from calliper.kernels._arithmetic import times
 from calliper.kernels._kernel import Bag, LeaveTwoOut
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._proximity import SharedLeaves
-from calliper.kernels._rbf import RadialExponents, RadialMeans
-from calliper.kernels._rbf import sums_of_others as radial_sums
+from calliper.kernels._rbf import Radial, RadialMeans
+from calliper.kernels._search import NeighborSearch
 from calliper.kernels._weighted import sums_of_others
 from calliper.quantile import Shares, row_thresholds, with_signs
 from calliper.rows import Rows
@@ -220,7 +219,7 @@ def test_selected_thresholds_are_those_of_sorting_all(kernel, kind, offset):
     signs = draw.choice([-1.0, 0.0, 1.0], 500)
     expected = np.sort(with_signs(every, signs), axis=1)[:, np.array(ranks) - 1]
     np.testing.assert_allclose(
-        bag.signed_order_statistics(new, signs, ranks), expected, rtol=1e-9, atol=1e-300
+        bag.order_statistics(new, ranks, signs=signs), expected, rtol=1e-9, atol=1e-300
     )
     rising = row_thresholds(bag.thresholds(new, 0.6, 0.4), [0.6], None)[:, 0]
     np.testing.assert_allclose(bag.order_statistics(new, [0.6], slope=0.4)[:, 0], rising, rtol=1e-9)
@@ -230,8 +229,8 @@ def test_selected_thresholds_are_those_of_sorting_all(kernel, kind, offset):
     np.testing.assert_allclose(
         bag.order_statistics(new, [0.6], shares, slope=0.4)[:, 0], rising, rtol=1e-9
     )
-    dense = Bag.signed_order_statistics(bag, new, signs, ranks, slope=0.4)
-    np.testing.assert_allclose(bag.signed_order_statistics(new, signs, ranks, slope=0.4), dense)
+    dense = Bag.order_statistics(bag, new, ranks, slope=0.4, signs=signs)
+    np.testing.assert_allclose(bag.order_statistics(new, ranks, slope=0.4, signs=signs), dense)
 
 
 TWO = [
@@ -268,7 +267,7 @@ def test_signs_of_local_quantiles_are_asked_at_the_middle():
     bag = KNN(6).bag(Rows(Z, scores, scores), statistic="quantile", offset=0.0)
     signs, ranks = draw.choice([-1.0, 1.0], 500), [50, 250, 450]
     expected = np.sort(with_signs(bag.thresholds(new, 0.5), signs), axis=1)[:, np.array(ranks) - 1]
-    np.testing.assert_allclose(bag.signed_order_statistics(new, signs, ranks), expected)
+    np.testing.assert_allclose(bag.order_statistics(new, ranks, signs=signs), expected)
 
 
 def test_leaves_are_shared_with_others_in_any_block():
@@ -276,7 +275,7 @@ def test_leaves_are_shared_with_others_in_any_block():
     leaves = SharedLeaves(ForestProximity(), Z)
     whole = leaves.to(Z) * (1 - np.eye(9))
     for rows in (slice(0, 4), slice(4, 7), slice(7, 9)):
-        np.testing.assert_array_equal(leaves.among(rows), whole[rows])
+        np.testing.assert_array_equal(leaves.among(rows)[0], whole[rows])
 
 
 def test_crowds_and_few_candidates_say_the_same():
@@ -307,7 +306,7 @@ def test_means_without_two_points_are_those_of_all_but_one_without_each(plain):
     if isinstance(plain, KNN):
         means = Nearest(NeighborSearch(Z, "euclidean"), scores, 4)
     else:
-        means = RadialMeans(RadialExponents(Z, 0.02, "euclidean"), scores)
+        means = RadialMeans(Radial(Z, 0.02, "euclidean"), scores)
     two, row = means.among(), np.arange(90)
     for i in range(0, 90, 7):
         others = np.delete(row, i)
@@ -338,7 +337,7 @@ def test_a_tuned_kernel_with_no_choice_is_the_plain_one(tuned):
 def test_many_points_are_summed_in_several_blocks():
     draw = np.random.default_rng(0)
     Z, scores = draw.normal(size=(700, 2)), draw.exponential(size=700)
-    total, weight, largest = radial_sums(RadialExponents(Z, 0.5, "euclidean"), scores)
+    total, weight, largest = sums_of_others(Radial(Z, 0.5, "euclidean"), scores)
     squared = ((Z[:, None] - Z) ** 2).sum(axis=2)
     np.fill_diagonal(squared, np.inf)
     np.testing.assert_allclose(largest, -squared.min(axis=1) / 0.5, rtol=1e-9)
@@ -375,8 +374,8 @@ def test_sums_by_place_are_those_of_all_pairs():
     Z = np.vstack([rng.normal(size=(80, 2)), [[50.0, 50.0], [90.0, 0.0], [90.0, 0.1]]])
     sizes = rng.exponential(size=83) * np.where(np.arange(83) % 9, 1.0, 1e8)
     weights = RBF(0.7, smoothing=1.0, step=0.5).weights(Z)
-    among = weights.among(slice(0, 83))
-    total, weight = sums_of_others(weights, sizes)
+    among, _ = weights.among(slice(0, 83))
+    total, weight, _ = sums_of_others(weights, sizes)
     assert len(np.unique(weights.points, axis=0)) < 70
     np.testing.assert_allclose(total, (among * sizes).sum(axis=1), rtol=1e-11)
     np.testing.assert_allclose(weight, among.sum(axis=1), rtol=1e-11)

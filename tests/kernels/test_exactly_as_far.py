@@ -5,8 +5,7 @@ import pytest
 
 from calliper import KNN, RBF
 from calliper._validation import check_engine
-from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._search import all_distances
+from calliper.kernels._search import NeighborSearch, all_distances
 from calliper.rows import Rows
 from calliper.scale._cells import CellSearch
 

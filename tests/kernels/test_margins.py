@@ -11,11 +11,10 @@ from sklearn.ensemble import RandomForestRegressor
 from calliper import RBF
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
-from calliper.kernels._criterion import LeaveTwoOutTuned
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._rbf import Radial, RadialExponents, median_distance
-from calliper.kernels._search import all_distances
+from calliper.kernels._rbf import Radial, median_distance
+from calliper.kernels._search import NeighborSearch, all_distances
+from calliper.kernels._tuned import LeaveTwoOutTuned
 from calliper.kernels._weighted import sums_of_others
 from calliper.rows import Rows
 from calliper.scale._device import device_rows
@@ -96,7 +95,7 @@ def exact_exponents(rows, Z, length):
 def test_exponents_are_as_exact_as_is_said(length):
     Z, rows = far_clusters()
     exact = exact_exponents(rows, Z, length)
-    exponent = RadialExponents(Z, length, "euclidean").to(rows)
+    exponent = Radial(Z, length, "euclidean").exponents(rows)
     near = np.isfinite(exact)
     assert np.abs(exponent - exact)[near].max() < 1e-11
     torch = pytest.importorskip("torch")
@@ -255,9 +254,9 @@ def test_a_point_of_nearly_all_weight_and_no_score_is_left_out_of_the_sum(at):
 def test_weights_of_many_points_are_summed_in_several_blocks():
     draw = np.random.default_rng(0)
     Z, scores = draw.normal(size=(700, 2)), draw.exponential(size=700)
-    weights = Radial(RadialExponents(Z, 0.5, "euclidean"), 1.0)
+    weights = Radial(Z, 0.5, "euclidean", smoothing=1.0)
     loud = np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2) / 0.5) + 1 / 700
     np.fill_diagonal(loud, 0.0)
-    total, weight = sums_of_others(weights, scores)
+    total, weight, _ = sums_of_others(weights, scores)
     np.testing.assert_allclose(total, loud @ scores, rtol=1e-9)
     np.testing.assert_allclose(weight, loud.sum(axis=1), rtol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import NeighborSearch
 
 
 @pytest.fixture

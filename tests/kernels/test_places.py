@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from calliper import RBF, FullRescaled
+from calliper._blocks import distinct
 from calliper.kernels import _rbf
-from calliper.kernels._rbf import BagInPlaces, Radial, RadialExponents, distinct
+from calliper.kernels._rbf import BagInPlaces, Radial
 from calliper.kernels._weighted import BagWeighted
 from calliper.quantile import Shares, conformal_rank
 
@@ -36,7 +37,7 @@ def test_the_same_as_from_all_pairs(kind, delta, exceptions, monkeypatch):
         n, d = int(rng.integers(2, 400)), int(rng.integers(1, 4))
         Z, scores, offset = rng.normal(size=(n, d)), scores_of(kind, n, rng), 0.3 * (seed % 2)
         new = np.vstack([rng.normal(size=(30, d)) * 3, Z[:4], 1e9 * np.ones((1, d))])
-        radial = Radial(RadialExponents(Z, 0.6, "euclidean", 0.8), 1.0)
+        radial = Radial(Z, 0.6, "euclidean", 0.8, smoothing=1.0)
         slow = BagWeighted(radial, scores, scores, offset)
         levels = [level for level in LEVELS if conformal_rank(level, n) <= n]
         expected = slow.order_statistics(new, levels)
@@ -52,7 +53,7 @@ def test_the_same_as_from_all_pairs(kind, delta, exceptions, monkeypatch):
             np.testing.assert_array_equal(found, np.concatenate(one_by_one))
         np.testing.assert_allclose(bag.thresholds(new), slow.thresholds(new), **close)
         signs, ranks = np.sign(rng.normal(size=n)), [1, n]
-        both = [each.signed_order_statistics(new, signs, ranks) for each in (bag, slow)]
+        both = [each.order_statistics(new, ranks, signs=signs) for each in (bag, slow)]
         np.testing.assert_allclose(*both, **close)
         often = np.repeat(new, 3, axis=0)
         shares = Shares(rng.uniform(0.1, 1, size=n), rng.uniform(size=len(often)))
@@ -66,7 +67,7 @@ def test_rows_between_crowds_of_very_different_errors(monkeypatch):
     rng = np.random.default_rng(0)
     Z = np.repeat([[0.0], [5.0]], 300, axis=0)
     scores = rng.exponential(size=600) * np.repeat([1.0, 1e6], 300)
-    radial = Radial(RadialExponents(Z, 1.0, "euclidean", 0.5), 1.0)
+    radial = Radial(Z, 1.0, "euclidean", 0.5, smoothing=1.0)
     bag = BagInPlaces(radial, scores, scores, 0.0)
     new, levels = np.linspace(-3, 9, 40)[:, None], [0.05, 0.5, 0.51, 0.95]
     found = bag.order_statistics(new, levels)

@@ -8,9 +8,8 @@ import pytest
 
 from calliper import _blocks
 from calliper.exceptions import CalliperError
-from calliper.kernels import _neighbors
-from calliper.kernels._neighbors import NeighborSearch, search_of
-from calliper.kernels._search import all_distances, paired_distances
+from calliper.kernels import _search
+from calliper.kernels._search import NeighborSearch, all_distances, paired_distances, search_of
 
 if find_spec("torch"):
     import torch
@@ -43,7 +42,7 @@ def pairs_of(mask):
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_tree_that_adds_in_another_order_does_not_decide_ties(n, monkeypatch):
     """Distances that tie when added in order, around a point that is there itself if n is 2."""
-    monkeypatch.setattr(_neighbors, "min_points_for_tree", lambda d: 1)
+    monkeypatch.setattr(_search, "min_points_for_tree", lambda d: 1)
     rng = np.random.default_rng(0)
     centre = rng.integers(-4096, 4096, size=(60, 8)) * 4.0
     offset = rng.integers(1 << 28, size=(60, 8)) * 2.0**-28
@@ -139,7 +138,7 @@ def test_ties_that_products_round_apart_where_rows_mirror_the_centre():
 @pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
 @pytest.mark.parametrize("d", [5, 20, 40])
 def test_rows_that_are_longer_than_a_block(d, metric, monkeypatch):
-    for module in (_blocks, _neighbors):
+    for module in (_blocks, _search):
         monkeypatch.setattr(module, "BLOCK_FLOATS", 4)
     rng = np.random.default_rng(0)
     points, rows = rng.integers(3, size=(30, d)) * 1.0, rng.integers(3, size=(7, d)) * 1.0

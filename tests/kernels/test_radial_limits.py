@@ -67,7 +67,7 @@ def test_other_metrics_are_meant_whatever_the_number_of_features(d):
 def test_what_is_just_faint_is_summed_anew(monkeypatch):
     """Were a sum exactly as small as what counts as faint, its mean would be the same."""
     Z, scores = np.array([[0.0], [1.0], [1.0], [30.0]]), np.array([5.0, 2.0, 4.0, 7.0])
-    without = _rbf.RadialMeans(_rbf.RadialExponents(Z, 1.0, "euclidean"), scores).to
+    without = _rbf.RadialMeans(_rbf.Radial(Z, 1.0, "euclidean"), scores).to
     expected = without(Z[:1])
     monkeypatch.setattr(_rbf, "FAINT", 2 * float(np.exp([-0.5])[0]))
     np.testing.assert_allclose(without(Z[:1]), expected, rtol=1e-12)
@@ -90,10 +90,10 @@ def test_exponents_of_a_row_have_the_same_bits_in_any_batch():
     draw = np.random.default_rng(0)
     Z, rows = draw.normal(size=(40, 20)), draw.normal(size=(100, 20))
     for length in np.geomspace(0.05, 2.0, 15):
-        exponents = _rbf.RadialExponents(Z, length, "euclidean")
-        together = exponents.to(rows)
+        exponents = _rbf.Radial(Z, length, "euclidean").exponents
+        together = exponents(rows)
         for place in (0, 60):
-            np.testing.assert_array_equal(exponents.to(rows[[place]])[0], together[place])
+            np.testing.assert_array_equal(exponents(rows[[place]])[0], together[place])
 
 
 def test_roots_on_a_device_are_those_of_main_memory():
@@ -175,7 +175,7 @@ def test_exponents_are_exact_far_from_the_origin(d):
     Z = 3000 + draw.normal(size=(20, d))
     rows = Z + length * draw.normal(size=Z.shape)
     exact = -np.square((rows - Z) / length).sum(axis=1) / 2
-    exponent = _rbf.RadialExponents(Z, length, "euclidean").to(rows)
+    exponent = _rbf.Radial(Z, length, "euclidean").exponents(rows)
     np.testing.assert_allclose(np.diagonal(exponent), exact, rtol=1e-12)
     there = TorchRadial(placed(torch)(Z), length, 0.0, 0.0)
     found = there.exponents(torch.tensor(rows.T.copy())).numpy()

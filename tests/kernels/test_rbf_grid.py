@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calliper import RBF, FullRescaled, JackknifeRescaled
-from calliper.kernels._rbf import Radial, RadialExponents
+from calliper.kernels._rbf import Radial
 from calliper.quantile import Shares, row_thresholds
 from calliper.rows import Rows
 
@@ -73,8 +73,7 @@ def test_bad_steps_are_refused(step):
 
 
 def test_an_infinite_length_without_a_grid_has_flat_weights():
-    exponents = RadialExponents(Z, np.inf, "euclidean")
-    np.testing.assert_array_equal(Radial(exponents).to(NEW), 1.0)
+    np.testing.assert_array_equal(Radial(Z, np.inf, "euclidean").to(NEW), 1.0)
 
 
 @pytest.mark.parametrize("d", [1, 3, 8, 9, 40])
@@ -98,6 +97,6 @@ def test_exponents_of_many_features_agree_with_differences_near_and_far():
     points, rows = rng.normal(size=(50, 12)), rng.normal(size=(70, 12))
     rows[[3, 33]] += [[1e4], [1e9]]
     for length in (2.0, 1e-7):
-        found = RadialExponents(points, length, "euclidean").to(rows)
+        found = Radial(points, length, "euclidean").exponents(rows)
         expected = -np.square(rows[:, None] - points).sum(axis=2) / (2 * length**2)
         np.testing.assert_allclose(found, expected, rtol=1e-12)

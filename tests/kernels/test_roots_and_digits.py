@@ -158,8 +158,8 @@ def test_nothing_is_divided_by_nought():
 
 
 def test_means_without_a_point_with_one_beyond_the_last_or_nobody():
-    distance = np.array([[1.0, 2.0, 2.0], [1.0, 2.0, 3.0]])
+    distance, magnitudes = np.array([[1.0, 2.0, 2.0], [1.0, 2.0, 3.0]]), np.array([3.0, 5.0, 7.0])
     with np.errstate(all="raise"):
-        means, common = _nearest.means_without(distance, np.array([[3.0, 5.0, 7.0]]), 2)
+        means, common = _nearest.Nearest(None, magnitudes, 2).without(None, distance)
     np.testing.assert_array_equal(means, [[6.0, 5.0, 4.0]] * 2)
     np.testing.assert_array_equal(common, [4.5, 4.0])

@@ -6,9 +6,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from calliper.kernels import NeighborSearch, _neighbors, _search
+from calliper.kernels import NeighborSearch, _search
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._neighbors import search_of
+from calliper.kernels._search import search_of
 from oracles import rescaled as oracles
 
 
@@ -115,7 +115,7 @@ def test_nearest_others(engine, d, n, kind, seed):
 @pytest.mark.parametrize(("engine", "d", "n"), [*ENGINES, ("brute", 20, 60)])
 @pytest.mark.parametrize("few", [True, False])
 def test_balls_containing(engine, d, n, kind, few, monkeypatch):
-    monkeypatch.setattr(_neighbors, "MANY_QUERIES", 10**9 if few else 1)
+    monkeypatch.setattr(_search, "MANY_QUERIES", 10**9 if few else 1)
     rng = np.random.default_rng(d)
     search = make(rng, engine, d, n, kind)
     queries = np.vstack([cloud(rng, 20, d, kind), search.points[:5]])
@@ -247,7 +247,7 @@ def test_a_row_has_the_same_neighbours_in_the_same_order_alone_and_among_others(
 def test_rows_so_far_away_that_single_precision_cannot_tell_are_in_no_ball():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(60, 20))
-    search = _neighbors.NeighborSearch(points, "euclidean")
+    search = _search.NeighborSearch(points, "euclidean")
     reach = search.distance_to(search.nearest_others(4)[0][:, -1])
     near = search.balls_containing(points[:5], reach)
     both = search.balls_containing(np.vstack([points[:5], np.full((1, 20), 1e17)]), reach)
@@ -256,7 +256,7 @@ def test_rows_so_far_away_that_single_precision_cannot_tell_are_in_no_ball():
 
 
 def test_who_has_two_neighbours_at_one_distance():
-    search = _neighbors.NeighborSearch(np.array([[0.0], [1.0], [2.0], [4.5], [7.5]]), "euclidean")
+    search = _search.NeighborSearch(np.array([[0.0], [1.0], [2.0], [4.5], [7.5]]), "euclidean")
     two = np.array([[1, 2], [0, 2], [1, 0], [2, 4], [3, 2]])
     np.testing.assert_array_equal(search.any_equal(two), [False, True, False, False, False])
     np.testing.assert_array_equal(search.any_equal(two[:, ::-1]), search.any_equal(two))
@@ -357,7 +357,7 @@ def test_balls_of_points_closer_than_squares_can_tell():
     search, reach = NeighborSearch(points, "euclidean"), np.zeros(5)
     few = search.balls_containing(points, reach)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_neighbors, "MANY_QUERIES", 1)
+        patch.setattr(_search, "MANY_QUERIES", 1)
         many = search.balls_containing(points, reach)
     pairs = {(q, p) for q in range(3) for p in range(3)} | {(3, 3), (4, 4)}
     for query, point, at_edge in (few, many):

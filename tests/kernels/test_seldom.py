@@ -7,7 +7,7 @@ from calliper import KNN
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._learnt import learn_metric
-from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import NeighborSearch
 from calliper.rows import Rows
 from calliper.scale._cells import PlacedCells
 

@@ -16,7 +16,7 @@ from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.files import load, save  # noqa: E402
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, all_distances  # noqa: E402
-from calliper.kernels._neighbors import NeighborSearch, search_of  # noqa: E402
+from calliper.kernels._search import NeighborSearch, search_of  # noqa: E402
 from calliper.rows import Rows  # noqa: E402
 from calliper.scale import _torch  # noqa: E402
 from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
@@ -384,7 +384,7 @@ def test_all_scales_without_each_point_on_the_device():
 def test_cells_are_not_searched_on_the_device():
     Z, scores = problem("continuous")[:2]
     rows = device_rows(torch.tensor(Z), "Z")
-    with pytest.raises(TypeError, match="cells are searched by the processor"):
+    with pytest.raises(TypeError, match="cells are searched on the CPU"):
         KNN(5, cells=4).bag(Rows(rows, scores, scores), statistic="mean", offset=0.0)
 
 

@@ -6,9 +6,9 @@ import pytest
 from calliper import JackknifeRescaled
 from calliper.information import rank_ksg
 from calliper.kernels import NeighborSearch, TunedKNN, TunedRBF
-from calliper.kernels._criterion import RescaledInformation, Tuning, choose, pointwise_loss
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._rbf import RadialExponents, RadialMeans
+from calliper.kernels._rbf import Radial, RadialMeans
+from calliper.kernels._tuned import RescaledInformation, Tuning, choose, pointwise_loss
 from oracles import rescaled as oracles
 from oracles import tuning as tuning_oracles
 
@@ -16,7 +16,7 @@ GRID = np.geomspace(0.05, 3, 7)
 
 
 def radial(Z, magnitudes, length_scale):
-    return RadialMeans(RadialExponents(Z, length_scale, "euclidean"), magnitudes)
+    return RadialMeans(Radial(Z, length_scale, "euclidean"), magnitudes)
 
 
 def draw(seed, n=14, d=2, tail=0.7):

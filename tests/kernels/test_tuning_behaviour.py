@@ -77,7 +77,7 @@ def test_copies_of_inputs_do_not_shrink_the_grid():
             CalliperError,
             "there are 2 chosen length scales for 80 points",
         ),
-        (TunedRBF("mi", length_scales=[1.0], n_components=1), CalliperError, "say in its own"),
+        (TunedRBF("mi", length_scales=[1.0], n_components=1), CalliperError, "influence its own"),
         (TunedKNN(n_neighbors=[0, 3]), ValueError, "integer of at least 1; got 0"),
         (TunedKNN("x"), ValueError, "criterion must be one of"),
     ],

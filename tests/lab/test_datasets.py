@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from calliper.exceptions import CalliperError
 from calliper.lab.datasets import one_dimensional
-from calliper.metrics import empirical_coverage, mean_width, r2_sqi, tau_sqi
+from calliper.lab.metrics import empirical_coverage, mean_width, r2_sqi, tau_sqi
 
 GRID = ((np.arange(100_000) + 0.5) / 100_000)[:, None]
 

@@ -9,7 +9,7 @@ from calliper import CalliperError, ConformalRegressor, Intervals, Split
 from calliper.calibrators import LVD
 from calliper.kernels import learn_metric
 from calliper.lab.evaluation import Problem
-from calliper.metrics import Context
+from calliper.lab.metrics import Context
 from studies.experiments.deutschmann2024 import lvd, methods, run, study
 from studies.experiments.deutschmann2024.artefact import Artefact, Rows
 from studies.experiments.deutschmann2024.config import TASKS

@@ -153,7 +153,7 @@ def test_files_more_rows_and_high_levels(tmp_path, asked):
         each.extend(X[:20], Y[:20] + 1e-3)
         assert each.calibrator_.n_calibration_ == 220 and each.calibration_.n_taught == 300
     np.testing.assert_array_equal(made.predict(X[NEW]), again.predict(X[NEW]))
-    with pytest.warns(SmallCalibrationWarning, match="plain split on all 520 rows"):
+    with pytest.warns(SmallCalibrationWarning, match="Split on all 520 rows"):
         found, expected = (each.predict_interval(X[NEW], [0.9, 0.998]) for each in (again, made))
     np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
     assert np.isfinite(found.width).all() and (np.diff(found.width, axis=1) >= 0).all()

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import CalliperError, ConformalRegressor, DistributionError, Split
-from calliper.models import model_of_quantiles
+from calliper.models import asked_as
 from cases.quantile_models import X_CAL, X_NEW, X_TRAIN, Y_CAL, Y_TRAIN
 
 P = (0.1, 0.5, 0.75, 0.9)
@@ -76,7 +76,7 @@ STAND_INS = [TabICLLike(), TabPFNLike(), ForestLike(), NGBoostLike(), SkproLike(
 
 def asked(model, X=X_NEW, score=None):
     """Quantiles and probabilities that a model is known by."""
-    wrapped, score = model_of_quantiles(model, score)
+    wrapped, score = asked_as(model, score)
     return wrapped.predict(X), tuple(score.probabilities)
 
 
@@ -221,7 +221,7 @@ def test_a_network_answers_with_quantiles():
 
 def test_a_stated_deviation_is_asked_only_with_probabilities():
     model = BayesianRidge().fit(X_TRAIN, Y_TRAIN)
-    assert model_of_quantiles(model, None) is None
+    assert asked_as(model, None)[0] is model
     mean, deviation = model.predict(X_NEW, return_std=True)
     found, _ = asked(model, score=DistributionError(P))
     np.testing.assert_allclose(found, norm(mean, deviation).ppf(np.array(P)[:, None]).T)
@@ -262,9 +262,13 @@ class NoQuantiles(NGBoostLike):
         (lambda X: X[:, 0], DistributionError(P), r"it gave shape \(200,\)"),
         (NoQuantiles(), None, r"must have ppf\(p\), its quantiles; got a object"),
         ({"low": normal, "high": normal}, None, r"probabilities as keys.*'low', 'high'"),
-        ([quantiles] * 3, None, r"the quantiles of a list of 3 models must be known"),
+        ([quantiles] * 3, None, r"some of the 3 models in the list"),
         ([*linear().values()][:1], None, r"two or more different numbers"),
-        (linear(), DistributionError(P), r"predicts quantiles at 0.9, 0.1, 0.5, and the score"),
+        (
+            linear(),
+            DistributionError(P),
+            r"predicts quantiles at 0.9, 0.1, 0.5, but score_function",
+        ),
     ],
     ids=["nan", "inf", "fewer", "one", "no ppf", "words", "unknown", "alone", "other"],
 )

@@ -137,10 +137,13 @@ def test_bad_scores():
 @pytest.mark.parametrize(
     ("predict", "message"),
     [
-        (lambda X: np.zeros(len(X)), r"takes 2 predictions for each row, .* gave shape \(200,\)"),
-        (lambda X: np.zeros((len(X), 1)), r"shape \(n, 2\); the model gave shape \(200, 1\)"),
-        (lambda X: np.zeros((len(X), 3)), r"shape \(n, 2\); the model gave shape \(200, 3\)"),
-        (lambda X: np.zeros((3, 2)), "column 0 of predictions has 3 values for 200 rows"),
+        (
+            lambda X: np.zeros(len(X)),
+            r"takes 2 predictions for each row, .* returned shape \(200,\)",
+        ),
+        (lambda X: np.zeros((len(X), 1)), r"shape \(n, 2\); the model returned shape \(200, 1\)"),
+        (lambda X: np.zeros((len(X), 3)), r"shape \(n, 2\); the model returned shape \(200, 3\)"),
+        (lambda X: np.zeros((3, 2)), "column 0 of predictions must .* got 3 values for 200 rows"),
         (lambda X: np.full((len(X), 2), np.inf), "column 0 of predictions must be finite"),
     ],
 )
@@ -152,7 +155,7 @@ def test_bad_predictions(predict, message):
 
 def test_absolute_errors_refuse_two_columns():
     """Who forgot the score of a quantile model is told which one it needs."""
-    message = r"one value for each row.*\(200, 2\).* two of them QuantileError\(\) with Split"
+    message = r"one value for each row.*\(200, 2\).* QuantileError\(\) with Split"
     with pytest.raises(CalliperError, match=message):
         ConformalRegressor(fixed_quantiles(2)).calibrate(X_CAL, Y_CAL)
 

@@ -119,7 +119,9 @@ def test_levels_blocks_and_jobs(method, monkeypatch):
     parallel = clone(method).set_params(n_jobs=2).fit(X, Y)
     np.testing.assert_allclose(ends(parallel.predict_interval(NEW, [0.3, 0.8, 0.9])), ends(many))
     again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(ends(again.predict_interval(NEW)), ends(many.at(0.9)))
+    np.testing.assert_array_equal(
+        ends(again.predict_interval(NEW)), ends(fitted.predict_interval(NEW))
+    )
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
@@ -238,7 +240,7 @@ def test_rows_in_order_of_time_are_pointed_out():
 
 def test_a_number_of_folds_keeps_groups_together():
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(site=np.arange(120) // 6 * 1.0)
-    with pytest.warns(SplitGroupsWarning, match="120 calibration rows come in 20 groups"):
+    with pytest.warns(SplitGroupsWarning, match="120 calibration rows come from 20 groups"):
         method = CVPlus(Ridge(), 5, random_state=0).fit(frame, Y, split_groups="site")
     assert all(len({*method.fold_[frame["site"] == site]}) == 1 for site in range(20))
     with pytest.raises(CalliperError, match=r"number of groups = 20"):
@@ -262,3 +264,27 @@ def test_words_for_predict_are_handed_through(front):
         made = front(fitted, Split()).calibrate(X, 2 * Y).predict_interval(NEW)
         plain = front(Ridge().fit(X, Y), Split()).calibrate(X, 2 * Y).predict_interval(NEW)
         np.testing.assert_array_equal(made.lower, plain.lower)
+
+
+class Foreign:
+    """A model and a splitter of another library: no more than what is asked of them."""
+
+    def fit(self, X, y):
+        self.weights = np.linalg.lstsq(X, y, rcond=None)[0]
+        return self
+
+    def predict(self, X, shift=0.0):
+        return X @ self.weights + shift
+
+    def split(self, X, y=None, groups=None):
+        return KFold(4).split(X)
+
+
+def test_models_and_splitters_of_other_libraries_will_do():
+    asked = PredictWith(Foreign(), {"shift": 1.0}).fit(X, Y)
+    lower, upper = ConformalRegressor(asked, Split()).calibrate(X, Y).predict_interval(NEW)
+    np.testing.assert_allclose((lower + upper) / 2, asked.predict(NEW))
+    ours, theirs = (CVPlus(Ridge(), cv=each).fit(X, Y) for each in (KFold(4), Foreign()))
+    np.testing.assert_array_equal(
+        ends(ours.predict_interval(NEW, 0.8)), ends(theirs.predict_interval(NEW, 0.8))
+    )

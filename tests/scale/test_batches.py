@@ -69,6 +69,15 @@ def test_a_batch_of_any_kind(intervals, expected):
     assert len(lazy_rows.LOADS) == 1
 
 
+def test_a_model_is_not_what_loads_it(saved):
+    from sklearn.linear_model import LinearRegression
+    from torch.nn import Linear
+
+    for wrong in (LinearRegression(), Linear(3, 1)):
+        with pytest.raises(TypeError, match=r"load_model must be a function.* Linear.*model="):
+            BatchIntervals(saved, load_model=wrong)
+
+
 def test_an_empty_batch(intervals, expected):
     found = intervals(NEW[:0])
     assert len(found) == 0 and list(found.columns) == [*NEW, *expected]

@@ -317,7 +317,7 @@ def test_what_is_no_sum_of_trees_is_pointed_out(name, settings, why):
     X = np.nan_to_num(NUMBERS)
     model = regressor(name, **settings).fit(X[:300], Y[:300])
     known = {"X_train": X[:300], "y_train": Y[:300]}
-    with pytest.warns(EmbeddingWarning, match=f"say nothing about its error, since .*{why}"):
+    with pytest.warns(EmbeddingWarning, match=f"cannot be used to adapt widths, because .*{why}"):
         fitted = ConformalRegressor(model).calibrate(X[300:], Y[300:], **known)
     assert "stages" not in fitted.embedding_.space.name
 
@@ -413,6 +413,24 @@ def test_polars_columns_at_which_the_library_fails_are_refused(name, kind):
     for front in (ConformalRegressor, CVPlus):
         with pytest.raises(CalliperError, match=r"pass X\.to_pandas"):
             front(regressor(name)).fit(rows, Y)
+
+
+def test_a_matrix_of_xgboost_is_refused():
+    xgboost = pytest.importorskip("xgboost")
+    rows = xgboost.DMatrix(NUMBERS[300:], Y[300:])
+    model = regressor("xgboost").fit(NUMBERS[:300], Y[:300])
+    asked = ConformalRegressor(model).calibrate(NUMBERS[300:], Y[300:])
+    known = NUMBERS[300:], Y[300:]
+    for call in (
+        lambda: ConformalRegressor(model).calibrate(rows, Y[300:]),
+        lambda: ConformalRegressor(model).fit(rows, Y[300:]),
+        lambda: ConformalRegressor(model).calibrate(*known, X_train=rows, y_train=Y[300:]),
+        lambda: asked.predict_interval(rows),
+        lambda: asked.predict_distribution(rows),
+        lambda: asked.extend(rows, Y[300:]),
+    ):
+        with pytest.raises(CalliperError, match=r"got a DMatrix .*array or the frame that it was"):
+            call()
 
 
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm", "catboost", "forest", "ridge"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calliper.space import _boosting
-from calliper.space._boosting import DEPTH, FEW_AT_ONCE, N_BINS, Bins, BoostedTrees, Boosting
+from calliper.space._boosting import DEPTH, FEW_AT_ONCE, N_BINS, BoostedTrees, Boosting, binned
 
 RNG = np.random.default_rng(0)
 #: Numbers, ties, a column of two values and a constant one.
@@ -22,7 +22,7 @@ FOLDS = RNG.permutation(90) % 3
 
 
 def grown(reach, n_trees=6, **how):
-    boosting = Boosting(Bins.of(X), Y, FOLDS, reach=reach, fewest=4, seed=1, **how)
+    boosting = Boosting(binned(X), Y, FOLDS, reach=reach, fewest=4, seed=1, **how)
     for _ in range(n_trees):
         boosting.grow()
     return boosting
@@ -121,7 +121,7 @@ def test_no_model_hears_of_its_own_fold():
     before = grown(None).said.reshape(2, 4, 90)
     wild = Y.copy()
     wild[:, FOLDS == 1] = 1e6
-    boosting = Boosting(Bins.of(X), wild, FOLDS, fewest=4, seed=1)
+    boosting = Boosting(binned(X), wild, FOLDS, fewest=4, seed=1)
     for _ in range(6):
         boosting.grow()
     after = boosting.said.reshape(2, 4, 90)
@@ -131,14 +131,14 @@ def test_no_model_hears_of_its_own_fold():
 
 def test_bins_tell_the_values_that_a_threshold_tells():
     rows = np.column_stack([RNG.normal(size=500), RNG.integers(0, N_BINS, size=500)])
-    bins = Bins.of(rows)
+    bins, edges = binned(rows)
     single = rows.astype(np.float32).astype(float)
     for j in range(2):
         for b in range(N_BINS):
-            beyond = single[:, j] > bins.edges[j, b]
-            np.testing.assert_array_equal(beyond, bins.numbers[:, j] > b)
-    assert len(np.unique(bins.numbers[:, 1])) == N_BINS
-    assert np.bincount(bins.numbers[:, 0]).max() <= 2 * 500 / N_BINS
+            beyond = single[:, j] > edges[j, b]
+            np.testing.assert_array_equal(beyond, bins[:, j] > b)
+    assert len(np.unique(bins[:, 1])) == N_BINS
+    assert np.bincount(bins[:, 0]).max() <= 2 * 500 / N_BINS
 
 
 def test_a_tree_is_grown_on_so_many_rows_at_most(monkeypatch):

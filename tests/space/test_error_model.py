@@ -140,8 +140,9 @@ def test_full_intervals_are_the_literal_p_values(statistic):
             assert (p > 1 - level) == (lower <= target <= upper)
 
 
-def test_a_wildly_wrong_model_covers_over_draws():
-    """Whatever is said of centre and units, calibration and new rows are treated alike."""
+@pytest.mark.parametrize("score", [ScaledError(), ScaledError(lowest=0, highest=0.5, beyond=9)])
+def test_a_wildly_wrong_model_covers_over_draws(score):
+    """Whatever is said of centre, units and ends, calibration and new rows are treated alike."""
     hits, level, n, draws, m = [], 0.8, 24, 150, 20
     for draw in range(draws):
         rng = np.random.default_rng(draw)
@@ -150,8 +151,8 @@ def test_a_wildly_wrong_model_covers_over_draws():
         shift = 50 * np.sin(7 * rows[:, 0]) ** 3
         said = np.c_[rows[:, 0] + shift, 0.6 + np.exp(3 * rows[:, 1]), np.full(n + m, 0.6)]
         full = FullRescaled(random_state=0)
-        full.fit(rows[:n], ScaledError().measure(y[:n], said[:n]), length_scale=1.0)
-        lower, upper = ScaledError().invert(said[n:], full.predict_radius(rows[n:], level))
+        full.fit(rows[:n], score.measure(y[:n], said[:n]), length_scale=1.0)
+        lower, upper = score.invert(said[n:], full.predict_radius(rows[n:], level))
         hits.append(np.mean((lower <= y[n:]) & (y[n:] <= upper)))
     error = np.std(hits) / np.sqrt(draws)
     assert level - 3 * error <= np.mean(hits) <= level + 1 / (n + 1) + 3 * error
@@ -201,6 +202,32 @@ def test_the_regressor_says_where_its_intervals_lie(learnt):
     assert isinstance(learnt.score_, ScaledError) and learnt.guaranteed_coverage(0.9) >= 0.9
     again = pickle.loads(pickle.dumps(learnt)).predict_interval(X[NEW], 0.9)
     np.testing.assert_array_equal(again.lower, ends.at(0.9).lower)
+
+
+def cut_off(lowest, highest, **settings):
+    """A regressor that learnt from training targets cut off at both ends."""
+    y = np.clip(Y[TRAIN], lowest, highest)
+    model = ConformalRegressor(Ridge().fit(X[TRAIN], y), random_state=0, refits=3, **settings)
+    return model.calibrate(X[CAL], np.clip(Y[CAL], lowest, highest), X_train=X[TRAIN], y_train=y)
+
+
+def test_intervals_stop_where_targets_end():
+    both = cut_off(0.0, 2.0)
+    assert (both.score_.lowest, both.score_.highest) == (0.0, 2.0)
+    ends = both.predict_interval(X[NEW], [0.5, 0.9])
+    assert ends.lower.min() == 0 and ends.upper.max() == 2 and (ends.width > 0).all()
+    assert ends.centre.min() >= 0 and ends.centre.max() <= 2
+    drawn = both.predict_distribution(X[NEW]).quantile([0.05, 0.95])
+    assert drawn.min() == 0 and drawn.max() == 2
+    words = "intervals stop at 0 and 2, where targets end, but for very high levels"
+    assert words in repr(both) and words in both.guarantee().describe()
+    one = cut_off(-np.inf, 2.0)
+    assert (one.score_.lowest, one.score_.highest) == (-np.inf, 2.0)
+    assert cut_off(-np.inf, np.inf).score_.highest == np.inf
+    few = np.sort(Y[TRAIN])[3]  # four targets are equal to the smallest
+    assert cut_off(few, np.inf).score_.lowest == -np.inf
+    inside = cut_off(0.0, 2.0, error_model=ErrorModel(recentre=False))
+    assert inside.score_.lowest == -np.inf
 
 
 def test_the_regressor_without(learnt):
@@ -277,7 +304,7 @@ def test_explicit_models_and_what_is_refused():
     model = ridge(error_model=given)
     assert model.error_model_ is not given and not hasattr(given, "shift_share_")
     assert clone(model).get_params()["error_model__random_state"] == 3
-    with pytest.raises(CalliperError, match=r"score function is SignedError\(\)"):
+    with pytest.raises(CalliperError, match=r"score_function is SignedError\(\)"):
         ridge(calibrator=Split(), score_function=SignedError(), error_model=given)
     assert ridge(calibrator=Split(), score_function=SignedError()).error_model_ is None
     for wrong in ("never", Ridge(), True):

@@ -52,7 +52,7 @@ class HalvesFamily(ModelFamily):
 
 
 class WithBags(HalvesFamily):
-    def left_out(self, X, prepare):
+    def left_out(self, X, y, prepare):
         numbers = np.arange(0, len(X), 2)
         return numbers, *self.measure(prepare(X)[numbers])
 

@@ -61,7 +61,7 @@ def test_members_of_few_rows(name, given, monkeypatch):
     read = Members(model)
     trees = [member.tree_ for member in model.estimators_]
     rows = np.vstack([on_thresholds(trees), given[:30]])
-    members = [m(read.rows(rows)) for m in read.members]
+    members = [read.ask(number, read.rows(rows)) for number in range(len(trees))]
     np.testing.assert_array_equal(read.grove.values(read.rows(rows)), members)
     monkeypatch.setattr(read.grove, "takes", lambda n: True)
     few = read.measure(rows)

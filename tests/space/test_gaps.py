@@ -53,7 +53,7 @@ def test_gaps_do_not_choose(model, hole):
     if not hasattr(model, "steps"):  # whose imputer takes the mean
         whole = np.where(np.isnan(GAPS), median, GAPS)
         space = found.embedding.space
-        clues = space.clues(whole, y_pred, Z[:, :-1])
+        clues = space.clues(whole, y_pred, Z[:, :-1], None)
         np.testing.assert_array_equal(clues[:, :3], whole)
         size = space.errors.predict(clues).size
         np.testing.assert_array_equal(Z[:, -1], space.coordinate(size))

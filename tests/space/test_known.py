@@ -84,7 +84,7 @@ def test_calibration_rows_do_not_choose(name, X_train):
 
 def test_a_class_that_is_not_known_has_no_spread():
     model = LIARS["forest"].fit(X_TRAIN, Y_TRAIN)
-    with pytest.warns(EmbeddingWarning, match=r"by the prediction alone"):
+    with pytest.warns(EmbeddingWarning, match=r"on the prediction alone"):
         fitted = ConformalRegressor(model).calibrate(X_CAL, Y_CAL)
     assert fitted.embedding_.space.name == "prediction"
     fitted = ConformalRegressor(model).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN)

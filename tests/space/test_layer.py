@@ -123,7 +123,7 @@ def test_bad_layers(net):
         Layer(net, "head")
     with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module; got int"):
         Layer(3)
-    with pytest.raises(CalliperError, match="batch_size must be a whole number >= 1; got 0"):
+    with pytest.raises(CalliperError, match="batch_size must be an integer of at least 1; got 0"):
         Layer(net, batch_size=0)
     with pytest.raises(CalliperError, match=r"must be a tensor .* got a tuple"):
         Layer(Odd(), "memory")(X_NEW)
@@ -199,5 +199,5 @@ def test_frames_bring_no_warning_of_torch(net):
 
 def test_a_module_that_works_in_place_on_its_input_is_noticed():
     net = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(4, 1)).double()
-    with pytest.raises(CalliperError, match="the model changes the rows that it is given"):
+    with pytest.raises(CalliperError, match="the model modifies the rows that are passed to it"):
         ConformalRegressor(net, embed="inputs").calibrate(X_CAL.copy(), Y_CAL)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 
 from calliper import CalliperError, ConformalRegressor
-from calliper.exceptions import EmbeddingWarning
+from calliper.exceptions import EmbeddingWarning, UnusedWarning
 from calliper.space import fit_embedding
 from cases.left_out import left_out
 
@@ -48,6 +48,23 @@ BAGGED = {
 
 def embedded(model, X_train=X_TRAIN):
     return fit_embedding("auto", X_train, X_CAL, model=model)
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+@pytest.mark.parametrize("name", BAGGED)
+def test_targets_that_the_trees_were_not_grown_on_tell_nothing(name):
+    """Weights and rounded targets are no reason for doubt."""
+    model = clone(BAGGED[name]).fit(X_TRAIN, Y_TRAIN, sample_weight=1 + np.arange(160) % 3)
+    for known in (Y_TRAIN, Y_TRAIN.round(2)):
+        assert left_out(embedded(model), X_TRAIN, known, n_folds=0) is not None
+    for others in (Y_TRAIN[::-1], -Y_TRAIN, 100 * Y_TRAIN, Y_TRAIN + 50):
+        assert left_out(embedded(model), X_TRAIN, others, n_folds=0) is None
+
+
+def test_targets_of_other_rows_are_pointed_out():
+    calibrated = ConformalRegressor(clone(BAGGED["forest"]).fit(X_TRAIN, Y_TRAIN))
+    with pytest.warns(UnusedWarning, match="has them if X_train and y_train are the rows that it"):
+        calibrated.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN[::-1])
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")

@@ -176,7 +176,7 @@ def test_dicts_for_each_row_stay_what_they_are_for_other_models():
     assert fitted.predict_interval(rows[:3]).lower.shape == (3,)
     table = ConformalRegressor(LinearRegression().fit(IDS, Y)).calibrate(IDS.numpy(), Y)
     with pytest.raises(
-        CalliperError, match=r"got a list of dicts, one for each row\. Make a frame"
+        CalliperError, match=r"got a list of dicts, one for each row\. Convert it first"
     ):
         table.predict_interval(rows)
 
@@ -192,7 +192,7 @@ def test_a_layer_by_its_name(tmp_path):
     np.testing.assert_array_equal(again.lower, model.predict_interval(named(NEW)).lower)
     with pytest.raises(CalliperError, match=r"no layer 'tail'; .*'words', 'body', 'body\.0'"):
         ConformalRegressor(net, embed="tail").calibrate(named(CAL), Y[CAL])
-    with pytest.raises(TypeError, match="name of a layer where the model is a PyTorch module"):
+    with pytest.raises(TypeError, match="name of a layer if the model is a PyTorch module"):
         ConformalRegressor(lambda X: X[:, 0], embed="body.0").calibrate(IDS.numpy(), Y)
 
 

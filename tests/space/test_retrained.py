@@ -11,7 +11,8 @@ from sklearn.preprocessing import StandardScaler
 
 from calliper import ConformalRegressor
 from calliper.exceptions import EmbeddingWarning
-from calliper.models import fit_params_of, open_model, untrained_core
+from calliper.models import fit_params_of, open_model
+from calliper.models._asking import untrained_core
 from calliper.space import Training, split_rows
 
 RNG = np.random.default_rng(0)

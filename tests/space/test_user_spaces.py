@@ -70,7 +70,7 @@ def test_embeddings(embed):
 
 
 def test_embeddings_are_never_fitted_to_calibration_rows():
-    with pytest.raises(NotFittedError, match="would cost the guarantee"):
+    with pytest.raises(NotFittedError, match="would break the guarantee"):
         ConformalRegressor(MODEL, embed=PCA(1)).calibrate(X_CAL, Y_CAL)
     fitted = ConformalRegressor(MODEL, embed=PCA(1).fit(X_TRAIN)).calibrate(X_CAL, Y_CAL)
     given = ConformalRegressor(MODEL, embed=PCA(1)).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN)
@@ -93,7 +93,7 @@ def test_text_columns_are_inputs_where_there_are_training_rows():
     encoder = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
     pipeline = make_pipeline(encoder, LinearRegression())
     model = pipeline.fit(table, Y)
-    with pytest.raises(CalliperError, match="nearness needs numbers"):
+    with pytest.raises(CalliperError, match="distances need numbers"):
         ConformalRegressor(model, embed="inputs", learning_part=None).calibrate(table, Y)
     for embed in ("auto", "inputs", "prediction", clone(encoder)):
         model = ConformalRegressor(pipeline, embed=embed, refits=2).fit(table, Y)

@@ -103,7 +103,7 @@ def test_methods_without_a_law_refuse_and_name_those_with_one(method):
         lambda: method.predict_radius(Z, confidence=0.9),
         lambda: method.guarantee(0.9, 0.9),
     ):
-        with pytest.raises(CalliperError, match=f"takes no confidence.*{able}"):
+        with pytest.raises(CalliperError, match=f"does not support confidence.*{able}"):
             ask()
 
 

@@ -10,9 +10,6 @@ A method is a subclass of :class:`Calibrator` that writes at most three things, 
 and declares what it uses (``uses``), how people choose it (``about``), and the attributes that
 :class:`Calibrator` lists. Everything else happens here, once: checking input, forgetting an earlier
 fit, mapping levels to ranks, warning, rounding the radius outward and shaping it.
-
-``fit`` checks rows, keeps them and learns; ``extend`` joins rows and learns again; a file holds the
-rows and what was learnt.
 """
 
 from abc import ABC, abstractmethod
@@ -30,9 +27,9 @@ from calliper import _validation as valid
 from calliper import quantile
 from calliper._blocks import map_row_blocks
 from calliper._handlers import EngineRows, handler_of_tensor
-from calliper._kept import Array, Field, Number, Plain
+from calliper._kept import Array, Field, NameList, Number, restore_columns
 from calliper._notebook import card, histogram
-from calliper._types import Coverage, FloatArray
+from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import as_array
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
@@ -62,7 +59,7 @@ ROWS: dict[str, Field] = {
     "scores_left_out": Array("float64", ("l",), optional=True),
     "length": Number(least=0, optional=True),  # ``length_scale``, which some have as a parameter
     "levels": Array("float64", ("L",), least=0, most=1),
-    "names": Plain(),
+    "names": NameList(),
 }
 #: Most training points that a method tries its settings on, where that takes all pairs.
 MOST_POINTS = 2000
@@ -78,12 +75,11 @@ def methods() -> "dict[str, type[Calibrator]]":
     """Every method that has a name on the command line, by that name, the most useful first."""
     from calliper import calibrators
 
-    for name in calibrators.__all__:  # those not used so far are not loaded yet
-        getattr(calibrators, name)
-    return dict(sorted(_METHODS.items(), key=lambda item: (item[1].about.order, item[0])))
+    ours = [getattr(calibrators, name).about.cli for name in calibrators.__all__]  # loads them
+    return {name: _METHODS[name] for name in (*ours, *sorted(_METHODS)) if name is not None}
 
 
-class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
+class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc]
     """A method: learns from features and scores, gives a radius for any level.
 
     Attributes
@@ -142,11 +138,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     _signed_weights: Any
     #: Weights of the calibration points, in the order in which the method keeps them, or None.
     weights_: FloatArray | None = None
-
-    def __new__(cls, *given: Any, **known: Any) -> Self:
-        valid.refuse_level_words(cls, known)
-        made: Self = super().__new__(cls)
-        return made
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -219,12 +210,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def fit_to(self, rows: Rows, **apart: Any) -> Self:
         """As :meth:`fit`; unused sizes, signs and rows apart are ignored."""
         self._refuse_unused(weights=rows.weights, groups=rows.groups)
-        valid.forget_fit(self)
-        known = {name: value for name, value in apart.items() if name in self.uses}
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)  # so that a fit that fails leaves nothing fitted
+        uses = self.uses
+        known = {name: value for name, value in apart.items() if name in uses}
         rows = self._checked(rows, first=True)
         self._check_parameters()
         for name in ("training", "left_out"):
-            setattr(self, f"_{name}", self._checked_apart(name, known.get(name), rows.Z))
+            setattr(self, f"_{name}", self._checked_apart(name, known.get(name), rows.Z, uses))
         length = known.get("length_scale")
         self._length_scale = None if length is None else check_length_scale(length)
         self._relearn(rows)
@@ -284,11 +277,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def warn_if_known(self, scores: Any) -> None:
         """Warn if rows to be added seem to be there already, judging by their scores."""
-        held = None if self._rows is None else self._rows.scores
-        if not isinstance(held, np.ndarray):
-            return
-        known, new = np.unique(held), np.unique(np.asarray(scores)[:MOST_COMPARED])
-        if len(known) < 0.9 * len(held):
+        known, new = np.unique(self._rows.scores), np.unique(np.asarray(scores)[:MOST_COMPARED])
+        if len(known) < 0.9 * len(self._rows):
             return
         place = np.clip(np.searchsorted(known, new * (1 - 1e-9)), 0, len(known) - 1)
         n = int(np.count_nonzero(np.abs(known[place] - new) <= 1e-9 * np.abs(new)))
@@ -311,7 +301,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         for name, value in given.items():
             if value is not None and name not in self.uses:
                 hint = takers_of_weights() if name == "weights" else f"{self!r} does not use it"
-                raise TypeError(f"{type(self).__name__} takes no {name}: {hint}.")
+                raise TypeError(f"{type(self).__name__} does not support {name}: {hint}.")
 
     def _checked(self, rows: Rows, *, first: bool) -> Rows:
         """Calibration points, the ``first`` ones or further ones, with what is used of each."""
@@ -331,17 +321,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             weights = check_weights(as_array(rows.weights, "weights", Z), n=n, some=first)
         return Rows(Z, scores, sizes, signs, weights)
 
-    def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
+    def _checked_apart(self, name: str, given: Any, Z: Any, uses: Uses) -> Rows | None:
         """Training or left-out rows, with what the method uses of them, checked."""
-        if given is None and name == "left_out":
-            return None
-        rows, uses = None if given is None else Rows.of(given), self.uses
+        rows = Rows.of(given)
         if name == "training" and uses.learns:
             uses.refuse_missing(rows, type(self).__name__)
         if rows is None:
             return None
         label = f"Z of {name}"
-        features: Any = valid.check_training(as_array(rows.Z, label, Z), Z, label)
+        features = valid.check_features(as_array(rows.Z, label, Z), label)
+        if features.shape[1] != Z.shape[1]:
+            raise CalliperError(f"{label} has {features.shape[1]} columns, Z has {Z.shape[1]}.")
         scores, targets, how = rows.scores, rows.targets, {"n": len(features), "beside": Z}
         if scores is not None and (name == "left_out" or "errors" in uses):
             how["any_sign"] = self.takes_any_score
@@ -359,8 +349,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_new(self, Z: Any) -> Any:
         """Features of new rows, checked, on the device of the calibration points."""
-        held = None if self._rows is None else self._rows.Z
-        rows = self._as_rows(Z, held)
+        held, rows = self._rows.Z, self._as_rows(Z, self._rows.Z)
         if isinstance(held, EngineRows):
             held.check_beside(rows, self.kernel)
         return valid.check_new_features(self, rows)
@@ -368,6 +357,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _once(self, name: str, learn: Callable[[], Any]) -> Any:
         """What a file holds under this name, else what ``learn`` finds."""
         return self._known[name] if name in self._known else learn()
+
+    def _sampled(self, n: int, rng: np.random.RandomState) -> IntArray:
+        """Places of n training points, or of all if there are fewer, drawn at random."""
+        n_all = len(self._training.Z)
+        drawn: IntArray = self._once("sample_", lambda: rng.permutation(n_all)[:n])
+        if not len(np.unique(drawn)) == len(drawn) == min(n, n_all):
+            raise CalliperError(f"{len(drawn)} training points are not drawn as {self!r} does.")
+        return drawn
 
     @property
     def _found_before(self) -> Mapping[str, Any]:
@@ -414,10 +411,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Z = state["Z"][:0]
             self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z)
         self.levels_asked_ = set(state["levels"].tolist())
-        if state["names"]:
-            self.feature_names_in_ = np.array(state["names"], dtype=object)
-            if len(self.feature_names_in_) != self.n_features_in_:
-                raise CalliperError("there are not as many names as columns.")
+        restore_columns(self, {"n_columns": self.n_features_in_, "names": state["names"]})
 
     def predict_radius(
         self,
@@ -442,12 +436,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return valid.like_coverage(found, coverage)
 
     def _radii(
-        self,
-        Z: Any,
-        levels: tuple[float, ...],
-        confidence: float | None,
-        weights: Any,
-        groups: Any,
+        self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
     ) -> FloatArray:
         """The radius at each row and level, (m, L), rounded outward; infinite out of reach."""
         self._refuse_unused(groups=groups)
@@ -478,8 +467,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         refuse_distribution(self)
         if self._rows.signs is None:
             raise CalliperError(
-                f"a distribution needs to know on which side each target lay: pass "
-                f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
+                "a distribution needs the sign of each error: pass signs=np.sign(y - y_pred) to "
+                f"{type(self).__name__}.fit."
             )
         y_pred, weights = same_rows(Z, "Z", y_pred=y_pred, weights=weights)
         Z = self._check_new(Z)
@@ -534,11 +523,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
-
-        def proved(level: float) -> float:
-            return min(self._proved(level), level if self.weights_ is not None else 1.0)
-
-        return valid.each_level(proved, coverage)
+        most = 1.0 if self.weights_ is None else 0.0  # by weight, no more than the level
+        return valid.each_level(lambda c: min(self._proved(c), max(c, most)), coverage)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The guarantee with its assumptions; ``.describe()`` puts it in words."""
@@ -573,7 +559,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.weights_ is None:
             raise CalliperError(f"{name} was fitted without weights: {takers_of_weights()}.")
         if new is None:
-            raise CalliperError(f"{name} was fitted with weights: pass those of the new rows, too.")
+            raise CalliperError(
+                f"{name} was fitted with weights: also pass weights of the new rows."
+            )
         new = check_weights(as_array(new, "weights", self._rows.Z), n=m, positive=True)
         shares = as_shares(self.weights_, new)
         if shares.equal:  # to the last bit what it is without weights
@@ -593,8 +581,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if not self.has_law:
             able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)
             raise CalliperError(
-                f"{type(self).__name__} takes no confidence, because it is not known how its "
-                f"coverage varies between calibration sets. Leave it out, or use one of "
+                f"{type(self).__name__} does not support confidence, because it is not known how "
+                "its coverage varies between calibration sets. Leave it out, or use one of "
                 f"{', '.join(able)}."
             )
         ranks = [confident_rank(level, n, confidence) for level in levels]
@@ -625,12 +613,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
 
 class ForeignCalibrator(Calibrator):
-    """A calibrator of another library, known by its ``fit`` and ``predict_radius`` alone.
+    """A calibrator of another library: ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``.
 
-    Parameters
-    ----------
-    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``; training and
-        left-out rows are passed to a ``fit`` that takes ``training=`` and ``left_out=``
+    Training and left-out rows are passed to a ``fit`` that takes ``training=`` and ``left_out=``.
     """
 
     takes_any_score = True
@@ -677,8 +662,8 @@ def as_calibrator(calibrator: Any) -> Calibrator:
         return calibrator
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_radius"):
         raise TypeError(
-            f"calibrator must be a method such as FullRescaled() or Split(); got "
-            f"{calibrator!r}. calliper.calibrators lists them."
+            f"calibrator must be a method such as FullRescaled() or Split(); got {calibrator!r}. "
+            "See calliper.calibrators for all methods."
         )
     return ForeignCalibrator(calibrator)
 
@@ -705,14 +690,15 @@ def refuse_distribution(calibrator: Calibrator) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not calibrator.has_distribution:
         raise CalliperError(
-            f"{calibrator!r} has no predictive distribution: calibration points do not have one "
-            f"threshold each, the same at every level. Use {', '.join(_users_of('signs'))}."
+            f"{calibrator!r} does not support predictive distributions, because its radius does "
+            "not come from one threshold per calibration point. Use one of "
+            f"{', '.join(_users_of('signs'))}."
         )
 
 
 def takers_of_weights() -> str:
     """Which methods take weights, as the end of a sentence."""
-    return f"pass weights to fit, of one of {', '.join(_users_of('weights'))}"
+    return f"weights can be passed to one of {', '.join(_users_of('weights'))}"
 
 
 def _users_of(word: str) -> list[str]:
@@ -721,11 +707,7 @@ def _users_of(word: str) -> list[str]:
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:
-    """What ``fit`` must be given for this kernel, in words of ``Uses``.
-
-    ``fixed`` if the method takes a tuned or learnt kernel as training errors made it; otherwise
-    it is tuned on the calibration points, and needs training inputs for its grid alone.
-    """
+    """What ``fit`` needs for this kernel, in words of ``Uses``; ``fixed`` if learnt on errors."""
     if kernel is None:
         return ()
     if fixed and as_kernel(kernel).learns_on_errors:

@@ -102,8 +102,7 @@ class ConditionalCalibration(Calibrator):
         cli="conditional",
         width="a linear function of the features; infinite far outside the data",
         when="if coverage must hold along each feature too (in Python, in each group)",
-        cost="O(N d²) to fit, then about d times O(N (d² + log N)) a new row and level",
-        order=5,
+        cost="O(N d²) to fit, then about d times O(N (d² + log N)) per new row and level",
     )
     takes_inputs = True
     averages = "all inputs, or these reweighted so,"
@@ -126,13 +125,13 @@ class ConditionalCalibration(Calibrator):
         columns = _array(basis(rows), "basis(Z)")
         if columns.ndim != 2 or len(columns) != n:
             raise CalliperError(
-                f"basis must give one row of columns for each of {n} rows, shape ({n}, k); got "
+                f"basis must return one row of columns for each of {n} rows, shape ({n}, k); got "
                 f"shape {columns.shape}."
             )
         if held is not None and columns.shape[1] != self.n_features_in_:
             raise CalliperError(
-                f"basis gave {self.n_features_in_} columns in fit and {columns.shape[1]} now: fix "
-                f"them beforehand, for example the list of groups."
+                f"basis returned {self.n_features_in_} columns in fit and {columns.shape[1]} now: "
+                "it must always return the same columns, for example by a fixed list of groups."
             )
         return valid.check_features(columns, "basis(Z)")
 
@@ -147,7 +146,7 @@ class ConditionalCalibration(Calibrator):
         if len(sizes) and sizes.max() > LARGEST_SPAN * sizes.min():
             raise CalliperError(
                 f"scores from {sizes.min():.3g} to {sizes.max():.3g} in size span more than double "
-                f"precision can add up. Set the smallest to 0, or take Split."
+                "precision can add up. Set the smallest to 0, or use Split."
             )
         self.span_ = Span(rows.Z)
         self._design = self.span_.coordinates(rows.Z)[0]
@@ -184,10 +183,7 @@ class ConditionalCalibration(Calibrator):
         )
 
     def _cutoff(self, row: FloatArray, level: float) -> float:
-        """Δ in units of the scores kept, a little enlarged so that rounding excludes no tie.
-
-        NaN if the search for it was given up.
-        """
+        """Δ in the unit of scores, a little enlarged so as to exclude no tie; NaN if given up."""
         pull, start = (level - BELOW) * row, self._calibration_vertex(level)
         try:
             vertex = lowest_vertex(self._design, self._scores, level, pull, start)
@@ -217,16 +213,16 @@ class ConditionalCalibration(Calibrator):
             warn(
                 f"At {infinite[first]} of {m} new rows the {self.n_calibration_} calibration "
                 f"points cannot support coverage {levels[first]:g} over {self.n_dimensions_} "
-                f"dimensions of the basis, so intervals there are infinite. Use fewer columns or "
-                f"more points, and have each group among them.",
+                "dimensions of the basis, so intervals there are infinite. Use fewer columns, or "
+                "more points with some from each group.",
                 SmallCalibrationWarning,
             )
         given_up = int(np.isnan(radius).any(axis=1).sum())
         if given_up:
             warn(
-                f"At {given_up} of {m} new rows the search was given up, lost in rounding: the "
-                f"interval there is infinite, which is valid but not the smallest. Columns of the "
-                f"basis that are almost combinations of others? Leave them out.",
+                f"At {given_up} of {m} new rows the search failed because of rounding, so the "
+                "interval there is infinite, which is valid but not the smallest. Leave out "
+                "columns of the basis that are almost combinations of others.",
                 ConvergenceWarning,
             )
 
@@ -240,11 +236,7 @@ def _array(rows: Any, name: str) -> Any:
 
 
 class Span:
-    """Coordinates in which the columns at the calibration points have unit spread each.
-
-    Repeated columns and indicators that sum to the constant leave the span as it is. A new row may
-    have a part that no calibration point has, such as a new group, which ``coordinates`` tells.
-    """
+    """Coordinates in which columns at the calibration points have unit spread; copies add none."""
 
     def __init__(self, columns: FloatArray) -> None:
         self.centre = columns.mean(axis=0)
@@ -281,17 +273,9 @@ def lowest_vertex(
     pull: FloatArray,
     start: IntArray | None = None,
 ) -> IntArray | None:
-    """The p rows through which a minimum of F passes; ``None`` if F falls without end.
+    """The p rows of a design (N, p) of full rank that a minimum of F passes; None if F falls on.
 
     Raises ``ArithmeticError`` if it is lost in rounding.
-
-    Parameters
-    ----------
-    design : (N, p) of full rank
-    scores : (N,)
-    level : c, inside (0, 1)
-    pull : (p,)
-    start : (p,) independent rows; by default some that are as independent as possible
     """
     if start is None:
         start = qr(design.T, mode="economic", pivoting=True)[2][: design.shape[1]]

@@ -59,7 +59,7 @@ Rigotti, Rodríguez Martínez (2024), TMLR (rescaling). Nearest relatives of the
 our knowledge is not published: doi:10.1613/jair.3198, doi:10.1093/biomet/asac040.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Annotated, Any, ClassVar
@@ -173,10 +173,7 @@ def locality_rule(
     statistic: str | None,
     dimensions: int = 2,
 ) -> Locality:
-    """The rule for N = n points and d ``dimensions``; a share or a statistic that is given stays.
-
-    ``length_scale`` is the distance at which n points still inform one another, if known.
-    """
+    """The rule for N = n points; a share or a statistic that is given stays."""
     few, kernel, usual, said = length_scale is not None, Kernel(), 0.0, statistic or "mean"
     if few and statistic != "quantile":
         step = STEP if n <= FEW_POINTS else COARSE_STEP
@@ -207,13 +204,7 @@ def search_locality(
     offset: float,
     rng: np.random.RandomState,
 ) -> Locality:
-    """The rule, or what is clearly better for N = n calibration points.
-
-    Parameters
-    ----------
-    Z, errors : (m, d) and (m,) left-out training rows and the sizes of their errors
-    free : whether the share of the global scale may differ from the rule's
-    """
+    """The rule, or what is clearly better for n points; ``free`` lets the global share differ."""
     unit = power_of_two(np.append(errors, offset))  # squares must not overflow
     errors, offset = errors / unit, offset / unit
     statistic, power = rule.statistic, 2 if rule.statistic == "rms" else 1
@@ -256,15 +247,13 @@ def _candidates(rule: Locality, size: int, free: bool) -> tuple[list[Kernel], li
 
 
 def _clearly_best(score: FloatArray, free: bool) -> tuple[int, float]:
-    """Which of (candidates, points) is taken, and its mean in units of the last, plain split.
-
-    The first is the rule; if its intervals are infinite, it loses to whatever has finite ones.
-    """
+    """Which of (candidates, points) is taken, the rule first, and its mean in units of the last."""
     score = score / score[-1].mean()
     mean = score.mean(axis=1)
     with np.errstate(invalid="ignore"):
         difference = score - score[0]
         error = difference.std(axis=1) / np.sqrt(score.shape[1])
+        # A rule with infinite intervals loses to whatever has finite ones.
         better = mean < mean[0] - np.where(np.isfinite(mean[0]), error, 0.0)
     if not free:  # plain split is no mixture with the share that was given
         better[-1] = False
@@ -287,14 +276,7 @@ def _interval_scores(errors: FloatArray, scale: FloatArray, level: float) -> Flo
 
 
 class ShrunkBag:
-    """Thresholds t_i of the full method with shrunk scales.
-
-    Parameters
-    ----------
-    bag : the local scales
-    magnitudes : (N,) what scales are made of, N ≥ 2
-    shrinkage : m, at least 0 and below 1
-    """
+    """Thresholds t_i of the full method with scales shrunk by m < 1, of N ≥ 2 points."""
 
     def __init__(self, bag: Bag, magnitudes: FloatArray, shrinkage: float) -> None:
         self.bag, self.slope = bag, shrinkage / (1 - shrinkage)
@@ -309,49 +291,26 @@ class ShrunkBag:
         return self.at_high.calibration_scale(level)
 
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+        self, Z: FloatArray, asked: list[Any], shares: Shares | None = None, signs: Any = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        """As of a bag: R_b, R_a, or what lies between them, (m, L), each by its size."""
 
-        def ask(bag: Bag, rows: IntArray, column: int | None = None) -> FloatArray:
+        def ask(bag: Bag, rows: IntArray, some: list[Any], slope: float = 0.0) -> FloatArray:
             own = shares and shares.of_rows(rows)
-            if column is None:
-                return bag.order_statistics(Z[rows], levels, own)
-            asked = [levels[column]]
-            return bag.order_statistics(Z[rows], asked, own, self.slope)[:, 0]
+            return bag.order_statistics(Z[rows], some, own, slope, signs)
 
-        return self._settle(len(Z), ask)
-
-    def signed_order_statistics(
-        self, Z: FloatArray, signs: FloatArray, ranks: list[int]
-    ) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
-
-        def ask(bag: Bag, rows: IntArray, column: int | None = None) -> FloatArray:
-            if column is None:
-                return bag.signed_order_statistics(Z[rows], signs, ranks)
-            asked, slope = [ranks[column]], self.slope
-            return bag.signed_order_statistics(Z[rows], signs, asked, slope=slope)[:, 0]
-
-        return self._settle(len(Z), ask)
-
-    def _settle(self, m: int, ask: Callable[..., FloatArray]) -> FloatArray:
-        """R_b, R_a, or what lies between them, (m, L): each column by its size, of either sign.
-
-        ``ask`` gives the thresholds of some rows for a bag; of one column with the slope.
-        """
-        radius = ask(self.at_high, np.arange(m))
+        radius = ask(self.at_high, np.arange(len(Z)), asked)
         small = np.abs(radius) < self.high
         rows = np.flatnonzero(small.any(axis=1))
         if not len(rows):
             return radius
-        below = ask(self.at_low, rows)
+        below = ask(self.at_low, rows, asked)
         radius[rows] = np.where(small[rows], below, radius[rows])
         # Where a = 0 nothing is added at t = 0 and something beyond: R_a = 0 settles nothing.
         unsettled = small[rows] & ((np.abs(below) > self.low) | (self.low == 0))
         for column in np.flatnonzero(unsettled.any(axis=0)):
             inside = rows[unsettled[:, column]]
-            found = ask(self.bag, inside, int(column))
+            found = ask(self.bag, inside, [asked[column]], self.slope)[:, 0]
             radius[inside, column] = np.sign(found) * np.clip(np.abs(found), self.low, self.high)
         return radius
 
@@ -411,11 +370,10 @@ class FullRescaled(Calibrator):
         width="wide where nearby calibration errors are large",
         when="by default",
         cost="neighbours of N + M rows among N, and the reverse",
-        order=1,
         neighbors="kernel",
         usual_neighbors="the 20 nearest (at most half of all points), their mean mixed with the "
-        "median error by 8/√N, at least 0.2 and at most 0.5, of 64 features or more the K and 4K "
-        "nearest, K = 2.25·N^(1/6), at most N/8",
+        "median error by 8/√N, at least 0.2 and at most 0.5; with 64 features or more, the K and "
+        "4K nearest, where K = 2.25·N^(1/6), at most N/8",
     )
     through_kernel = True
     learns: ClassVar[Mapping[str, Field]] = {
@@ -427,11 +385,11 @@ class FullRescaled(Calibrator):
     @property
     def uses(self) -> Uses:
         """Left-out errors only where they make a difference, since they may be costly."""
-        if self.kernel is None:  # at a shrinkage of 1, nothing is local
-            return USES if self.shrinkage == 1 else WITH_LEFT_OUT
-        chosen = as_kernel(self.kernel).learns_on_errors and self.shrinkage != 1
-        needs = kernel_needs(self.kernel, fixed=True)
-        return Uses(*(WITH_LEFT_OUT if chosen else USES), needs=needs)
+        chosen = self.kernel is None or as_kernel(self.kernel).learns_on_errors
+        own = WITH_LEFT_OUT if chosen and self.shrinkage != 1 else USES  # at 1 nothing is local
+        if self.kernel is None:
+            return own
+        return Uses(*own, needs=kernel_needs(self.kernel, fixed=True))
 
     kernel: Any = None
     _: KW_ONLY
@@ -507,10 +465,7 @@ class FullRescaled(Calibrator):
         return Z if self.kernel_.moved is None else self.kernel_.moved(Z)
 
     def _fit_bag(self, rows: Rows, before: Any = None) -> Bag | ShrunkBag:
-        """Thresholds of the whole bag, in a unit in which products of scores do not overflow.
-
-        ``before`` is the local part of the first rows, which is extended if that can be.
-        """
+        """Thresholds of the whole bag; ``before``, that of the first rows, is extended."""
         # A root mean square crosses where the mean of squares does, at the squared radius.
         power = self.power_ = 2 if self.statistic_ == "rms" else 1
         # A power of two changes no digit. The largest number is so large that products of small
@@ -535,8 +490,8 @@ class FullRescaled(Calibrator):
         if smallest < 2.0 ** (SMALL if self.power_ == 2 else TOO_SMALL):
             raise CalliperError(
                 f"scores from {magnitudes[magnitudes > 0].min():.3g} to {magnitudes.max():.3g}, "
-                f"with an offset of {self.offset:g}, span more than double precision can compare"
-                f" ({self.statistic_} of neighbours). Set the smallest to 0, or take Split."
+                f"with an offset of {self.offset:g}, span more than double precision can compare "
+                f"({self.statistic_} of neighbours). Set the smallest to 0, or use Split."
             )
         return 0.0 if smallest >= 2.0**SMALL else 2.0 ** (2 * SMALL)
 
@@ -575,5 +530,5 @@ class FullRescaled(Calibrator):
             return super().signed_thresholds(Z, ranks)
         if ranks is None:
             return quantile.with_signs(self._all_thresholds(Z), self._rows.signs)
-        found = self.bag_.signed_order_statistics(self._moved(Z), self._rows.signs, ranks)
+        found = self.bag_.order_statistics(self._moved(Z), ranks, signs=self._rows.signs)
         return quantile.with_signs(self._in_unit(np.abs(found)), np.sign(found))

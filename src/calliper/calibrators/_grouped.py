@@ -74,8 +74,7 @@ class Grouped(Calibrator):
     calibrators_: dict[Any, Calibrator]
 
     def __init__(self, calibrator: Any, *, groups: Any = None) -> None:
-        self.calibrator = calibrator
-        self.groups = groups
+        self.calibrator, self.groups = calibrator, groups
 
     @property
     def _of_group(self) -> Calibrator:
@@ -101,18 +100,15 @@ class Grouped(Calibrator):
     def _checked(self, rows: Rows, *, first: bool) -> Rows:
         """Rows as they come, with what is known of each; the calibrators check them."""
         numbers, n = self._numbers(rows.groups, rows.Z), valid.n_rows(rows.Z)
-        names, groups = ("magnitudes", "signs", "weights"), np.empty(n, dtype=object)
+        groups, scores = np.empty(n, dtype=object), valid.check_vector(rows.scores, "scores", n=n)
         for label, own in numbers.items():
             groups[own] = label
-        scores = valid.check_vector(rows.scores, "scores", n=n)
+        sizes = scores if rows.magnitudes is None else _checked(rows.magnitudes, "magnitudes", n)
         # A group's calibrator keeps no signs that it does not use, and rows to add must be alike.
-        taken = [name for name in names if name != "signs" or name in self._of_group.uses]
-        known = {name: _checked(getattr(rows, name), name, n) for name in taken}
-        if known["magnitudes"] is None:
-            known["magnitudes"] = scores
-        return Rows(rows.Z, scores, **known, groups=groups)
+        signs = _checked(rows.signs, "signs", n) if "signs" in self._of_group.uses else None
+        return Rows(rows.Z, scores, sizes, signs, _checked(rows.weights, "weights", n), groups)
 
-    def _checked_apart(self, name: str, given: Any, Z: Any) -> Any:
+    def _checked_apart(self, name: str, given: Any, Z: Any, uses: Uses) -> Any:
         return given
 
     def _learn(self, rows: Rows) -> None:
@@ -132,14 +128,11 @@ class Grouped(Calibrator):
     def restore(self, state: dict[str, Any]) -> None:
         """The calibrators as they are, and the rows of all of them in order."""
         labels, parts, code = state["labels"], state["parts"], state["code"]
-        if not isinstance(labels, list) or not len(labels) == len(parts) > 0:
-            raise CalliperError("there must be a calibrator for each group.")
-        self.calibrators_, first = dict(zip(labels, parts, strict=True)), parts[0]
         n = np.bincount(code, minlength=len(parts)).tolist()
-        if [part.n_calibration_ for part in parts] != n or len(self.calibrators_) != len(parts):
-            raise CalliperError(
-                "the calibrators of the groups do not have as many rows as the groups."
-            )
+        of_each = isinstance(labels, list) and len({*labels}) == len(labels) == len(parts) > 0
+        if not of_each or [part.n_calibration_ for part in parts] != n:
+            raise CalliperError("there must be a calibrator for each group, of as many rows.")
+        self.calibrators_, first = dict(zip(labels, parts, strict=True)), parts[0]
         joined = reduce(Rows.join, [part._rows for part in parts])
         if not first.judges_nearness:
             joined = replace(joined, Z=np.zeros((len(code), first.n_features_in_)))
@@ -162,9 +155,9 @@ class Grouped(Calibrator):
         unseen = [label for label in numbers if label not in self.calibrators_]
         if unseen:
             raise CalliperError(
-                f"{len(unseen)} of {len(numbers)} groups of the new rows have no calibration rows, "
-                f"{unseen[0]!r} for one, and so no distribution: leave such rows out, or calibrate "
-                f"on rows of them. (An interval there is infinite.)"
+                f"{len(unseen)} of {len(numbers)} groups of the new rows have no calibration rows "
+                f"(for example {unseen[0]!r}), so they have no distribution: leave these rows out, "
+                "or calibrate on rows of these groups. (Their intervals are infinite.)"
             )
         centre = valid.check_vector(y_pred, "y_pred", n=n_new)
         parts = []
@@ -230,8 +223,8 @@ class Grouped(Calibrator):
         given = self.groups if groups is None else groups
         if given is None:
             raise CalliperError(
-                "Grouped needs the group of each row: pass groups= to fit and predict_radius "
-                "alike (to calibrate and predict_interval of ConformalRegressor)."
+                "Grouped needs the group of each row: pass groups= to both fit and predict_radius "
+                "(with ConformalRegressor, to calibrate and predict_interval)."
             )
         return given
 
@@ -255,8 +248,8 @@ def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:
     ]
     rest = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
     warn(
-        f"Coverage {level:g} in a group takes at least {least} calibration rows of it. Of the "
-        f"groups of the new rows, {'; '.join(told[:NAMED])}{rest}: intervals there are infinite. "
-        f"Calibrate on more rows of these groups, or join groups that are alike.",
+        f"Coverage {level:g} needs at least {least} calibration rows in each group. Among the "
+        f"groups of the new rows, {'; '.join(told[:NAMED])}{rest}: their intervals are infinite. "
+        "Calibrate on more rows of these groups, or merge similar groups.",
         SmallCalibrationWarning,
     )

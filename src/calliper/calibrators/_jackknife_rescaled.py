@@ -43,13 +43,11 @@ from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, fixed_kernel, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
+from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares
 from calliper.rows import Rows
 
-#: Folds that a file may name.
-MOST_FOLDS = 1023
 #: Exponent of two of the largest size, which leaves room for ratios of sizes.
 ROOM = 256
 #: Exponent of sizes whose means would lose digits.
@@ -74,9 +72,7 @@ class LeaveTwoOutMethod(Calibrator):
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
     ) -> None:
-        self.kernel = kernel
-        self.offset = offset
-        self.random_state = random_state
+        self.kernel, self.offset, self.random_state = kernel, offset, random_state
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training or Rows(None), check_random_state(self.random_state)
@@ -106,8 +102,8 @@ class LeaveTwoOutMethod(Calibrator):
         """s_i⁺, (N,)."""
         if self.scale_.n_folds is not None and self.weights_ is not None:
             raise CalliperError(
-                "nothing is proved for weights and folds together: leave n_folds out of the "
-                "kernel, or the weights."
+                "no guarantee is known for weights combined with folds: leave out the weights, or "
+                "n_folds of the kernel."
             )
         return np.asarray(self.scale_.prepare(scores))
 
@@ -123,14 +119,6 @@ class LeaveTwoOutMethod(Calibrator):
         ranks = [quantile.conformal_rank(level, self.n_calibration_) for level in levels]
         asked = ranks if shares is None else levels
         return np.asarray(self.scale_.order_statistics(Z, asked, shares))
-
-    def _proved(self, level: float) -> float:
-        if self.weights_ is not None:
-            return max(0.0, 2 * level - 1)
-        n_folds = None if self.scale_ is None else self.scale_.n_folds
-        if n_folds is None:
-            return jackknife_coverage(level, self.n_calibration_)
-        return fold_coverage(level, self.n_calibration_, n_folds)
 
 
 class JackknifeRescaled(LeaveTwoOutMethod):
@@ -166,16 +154,22 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         width="like full, with the paper's leave-two-out scales",
         guarantee="1−2α",
         when="to reproduce the paper, or for 'calliper tune'",
-        cost="neighbours of N + M rows among N, O(K log K) a new row",
-        order=2,
+        cost="neighbours of N + M rows among N, O(K log K) per new row",
         neighbors="kernel",
     )
     through_kernel = True
     learns: ClassVar[Mapping[str, Field]] = {
         **LeaveTwoOutMethod.learns,
         "chosen_": Array("float64", ("N",), least=0, optional=True),
-        "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),
+        "fold_": Array("int32", ("N",), least=0, most="N", optional=True, becomes="int64"),
     }
+
+    def _proved(self, level: float) -> float:
+        if self.weights_ is not None:
+            return max(0.0, 2 * level - 1)
+        if self.scale_ is None or self.scale_.n_folds is None:
+            return jackknife_coverage(level, self.n_calibration_)
+        return fold_coverage(level, self.n_calibration_, self.scale_.n_folds)
 
 
 class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
@@ -205,8 +199,7 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
         cli="minmax",
         width="like jackknife, but 10 to 20 % wider",
         when="for comparison: full has the same guarantee and is narrower",
-        cost="neighbours of N + M rows among N, O(K) a row",
-        order=3,
+        cost="neighbours of N + M rows among N, O(K) per row",
         neighbors="kernel",
     )
 
@@ -225,6 +218,3 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
         thresholds = quantile.conformal_thresholds(self.rescaled_scores_, levels)
         return quantile.rescaled_back(self.scale_.largest(Z)[:, None], thresholds)
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)

@@ -98,8 +98,7 @@ class LCP(Calibrator):
         width="a local quantile of calibration errors, at a corrected level",
         when="if the shape of errors changes and N is a few thousand at most",
         cost="O(n² (d + log n)) to tune, n ≤ 2,000; O(N² d) to fit; "
-        "O(N (d + log N)) a new row and level",
-        order=11,
+        "O(N (d + log N)) per new row and level",
     )
     takes_any_score = True
     _rounded = True
@@ -124,29 +123,30 @@ class LCP(Calibrator):
         self.localizer_ = "exponential" if self.localizer is None else self.localizer
         self._fixed = check_bandwidth(self.bandwidth, self.localizer_, len(rows))
         order = np.argsort(rows.scores)
-        self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
+        self.points_, self.scores_ = rows.Z[order], rows.scores[order]
         self.bandwidths_: dict[float, float] = {}
         self._localizers: dict[float, Any] = {}
         self.sample_ = None
         if self._fixed is None:
             train, rng = self._training, check_random_state(self.random_state)
-            self.sample_ = self._once("sample_", lambda: training_sample(train, len(rows), rng))
+            if len(train) < 3:
+                raise CalliperError(f"bandwidth='auto' needs 3 training points; got {len(train)}.")
+            n = min(max(3, len(rows) + 1), MOST_POINTS)  # as many as a bag has members or fewer
+            self.sample_ = self._sampled(n, rng)
             self._sample = train.Z[self.sample_], train.scores[self.sample_]
         else:
             self._localizer(self._fixed)
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        radius, ordered = np.empty((len(Z), len(levels))), self.ordered_
+        radius, scores = np.empty((len(Z), len(levels))), self.scores_
         for bandwidth, columns in columns_by(self._bandwidth, levels).items():
-            ranks = [conformal_rank(levels[column], len(ordered)) for column in columns]
+            ranks = [conformal_rank(levels[column], len(scores)) for column in columns]
             localizer = self._localizer(bandwidth)
 
             def search(rows: slice, localizer: Any = localizer, ranks: Any = ranks) -> FloatArray:
-                compared: tuple[FloatArray, FloatArray, FloatArray] = localizer.compare(Z[rows])
-                return largest_kept(ordered, *compared, ranks)
+                return largest_kept(scores, ranks, *localizer.compare(Z[rows]))
 
-            blocks = map_row_blocks(search, len(Z), 4 * len(ordered))
-            radius[:, columns] = np.concatenate(blocks)
+            radius[:, columns] = np.concatenate(map_row_blocks(search, len(Z), 4 * len(scores)))
         return radius
 
     def _check_parameters(self) -> None:
@@ -156,7 +156,7 @@ class LCP(Calibrator):
     def _localizer(self, bandwidth: float) -> Any:
         if bandwidth not in self._localizers:
             kind = NeighborLocalizer if self.localizer_ == "neighbors" else RadialLocalizer
-            known = self.points_, self.ordered_, self.localizer_, bandwidth
+            known = self.points_, first_places(self.scores_), self.localizer_, bandwidth
             self._localizers[bandwidth] = kind(*known)
         return self._localizers[bandwidth]
 
@@ -167,33 +167,16 @@ class LCP(Calibrator):
         return self.bandwidths_[level]
 
 
-class OrderedScores:
-    """Ascending scores, and where each run of equal ones begins."""
-
-    def __init__(self, values: FloatArray) -> None:
-        self.values = values
-        #: For each score, how many are smaller, (N,).
-        self.n_below: IntArray = np.searchsorted(values, values, side="left")
-        starts = np.unique(self.n_below)
-        #: First place of each distinct score, then N; these scores, then infinity.
-        self.starts: IntArray = np.append(starts, len(values))
-        self.candidates: FloatArray = np.append(values[starts], np.inf)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
 def largest_kept(
-    ordered: OrderedScores,
+    scores: FloatArray,
+    ranks: list[int],
     weight: FloatArray,
     share: FloatArray,
-    share_with_new: FloatArray,
-    ranks: list[int],
+    with_new: FloatArray,
 ) -> FloatArray:
-    """The threshold of each row for each rank Q, (m, L); O(N log N) a row and rank.
+    """The threshold of each row for each rank Q, (m, L), of ascending scores.
 
-    ``weight``, (m, N), is that of calibration points as the new point sees them, whose own is 1;
-    ``share`` is T_i while the new point is not below i, ``share_with_new`` while it is.
+    ``share``, (m, N), is T_i while the new point is not below i, ``with_new`` while it is.
     """
     m, n = weight.shape
     own = np.zeros((m, n + 1))
@@ -201,24 +184,25 @@ def largest_kept(
     own /= own[:, -1:] + 1.0
     own -= TOLERANCE
     columns, rows = np.arange(n), np.arange(m)
+    different = np.unique(first_places(scores))
+    starts, candidates = np.append(different, n), np.append(scores[different], np.inf)
     threshold = np.empty((m, len(ranks)))
-    last = len(ordered.starts) - 1
     for level, rank in enumerate(ranks):
-        low, high = np.zeros(m, dtype=np.intp), np.full(m, last)
-        for _ in range(last.bit_length()):
+        low, high = np.zeros(m, dtype=np.intp), np.full(m, len(different))
+        for _ in range(len(different).bit_length()):
             middle = (low + high + 1) // 2
-            first = ordered.starts[middle]
+            first = starts[middle]
             reached = own[rows, first][:, None]
-            counted = (share < reached) & (columns < first[:, None]) | (share_with_new < reached)
+            counted = (share < reached) & (columns < first[:, None]) | (with_new < reached)
             kept = count_true(counted) < rank
             low, high = np.where(kept, middle, low), np.where(kept, high, middle - 1)
-        threshold[:, level] = ordered.candidates[low]
+        threshold[:, level] = candidates[low]
     return threshold
 
 
-def distances_by(name: str, x: FloatArray, points: FloatArray) -> FloatArray:
-    """Distances, (m, N); squared, which leaves their order as it is, for neighbours."""
-    return all_distances(x, points, EUCLIDEAN) if name == "neighbors" else cdist(x, points)
+def first_places(scores: FloatArray) -> IntArray:
+    """For each of the ascending scores, how many are smaller, (N,)."""
+    return np.searchsorted(scores, scores)
 
 
 def weights_by(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
@@ -241,11 +225,11 @@ def below_and_all(H: FloatArray, n_below: IntArray) -> FloatArray:
 class RadialLocalizer:
     """Weights that fall with distance. O(N²d) once, O(Nd) for each new row."""
 
-    def __init__(self, points: FloatArray, ordered: OrderedScores, name: str, h: float) -> None:
+    def __init__(self, points: FloatArray, n_below: IntArray, name: str, h: float) -> None:
         self.points, self.name, self.bandwidth, n = points, name, h, len(points)
 
         def sums(rows: slice) -> FloatArray:
-            return below_and_all(self._weights(points[rows]), ordered.n_below[rows])
+            return below_and_all(self._weights(points[rows]), n_below[rows])
 
         self.below, self.total = np.concatenate(map_row_blocks(sums, n, n), axis=1)
 
@@ -256,21 +240,21 @@ class RadialLocalizer:
         return weight, self.below / total, (self.below + weight) / total
 
     def _weights(self, x: FloatArray) -> FloatArray:
-        return weights_by(self.name, distances_by(self.name, x, self.points), self.bandwidth)
+        return weights_by(self.name, cdist(x, self.points), self.bandwidth)
 
 
 class NeighborLocalizer:
     """The h nearest of each member of the bag; those just as far as the last share its place."""
 
-    def __init__(self, points: FloatArray, ordered: OrderedScores, name: str, h: float) -> None:
+    def __init__(self, points: FloatArray, n_below: IntArray, name: str, h: float) -> None:
         n = len(points)
         self.points, self.name, self.k = points, name, min(int(h), n)
 
         def sums(rows: slice) -> FloatArray:
-            distances = distances_by(name, points[rows], points)
+            distances = all_distances(points[rows], points, EUCLIDEAN)
             distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
             shells = Shells.of_points(distances, self.k)
-            is_below = np.arange(n) < ordered.n_below[rows, None]
+            is_below = np.arange(n) < n_below[rows, None]
             near, tied = (shells.near & is_below).sum(axis=1), (shells.tied & is_below).sum(axis=1)
             return np.stack([near, tied, shells.reach[:, 0], shells.seats, shells.size])
 
@@ -279,7 +263,7 @@ class NeighborLocalizer:
 
     def compare(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Weights, shares and shares with the new point below, (m, N) each, of new rows."""
-        distances = distances_by(self.name, x, self.points)
+        distances = all_distances(x, self.points, EUCLIDEAN)
         inside, at_edge = distances < self.edge, distances == self.edge
         entering = np.where(inside, 1.0, np.where(at_edge, self.seats / (self.size + 1), 0.0))
         of_tied = np.where(at_edge, entering, (self.seats - inside) / self.size)
@@ -295,7 +279,7 @@ def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
     if localizer == "neighbors":
         if at_least(bandwidth, 1, "bandwidth") > n:
             warn(
-                f"{bandwidth} neighbours were asked for and only {n} exist: all are used.",
+                f"{bandwidth} neighbours were requested, but there are only {n}: all are used.",
                 SmallCalibrationWarning,
             )
     elif not isinstance(bandwidth, Real) or not 0 < float(bandwidth) < np.inf:
@@ -305,23 +289,17 @@ def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
     return float(bandwidth)
 
 
-def training_sample(training: Rows, n_calibration: int, rng: np.random.RandomState) -> IntArray:
-    """Training points that are looked at, as many as a bag has members or fewer."""
-    n = len(training.Z)
-    if n < 3:
-        raise CalliperError(f"bandwidth='auto' needs 3 training points; got {n}.")
-    return rng.permutation(n)[: min(max(3, n_calibration + 1), MOST_POINTS)]
-
-
 def tuned_bandwidth(name: str, Z: FloatArray, scores: FloatArray, coverage: float) -> float:
     """The best bandwidth of a grid at this level, for n training points and their errors."""
     order = np.argsort(scores)
-    ordered, distances = OrderedScores(scores[order]), distances_by(name, Z[order], Z[order])
+    scores, Z = scores[order], Z[order]
+    distances = all_distances(Z, Z, EUCLIDEAN) if name == "neighbors" else cdist(Z, Z)
+    np.fill_diagonal(distances, np.inf)
     rank, best, least = conformal_rank(coverage, len(Z) - 1), 0.0, np.inf
     for bandwidth in _grid(name, distances):
-        radius = _left_out(ordered, _bag(name, distances, bandwidth), rank)
+        radius = _left_out(scores, weights_by(name, distances, bandwidth), rank)
         best, infinite = best or bandwidth, np.isinf(radius)
-        mean = np.where(infinite, ordered.values[-1], radius).mean()
+        mean = np.where(infinite, scores[-1], radius).mean()
         if infinite.mean() <= MOST_INFINITE and mean < least:
             best, least = bandwidth, mean
     return best
@@ -335,35 +313,24 @@ def _grid(name: str, distances: FloatArray) -> list[float]:
     median = float(np.median(distances[np.triu_indices(n, 1)]))
     if median == 0:
         raise CalliperError(
-            "bandwidth='auto' goes by the median distance between training inputs, which is 0; "
-            "pass a number."
+            "bandwidth='auto' uses the median distance between training inputs, which is 0; pass "
+            "a number."
         )
     return [float(bandwidth) for bandwidth in median * BANDWIDTHS[::-1]]
 
 
-def _bag(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
-    """H_ij over the sample, (n, n), each point's weight of itself one."""
-    others = distances.copy()
-    np.fill_diagonal(others, np.inf)
-    H = weights_by(name, others, bandwidth)
-    np.fill_diagonal(H, 1.0)
-    return H
-
-
-def _left_out(ordered: OrderedScores, H: FloatArray, rank: int) -> FloatArray:
-    """The radius of each point from all the others, (n,)."""
-    n = len(ordered)
-    columns, (below, total) = np.arange(n), below_and_all(H, ordered.n_below)
+def _left_out(scores: FloatArray, H: FloatArray, rank: int) -> FloatArray:
+    """The radius of each point from all the others, (n,); ``H`` are weights of others, (n, n)."""
+    n, n_below = len(scores), first_places(scores)
+    below, total = below_and_all(H + np.eye(n), n_below)  # each weighs itself one
 
     def one_block(rows: slice) -> FloatArray:
-        here, place = columns[rows], np.arange(rows.stop - rows.start)
-        weight, back = H[rows].copy(), H.T[rows]
-        was_below = ordered.n_below[None, :] > here[:, None]
+        here, place = np.arange(n)[rows], np.arange(rows.stop - rows.start)
+        back, was_below = H.T[rows], n_below[None, :] > here[:, None]
         share = (below - np.where(was_below, back, 0.0)) / total
         with_new = share + back / total
-        # A point left out is no member that could be counted, and has no weight.
-        weight[place, here] = 0.0
+        # A point left out is no member that could be counted.
         share[place, here] = with_new[place, here] = np.inf
-        return largest_kept(ordered, weight, share, with_new, [rank])[:, 0]
+        return largest_kept(scores, [rank], H[rows], share, with_new)[:, 0]
 
     return np.concatenate(map_row_blocks(one_block, n, 4 * n))

@@ -98,7 +98,6 @@ class MADSplit(Calibrator):
         width="wide where nearby training errors were large",
         when="if training errors resemble new ones, or there are few calibration points",
         cost="neighbours of N + M rows among n",
-        order=6,
         neighbors="scale",
     )
     has_law = True
@@ -106,9 +105,7 @@ class MADSplit(Calibrator):
     learns: ClassVar[Mapping[str, Field]] = {"learnt_": Plain("scale")}
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
-        self.scale = scale
-        self.offset = offset
-        self.random_state = random_state
+        self.scale, self.offset, self.random_state = scale, offset, random_state
 
     def _learn(self, rows: Rows) -> None:
         self.offset_ = check_offset(self.offset)
@@ -169,8 +166,7 @@ class NormalizedKNN(Calibrator):
         cli="normalized-knn",
         width="wide far from training rows",
         when="if errors grow where training rows are sparse",
-        cost="neighbours of n + N + M rows among n, O(K d) a row",
-        order=10,
+        cost="neighbours of n + N + M rows among n, O(K d) per row",
         neighbors="n_neighbors",
     )
     has_law = True
@@ -227,10 +223,7 @@ class NormalizedKNN(Calibrator):
         return np.asarray(np.minimum(total, LARGEST_SCALE))
 
     def _raw(self, Z: FloatArray | None) -> FloatArray:
-        """The parts of the difficulty before division by their units, (p, m).
-
-        Of new rows, or of all training points, each among the others.
-        """
+        """Parts of the difficulty without units, (p, m), of rows or of points among the others."""
         others, rows = Z is None, self._Z_train if Z is None else Z
         search = self._search
         near, tied = search.nearest_others(self._k) if others else search.nearest(rows, self._k)
@@ -250,10 +243,7 @@ class NormalizedKNN(Calibrator):
         return raw
 
     def _shared(self, who: Any, *, spread: bool) -> FloatArray:
-        """Mean or SD of the values where points share the last place, (m,).
-
-        ``who`` are new rows, or the numbers of training points among the others.
-        """
+        """Mean or SD of the values where points share the last place, as :func:`shared_means`."""
         if not spread:
             return shared_means(self._search, self._values, self._k, who)
         values = self._values - self._values.mean()
@@ -273,20 +263,16 @@ class PerLevel(Calibrator):
 
     def _level_thresholds(self, levels: list[float], shares: Shares | None) -> FloatArray:
         """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
-        if shares is not None:
-            columns = self._at_levels(levels).T
-            each = zip(levels, columns, np.argsort(columns, axis=1), strict=True)
-            found = [
-                conformal_thresholds(c[o], [level], shares.reordered(o)) for level, c, o in each
-            ]
-            return np.hstack(found)
-        known = self._thresholds if len(self._thresholds) < MOST_LEVELS else {}
+        kept = shares is None and len(self._thresholds) < MOST_LEVELS
+        known: dict[float, Any] = self._thresholds if kept else {}
         new = [level for level in levels if level not in known]
-        if new:
-            for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
-                known[level] = conformal_thresholds(column, [level])[0]
+        for level, column in zip(new, self._at_levels(new).T if new else (), strict=True):
+            order = np.argsort(column)
+            own = shares and shares.reordered(order)
+            known[level] = conformal_thresholds(column[order], [level], own)[..., 0]
+        if shares is None:
             self._thresholds = known
-        return np.array([known[level] for level in levels])
+        return np.stack([known[level] for level in levels], axis=-1)
 
     def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
         """None: thresholds differ from level to level."""
@@ -330,7 +316,6 @@ class RCP(PerLevel):
         width="a learnt quantile of training errors, times a constant",
         when="with many features and many training rows",
         cost="a fit to n rows and N + M predictions, for each level",
-        order=8,
         neighbors="kernel",
         usual_neighbors="trees instead",
     )
@@ -373,7 +358,7 @@ class RCP(PerLevel):
         """As every method's; the quantile of one level is estimated when first asked for."""
         check_is_fitted(self)
         if self._signed is None:
-            self._keep_signed(rescale(self._rows.scores, self._local_scale(self._rows.Z)))
+            self._keep_signed(self._at_levels([OF_DISTRIBUTION])[:, 0])
         return super().predict_distribution(Z, y_pred, **how)
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
@@ -395,8 +380,8 @@ class RCP(PerLevel):
         parameters: dict[str, Any] = getattr(self.quantile_regressor, "get_params", dict)()
         if "quantile" not in parameters or parameters.get("loss", "quantile") != "quantile":
             raise TypeError(
-                f"quantile_regressor must estimate the quantile that its parameter quantile names, "
-                f"as QuantileRegressor() or HistGradientBoostingRegressor(loss='quantile') do; got "
+                "quantile_regressor must have a parameter quantile and predict that quantile, as "
+                "QuantileRegressor() or HistGradientBoostingRegressor(loss='quantile') do; got "
                 f"{self.quantile_regressor!r}."
             )
         return self.quantile_regressor
@@ -457,7 +442,6 @@ class SLCP(PerLevel):
         width="a local quantile of training errors, plus a constant",
         when="if the shape of errors changes, not only their size",
         cost="neighbours of N + M rows among n",
-        order=7,
         neighbors="kernel",
         usual_neighbors="20",
     )
@@ -467,8 +451,7 @@ class SLCP(PerLevel):
     learns: ClassVar[Mapping[str, Field]] = {"kernel_": Part("kernels")}
 
     def __init__(self, kernel: Any = None, *, random_state: Any = None) -> None:
-        self.kernel = kernel
-        self.random_state = random_state
+        self.kernel, self.random_state = kernel, random_state
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training, check_random_state(self.random_state)

@@ -58,14 +58,13 @@ from calliper._blocks import map_row_blocks
 from calliper._draws import random_bits, seed_of
 from calliper._kept import Array, Field, Inline, Number
 from calliper._types import BoolArray, FloatArray
-from calliper.calibrators._calibrator import MOST_POINTS, Calibrator, columns_by
+from calliper.calibrators._calibrator import MOST_POINTS, ROWS, Calibrator, columns_by
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
     LearntMetric,
-    RadialExponents,
-    RadialQuantile,
+    Radial,
     check_length_scale,
     learn_metric,
     median_distance,
@@ -119,8 +118,7 @@ class RLCP(Calibrator):
         cli="rlcp",
         width="a local quantile of calibration errors around a random centre",
         when="if coverage should hold almost locally; widths are partly random",
-        cost="O(n² d) to tune, n ≤ N; O(N d) a new row",
-        order=12,
+        cost="O(n² d) to tune, n ≤ N; O(N d) per new row",
     )
     takes_any_score = True
     averages = "all inputs, over the random centres of the weights"
@@ -141,8 +139,7 @@ class RLCP(Calibrator):
     }
 
     def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
-        self.length_scale = length_scale
-        self.random_state = random_state
+        self.length_scale, self.random_state = length_scale, random_state
 
     def _learn(self, rows: Rows) -> None:
         rng = check_random_state(self.random_state)
@@ -151,9 +148,8 @@ class RLCP(Calibrator):
         )
         length_scale = self._once("length_scale_", lambda: self._length(len(rows), rng))
         self.length_scale_ = check_length_scale(length_scale)
-        order = np.argsort(rows.scores)
-        exponents = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
-        self._local = RadialQuantile(exponents, rows.scores[order])
+        weights = Radial(rows.Z, self.length_scale_, EUCLIDEAN)
+        self._local = weights.local_quantile(rows.scores)
 
     def _length(self, n: int, rng: Any) -> float:
         """As given, or as training inputs say for n points."""
@@ -238,8 +234,7 @@ class LVD(Calibrator):
         width="a local quantile in a learnt metric; often infinite",
         guarantee="none proved",
         when="for comparison with the literature",
-        cost="O(n² + n d) a step of learning, n ≤ 2,000; O(N + d) a new row and level",
-        order=13,
+        cost="O(n² + n d) per step of learning, n ≤ 2,000; O(N + d) per new row and level",
     )
     takes_any_score = True
     _rounded = True
@@ -247,6 +242,7 @@ class LVD(Calibrator):
         "metric_": Inline(LearntMetric),
         "sample_": Array("int32", ("s",), least=0, most="n", becomes="int64"),
     }
+    keeps: ClassVar[Mapping[str, Field]] = {**ROWS, **learns, "tuned": Number(bool)}
 
     _: KW_ONLY
     tuned: bool = False
@@ -264,7 +260,7 @@ class LVD(Calibrator):
             "metric_",
             lambda: self.metric or learn_metric(train.Z, train.targets, random_state=rng, **asked),
         )
-        self.sample_ = self._once("sample_", lambda: rng.permutation(len(train.Z))[:n])
+        self.sample_ = self._sampled(n, rng)
         self._sample = self.metric_.transform(train.Z[self.sample_])
         order = np.argsort(rows.scores)
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
@@ -275,9 +271,9 @@ class LVD(Calibrator):
         radius, own = np.empty((len(Z), len(levels))), np.zeros(len(Z))
         for factor, columns in columns_by(self._factor, levels).items():
             length_scale = np.sqrt(0.5) / factor if factor else np.inf
-            exponents = RadialExponents(self.points_, length_scale, EUCLIDEAN)
+            weights = Radial(self.points_, length_scale, EUCLIDEAN)
             asked = [levels[column] for column in columns]
-            radius[:, columns] = RadialQuantile(exponents, self.scores_)(queries, asked, own)
+            radius[:, columns] = weights.quantile(self.scores_, queries, asked, own)
         return radius
 
     def _proved(self, level: float) -> float:

@@ -33,11 +33,7 @@ from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import (
-    Shares,
-    conformal_thresholds,
-    required_calibration_size,
-)
+from calliper.quantile import Shares, conformal_thresholds, required_calibration_size
 from calliper.rows import Rows
 
 #: Calibration points that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
@@ -85,8 +81,7 @@ class LoCart(Calibrator):
         width="one width in each leaf of a tree grown on training errors",
         guarantee="1−α in each leaf",
         when="if coverage must hold in regions that people can read",
-        cost="O(n log²n · d) and O(N log N), then O(log n) a new row",
-        order=9,
+        cost="O(n log²n · d) and O(N log N), then O(log n) per new row",
     )
     takes_any_score = True
     by_rank = False  # each leaf reaches what its own points do
@@ -117,10 +112,9 @@ class LoCart(Calibrator):
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         sizes = self.leaf_sizes_
-        short = [(level, required_calibration_size(level)) for level in levels]
-        short = [(level, least) for level, least in short if least > sizes.min()]
+        short = [level for level in levels if required_calibration_size(level) > sizes.min()]
         if short:
-            level, least = short[0]
+            level, least = short[0], required_calibration_size(short[0])
             warn(
                 f"{(sizes < least).sum()} of {len(sizes)} leaves hold fewer than the {least} "
                 f"calibration points that coverage {level:g} requires, so intervals there are "
@@ -128,10 +122,10 @@ class LoCart(Calibrator):
                 SmallCalibrationWarning,
             )
         thresholds = [conformal_thresholds(ordered, levels) for ordered in self._ordered]
-        return np.asarray(np.array(thresholds)[self._leaf(Z)])
+        return np.asarray(np.stack(thresholds)[self._leaf(Z)])
 
     def _proved(self, level: float) -> float:
-        return min(conformal_coverage(level, n) for n in {int(n) for n in self.leaf_sizes_})
+        return min(conformal_coverage(level, int(n)) for n in self.leaf_sizes_)
 
     def _grow(self, Z: FloatArray, scores: FloatArray, n_calibration: int) -> PlainTrees:
         from sklearn.tree import DecisionTreeRegressor

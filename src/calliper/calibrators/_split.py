@@ -39,7 +39,6 @@ class Split(Calibrator):
         width="the same width everywhere",
         when="if you want one width, or as a baseline",
         cost="O(N log N + M)",
-        order=4,
     )
     judges_nearness = False
     takes_any_score = True

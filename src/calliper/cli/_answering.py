@@ -46,7 +46,7 @@ from calliper.shift import ShiftReport
 JOURNAL = "_calliper.jsonl"
 
 _HIDDEN = ("_", ".")  # by convention, what has such a name is not data
-_ADVICE = "name another --output folder, or give --overwrite"
+_ADVICE = "choose another --output folder, or pass --overwrite"
 
 MOST_DEATHS = 3  # of processes at one file, before the run fails
 PATIENCE = 10  # seconds to wait for a scheduler
@@ -123,7 +123,7 @@ class Answering:
         return ends.ends(), tally
 
     def _shift(self, weights: Any) -> ShiftReport:
-        of = self.calibration.calibrated.calibrator
+        of = self.calibration.calibrated.regressor.calibrators_[0]
         parts = of.calibrators_.values() if isinstance(of, Grouped) else [of]
         known = np.concatenate([part.weights_ for part in parts])
         return ShiftReport.of(known, weights, self.coverage[-1])
@@ -143,7 +143,7 @@ class Answering:
             pairs = zip(self.coverage, tally.inside / tally.targets, strict=True)
             seen = ", ".join(f"{share:.4g} (asked for: {at:g})" for at, share in pairs)
             name = self.calibration.columns.target
-            out.note(f"coverage seen in {tally.targets:,} new rows that have {name!r}: {seen}")
+            out.note(f"coverage measured on {tally.targets:,} new rows that have {name!r}: {seen}")
         if tally.heaviest:
             share = tally.infinite / tally.rows
             out.note(replace(self._shift([tally.heaviest]), infinite=share).describe())
@@ -164,12 +164,13 @@ def check_folder(new: str, output: str) -> None:
     where = os.path.realpath(output)
     is_table = output.lower().endswith((".csv", ".tsv", ".parquet", ".gz"))
     if output == "-" or os.path.isfile(where) or (is_table and not os.path.isdir(where)):
-        raise CalliperError(f"--new {new} is several files: give --output a folder, not {output}.")
+        what = f"--new {new} means several files"
+        raise CalliperError(f"{what}: --output must be a folder, not {output}.")
     if not os.path.isdir(os.path.dirname(where)):
         missing = f"there is no folder {os.path.dirname(where)}"
         raise CalliperError(f"cannot write {output}: {missing}; create it.")
     if os.path.isdir(new) and Path(where).is_relative_to(os.path.realpath(new)):
-        raise CalliperError(f"--output {output} lies in the folder that is read: choose another.")
+        raise CalliperError(f"--output {output} is inside the input folder: choose another.")
 
 
 def find_files(new: str) -> dict[str, str]:
@@ -187,13 +188,13 @@ def find_files(new: str) -> dict[str, str]:
         and not any(part.startswith(_HIDDEN) for part in path.relative_to(base).parts)
     }
     if not paths:
-        what = "the folder holds" if whole else "the pattern matches"
+        what = "the folder contains" if whole else "the pattern matches"
         raise CalliperError(f"--new {new}: {what} no .csv, .tsv or .parquet file; check the name.")
     kinds = {tables.format_of(path): path for path in paths.values()}
     if len(kinds) > 1:
         one, other = sorted(kinds)[:2]
         what = f"there are {one} and {other} files ({kinds[one]}, {kinds[other]})"
-        raise CalliperError(f"--new {new}: {what}; name those of one format by a pattern.")
+        raise CalliperError(f"--new {new}: {what}; select one format with a pattern.")
     return paths
 
 
@@ -295,7 +296,7 @@ def _journal(
             os.makedirs(output, exist_ok=True)
             handle = stack.enter_context(open(os.path.join(output, JOURNAL), "a+b", buffering=0))
         if lock(handle) is False:
-            raise CalliperError(f"{output}: another run is writing there; wait for its end.")
+            raise CalliperError(f"{output}: another run is writing there; wait until it finishes.")
 
         def add(event: dict[str, Any]) -> None:
             with out.writing(os.path.join(output, JOURNAL)):
@@ -309,7 +310,7 @@ def _journal(
             before = events[0].get("made_with", {})
         for name, now in made_with.items():
             if events and before.get(name) != now:
-                raise CalliperError(f"{output}: holds outputs of another {name}; {_ADVICE}.")
+                raise CalliperError(f"{output}: contains outputs for another {name}; {_ADVICE}.")
         for task in tasks:
             if not events and not overwrite and os.path.exists(task.output):
                 what = "exists, and was not made by this command"
@@ -391,7 +392,7 @@ def note_death(task: Task, deaths: Counter[str]) -> None:
     what = f"a process working on {task.new} was killed (the system does so when memory is short)"
     if deaths[task.name] == MOST_DEATHS:
         raise CalliperError(f"{what}, {MOST_DEATHS} times: try fewer --workers.")
-    out.note(f"warning: {what}; the file is started again")
+    out.note(f"warning: {what}; the file is processed again")
 
 
 def prepare(n_threads: int) -> None:

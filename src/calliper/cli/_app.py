@@ -39,12 +39,12 @@ def commands(context: click.Context) -> None:
     """Adaptive prediction intervals for any regression model, with proven coverage.
 
     \b
-    A figure and a table in seconds; the list of methods:
+    Try it on an example; list the methods:
       calliper demo
       calliper methods
 
     \b
-    Intervals around predictions in a file, from any model; in one step, or calibrated once:
+    Put intervals around predictions in a file, in one step or with a saved calibration:
       calliper interval --calibration cal.csv --new new.csv \\
           --target y --prediction y_pred --output out.csv
       calliper calibrate --calibration cal.csv --target y --prediction y_pred \\
@@ -52,7 +52,7 @@ def commands(context: click.Context) -> None:
       calliper interval --calibrated model.calliper --new new.csv --output out.csv
 
     \b
-    Which method suits your data; how local intervals should be; whether they still hold:
+    Compare methods, tune how local the intervals are, and monitor coverage:
       calliper compare --calibration cal.csv --test test.csv \\
           --target y --prediction y_pred --output report.html
       calliper tune --calibration cal.csv --training train.csv \\
@@ -87,7 +87,7 @@ def run() -> int:
     except CalliperError as error:
         message = str(error)
     except MemoryError:
-        message = "there is not enough memory: close other programs, or give fewer rows at once"
+        message = "there is not enough memory: close other programs, or use fewer rows at once"
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
         message = f"{what}{error.strerror or error}"

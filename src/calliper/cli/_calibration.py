@@ -49,17 +49,18 @@ class CalibrationRequest(options.Request):
         type=click.IntRange(min=1),
     )
     statistic: str | None = option(
-        "Of the neighbours' errors, for full.  [default: mean]", type=click.Choice([*STATISTICS])
+        "Statistic of the neighbours' errors, for --method full.  [default: mean]",
+        type=click.Choice([*STATISTICS]),
     )
     offset: float | None = option("Added to every local scale.  [default: 0]")
     learning_part: str | float | None = option(
         "Calibration rows used to learn about the model's errors, not to calibrate: a share, a "
-        "number, none or auto. With auto, the default method learns if there are 300 or more.",
+        "number, none or auto. With auto, the default method does so with 300 rows or more.",
         "auto",
         metavar="PART",
         check=_learning_part,
     )
-    group: Column | None = option("Column of groups: each is calibrated on its own rows.")
+    group: Column | None = option("Column of group labels: each group is calibrated separately.")
     weight: Column | None = option(
         "Column of weights, in both files: how much more often a row occurs among new rows than "
         "among calibration rows, up to a constant factor."
@@ -89,7 +90,8 @@ class CalibrationRequest(options.Request):
         self.options.check(has_training=self.training is not None)
         weighed = "--weight" if self.weight is not None else "--shifted-to"
         if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
-            raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
+            what = f"--method {self.method} does not use {weighed}"
+            raise CalliperError(f"{what}: see calliper methods.")
         self.refuse_both("weight", "shifted_to")
         if self.shifted_to is not None and self.training is None:
             why = "weights are learnt by separating new rows from training rows"
@@ -172,12 +174,12 @@ class FileCalibration:
         self, coverage: tuple[float, ...], confidence: float | None, done: str, *, explain: bool
     ) -> None:
         """Print what was done, the method, and its guarantee: in a line, or in full."""
-        calibrator = self.calibrated.calibrator
+        calibrator = self.calibrated.regressor.calibrators_[0]
         options.note_if_alone(calibrator.judges_nearness and self.columns.alone)
-        promises = [self.calibrated.guarantee(level, confidence) for level in coverage]
+        promises = [self.calibrated.regressor.guarantee(level, confidence) for level in coverage]
         count = f"{calibrator.n_calibration_} calibration points"
         if taught := self.calibrated.regressor.calibration_.n_taught:
-            count += f"; {taught} other rows used to learn how the model errs"
+            count += f"; {taught} other rows used to learn where errors are large"
         out.note(f"{done} ({promises[0].method}, {count})")
         if explain and isinstance(calibrator, FullRescaled):
             out.note(f"locality: {calibrator.locality_.describe()}")
@@ -191,10 +193,7 @@ class FileCalibration:
 
 
 def calibrate_rows(
-    request: CalibrationRequest,
-    rows: KnownRows,
-    calibrator: Any = None,
-    tuned: FloatArray | None = None,
+    request: CalibrationRequest, rows: KnownRows, calibrator: Any = None, tuned: Any = None
 ) -> FileCalibration:
     """The method fitted to the rows: as requested, or with what was ``tuned`` on them before."""
     try:
@@ -212,7 +211,7 @@ def calibrate_rows(
         if request.kernel is None:
             raise
         both = f"--kernel {request.kernel} cannot be combined with --method {request.method}"
-        raise CalliperError(f"{both}: give another --kernel, or --method full.") from error
+        raise CalliperError(f"{both}: choose another --kernel, or --method full.") from error
     calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
     how = (__version__, asdict(request.options), request.learning_part, request.score)
     others = (rows.training, rows.groups, rows.weights, rows.filling.medians, rows.shifted, tuned)
@@ -225,8 +224,8 @@ def load_calibration(path: str) -> FileCalibration:
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
-        what = f"holds a {kind} without column names, for calliper.load in Python"
-        raise CalliperError(f"{path}: {what}; make a file by calliper calibrate.")
+        what = f"contains a {kind} without column names, saved in Python"
+        raise CalliperError(f"{path}: {what}; create a file with calliper calibrate.")
     try:
         about = dict(calibrated.about)
         about["columns"] = tables.Columns(**about["columns"])

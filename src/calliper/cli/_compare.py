@@ -30,11 +30,11 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(options.Request):
     test: File | None = option("Other held-out rows, to evaluate the intervals.")
-    data: File | None = option("Instead of both: one file, which is split at random.")
+    data: File | None = option("Instead of both: one file, to be split at random.")
     group: Column | None = option("Show coverage in each group of test rows.")
     identity: Column | None = option("Names of the rows, shown in figures.", flag="--id")
     methods: tuple[Name, ...] = option(
-        f"Repeat it for several.  [default: {', '.join(_ALONE)}; more with --training]",
+        f"Repeat it for several methods.  [default: {', '.join(_ALONE)}; more with --training]",
         flag="--method",
         type=click.Choice([*METHODS]),
         multiple=True,
@@ -66,16 +66,14 @@ class CompareRequest(options.Request):
         if self.data is not None and any(given):
             wrong = "--data is both calibration and test rows: omit --calibration and --test"
         elif self.data is None and not all(given):
-            wrong = "--calibration FILE and --test FILE are needed, or --data FILE, which is split"
+            wrong = "pass --calibration and --test, or --data FILE, which is split into both"
         elif "-" in self.inputs:
             wrong = "compare reads files, not standard input: name a file"
         elif self.where != "-" and not self.where.lower().endswith(_ENDINGS[self.format]):
             ending = _ENDINGS[self.format][0]
             wrong = f"{self.where}: the name of the report must end in {ending}; rename it"
         elif not np.isfinite(self.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
-            wrong = (
-                f"--score {self.score} gives one-sided intervals, which have no width to compare"
-            )
+            wrong = f"--score {self.score} gives one-sided intervals, with no width to compare"
         if wrong:
             raise CalliperError(f"{wrong}.")
         out.check_output(self.where, self.inputs)
@@ -178,11 +176,9 @@ def _provenance(request: CompareRequest, parts: dict[str, Points]) -> Provenance
         notes.append("Folders are left out of the command: run it where the files are.")
     read = {"calibration": request.calibration, "test": request.test, "training": request.training}
     for part, points in parts.items():
-        path = Path(read[part] or str(request.data))
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        files.append(
-            {"name": _name(str(path)), "part": part, "n_rows": len(points), "sha256": digest}
-        )
+        path = read[part] or str(request.data)
+        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        files.append({"name": _name(path), "part": part, "n_rows": len(points), "sha256": digest})
     command = command_without_folders(paths)
     return Provenance(command=command, files=(*files,), notes=(*notes,), use=_use(request))
 

@@ -220,8 +220,12 @@ class Chunk:
     def floats(self, name: str) -> FloatArray | None:
         """One column as numbers: NaN if missing, infinite if none; None if it holds no numbers."""
         column = self.batch.column(name)
+        decimal = self.table.form.decimal
         if self.raws:
-            return _as_numbers(column, self.table.form.decimal)
+            if decimal == ".":
+                with suppress(pa.ArrowInvalid):
+                    return np.asarray(column.cast(pa.float64()).to_numpy())
+            return np.array([_as_number(text, decimal) for text in column.to_pylist()])
         if not _is_numeric(column.type):
             return None
         # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
@@ -259,15 +263,13 @@ def csv_writer(
     target: Any = packed or handle
 
     def put(texts: Iterable[str], more: Iterable[Sequence[str]]) -> None:
-        lines = [
-            join([text, *cells]) + table.newline for text, cells in zip(texts, more, strict=True)
-        ]
+        lines = [join([text, *own]) + table.newline for text, own in zip(texts, more, strict=True)]
         try:
             target.write(encoder.encode("".join(lines)))
         except UnicodeEncodeError as error:
             letter = error.object[error.start]
             what = f"{encoding} cannot encode {letter!r}"
-            raise CalliperError(f"{what}: give --encoding utf-8.") from error
+            raise CalliperError(f"{what}: use --encoding utf-8.") from error
 
     def write(chunk: Chunk, numbers: FloatArray) -> None:
         ends = ([repr(v).replace(".", decimal) for v in row] for row in numbers.tolist())
@@ -322,15 +324,8 @@ def _is_numeric(kind: Any) -> bool:
     return bool(is_any.is_floating(kind) or is_any.is_integer(kind) or is_any.is_decimal(kind))
 
 
-def _as_numbers(texts: Any, decimal: str) -> FloatArray:
-    """Texts as numbers: NaN for a gap, infinite for what is neither."""
-    if decimal == ".":
-        with suppress(pa.ArrowInvalid):
-            return np.asarray(texts.cast(pa.float64()).to_numpy())
-    return np.array([_as_number(text, decimal) for text in texts.to_pylist()])
-
-
 def _as_number(text: str, decimal: str) -> float:
+    """A text as a number: NaN for a gap, infinite for what is neither."""
     text = text.translate(_POINT_FOR_COMMA) if decimal == "," else text
     try:
         # Python reads 1_000 as a number, but no program writes numbers like this.
@@ -346,7 +341,7 @@ def _what_is_wrong(cell: str, decimal: str) -> str:
         return "the cell is empty"
     if isfinite(_as_number(text, ".,".replace(decimal, ""))):
         sign = "comma" if decimal == "." else "point"
-        hint = f" (if its {sign} is a decimal one, give --decimal {'.,'.replace(decimal, '')})"
+        hint = f" (if its {sign} is a decimal separator, use --decimal {'.,'.replace(decimal, '')})"
     elif text.lower().lstrip("+-") in ("inf", "infinity", "nan"):
         return f"{cell!r} is not a finite number"
     return f"{cell!r} is not a number{hint}"
@@ -357,10 +352,8 @@ def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
     lines: list[str] = []
     # The writer quotes cells that contain its line end, so it must be the usual one.
     end = "\r\n"
-    writer = csv.writer(
-        SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator=end
-    )
-    writer.writerows(rows)
+    target = SimpleNamespace(write=lines.append)
+    csv.writer(target, delimiter=delimiter, lineterminator=end).writerows(rows)
     return [line.removesuffix(end) for line in lines]
 
 

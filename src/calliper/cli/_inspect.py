@@ -53,7 +53,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
                 raise CalliperError(f"{file}: {what}; omit it.")
             from calliper.lab.report import draw_calibration
 
-            (errors, widths), method = made.sketch, made.calibrated.guarantee(0.9).method
+            (errors, widths), method = made.sketch, made.calibrated.regressor.guarantee(0.9).method
             out.write_figure(draw_calibration(errors, widths, method), figure)
 
 
@@ -73,9 +73,8 @@ def _described(kept: files.Kept, made: FileCalibration) -> list[str]:
     # The header names no model of the user's.
     lines += [out.in_options(line) for line in rest if not line.startswith("model:")]
     if made.sketch is not None:
-        for title, values in zip(
-            ("calibration errors", "half-widths at 0.9"), made.sketch, strict=True
-        ):
+        titles = ("calibration errors", "half-widths at 0.9")
+        for title, values in zip(titles, made.sketch, strict=True):
             low, middle, high = np.quantile(values, [0, 0.5, 0.99], method="lower")
             lines.append(f"{title}: {low:.3g} to {high:.3g} (median {middle:.3g}; 99 % of rows)")
     return lines

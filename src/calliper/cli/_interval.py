@@ -7,16 +7,10 @@ import click
 from click.core import ParameterSource
 
 from calliper.cli import _answering as answers
+from calliper.cli import _calibration as calibrations
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import (
-    CalibrationRequest,
-    calibrate,
-    calibrate_rows,
-    load_calibration,
-    read_known,
-)
 from calliper.cli._options import File, option
 from calliper.exceptions import CalliperError
 
@@ -34,13 +28,13 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntervalRequest(CalibrationRequest):
-    calibrated: File | None = option("A file made by 'calliper calibrate', instead of its options.")
+class IntervalRequest(calibrations.CalibrationRequest):
+    calibrated: File | None = option("Instead of --calibration: a file of 'calliper calibrate'.")
     new: File = option(
         "Rows that need intervals; '-' reads CSV from standard input. Or many files: a folder, or "
         "a pattern in quotation marks, such as 'folder/*.parquet'."
     )
-    output: File = option("The result; '-' writes CSV to standard output. For many, a folder.")
+    output: File = option("The result; '-' is CSV on standard output. For many files, a folder.")
     coverage: tuple[float, ...] = option(
         "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
         multiple=True,
@@ -54,14 +48,14 @@ class IntervalRequest(CalibrationRequest):
         metavar="LOW HIGH",
         check=_bounds,
     )
-    confidence: float | None = option("Share of calibration sets whose coverage should hold.")
+    confidence: float | None = option("Share of calibration sets with at least this coverage.")
     workers: int | None = option(
         "For many files: the number of processes.  [default: 1]", type=click.IntRange(1, 4096)
     )
     scheduler: str | None = option(
         "For many files: a Dask scheduler, e.g. tcp://host:8786.", metavar="ADDRESS"
     )
-    overwrite: bool = option("For many files: write also outputs that are complete.", False)
+    overwrite: bool = option("For many files: also replace complete outputs.", False)
 
     @property
     def inputs(self) -> list[str]:
@@ -76,28 +70,24 @@ class IntervalRequest(CalibrationRequest):
                 if not self.given(name):
                     raise click.UsageError(f"Missing option '--{name}'", context)
             super().check()
-        for parameter in calibrate.params if self.calibrated is not None else ():
+        for parameter in calibrations.calibrate.params if self.calibrated is not None else ():
             name = str(parameter.name)
             given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
             if given and name not in _STILL_OPEN:
-                what = f"{options.flag(name)} was decided when {self.calibrated} was made"
+                what = f"{options.flag(name)} was set when {self.calibrated} was made"
                 raise CalliperError(f"{what}: omit it, or run calliper calibrate again.")
         if answers.is_many(self.new):
             self.refuse_both("workers", "scheduler")
             answers.check_folder(self.new, self.output)
-        else:
-            self._check_one()
-
-    def _check_one(self) -> None:
-        """Refuse options for many files, and new rows whose targets were used."""
+            return
         for name in ("workers", "scheduler", "overwrite"):
             if self.given(name):
                 many = "is for many files, as in --new 'folder/*.parquet'"
                 raise CalliperError(f"--{name} {many}: omit it.")
         for name, path in (("calibration", self.calibration), ("training", self.training)):
             if path is not None and out.is_same(path, self.new):
-                what = f"--new {self.new} is the file of --{name}, whose targets were used"
-                raise CalliperError(f"{what}: name a file of new rows.")
+                what = f"--new {self.new} is also the --{name} file"
+                raise CalliperError(f"{what}: pass a file with new rows.")
         tables.format_of(self.output)
         out.check_output(self.output, self.inputs)
 
@@ -129,7 +119,7 @@ def interval(request: IntervalRequest) -> None:
     with ExitStack() as stack:
         stack.enter_context(out.warnings_as_lines())
         if request.calibrated is not None:
-            calibration = load_calibration(request.calibrated)
+            calibration = calibrations.load_calibration(request.calibrated)
             columns = calibration.columns
         else:
             known = stack.enter_context(tables.open_table(request.calibration, form))
@@ -141,7 +131,8 @@ def interval(request: IntervalRequest) -> None:
             new = stack.enter_context(tables.open_table(request.new, form))
             columns.check(new, added)
         if request.calibrated is None:
-            calibration = calibrate_rows(request, read_known(request, known, columns))
+            rows = calibrations.read_known(request, known, columns)
+            calibration = calibrations.calibrate_rows(request, rows)
         how = (request.coverage, request.bounds, request.confidence)
         answering = answers.Answering(calibration, form, *how)
         hidden = request.quiet or output == "-"

@@ -20,10 +20,8 @@ DEFAULT = "full"
 
 #: Methods that work on files of predictions, and those that call or refit the model itself.
 METHODS = calibrators.methods()
-PYTHON_ONLY = {
-    "CQR": QuantileError,
-    **{kind.__name__: kind for kind in (JackknifePlus, CVPlus, JackknifeAfterBootstrap)},
-}
+_REFITTING = (JackknifePlus, CVPlus, JackknifeAfterBootstrap)
+PYTHON_ONLY = {"CQR": QuantileError, **{kind.__name__: kind for kind in _REFITTING}}
 
 _END = (
     f"The default is {DEFAULT}. 1−α is the coverage you ask for. All guarantees are marginal: they "
@@ -55,7 +53,7 @@ class MethodOptions:
         }
         for name, (value, takes) in given.items():
             if value is not None and not takes:
-                raise CalliperError(f"--method {self.name} takes no --{name}: omit it.")
+                raise CalliperError(f"--method {self.name} does not use --{name}: omit it.")
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
         if self.kernel is not None and self.neighbors is not None:
@@ -65,7 +63,7 @@ class MethodOptions:
                 raise CalliperError(f"{what}: omit --neighbors.")
         if (uses := self.build().uses).needs and not has_training:
             raise CalliperError(
-                f"--method {self.words} learns from {uses.in_words()}: give --training FILE, or "
+                f"--method {self.words} learns from {uses.in_words()}: pass --training FILE, or "
                 f"use --method {DEFAULT}, which needs none."
             )
 
@@ -119,8 +117,8 @@ def methods(long: bool) -> None:
     weighted = [name for name, kind in METHODS.items() if "weights" in kind().uses]
     _print_text(_END)
     _print_text(
-        f"--group works with all of them, --weight and --shifted-to with {', '.join(weighted)}; "
-        f"--confidence with {', '.join(lawful)}. Whole distributions, in Python, with "
+        f"--group works with all methods; --weight and --shifted-to with {', '.join(weighted)}; "
+        f"--confidence with {', '.join(lawful)}. Distributions (in Python) work with "
         f"{', '.join(able)}."
     )
 

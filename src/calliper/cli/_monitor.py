@@ -29,8 +29,8 @@ class MonitorRequest(options.TableRequest):
     calibrated: File | None = option("Or: a file made by 'calliper calibrate'.")
     n_calibration: int | None = option("Or: the number of calibration points.")
     tolerated: float | None = option("The share of misses that you accept.")
-    online: bool = option("Or: each label was added to the calibration set at once.", False)
-    side: Literal["more", "fewer", "both"] = option("Alarm on more or fewer misses.", "more")
+    online: bool = option("Or: each label was immediately added to the calibration set.", False)
+    side: Literal["more", "fewer", "both"] = option("Alarm for more or fewer misses.", "more")
     ties: bool = option("Errors may be equal, for example with counts.", False)
     false_alarms: float = option("Largest probability of any false alarm.", 0.05)
     figure: File | None = option("Draw the evidence over time: .png, .pdf or .svg.")
@@ -46,7 +46,7 @@ class MonitorRequest(options.TableRequest):
         how: Any = {"coverage": self.coverage, "tolerated": self.tolerated, "online": self.online}
         how |= {"side": self.side, "ties": self.ties, "false_alarms": self.false_alarms}
         if self.calibrated is not None:
-            made = CoverageMonitor.of(load_calibration(self.calibrated).calibrated, **how)
+            made = CoverageMonitor.of(load_calibration(self.calibrated).calibrated.regressor, **how)
         else:
             made = CoverageMonitor(n_calibration=self.n_calibration, **how)
         made.restore({"seen": [], "steps": []})

@@ -95,10 +95,7 @@ def levels(words: tuple[Any, ...]) -> tuple[float, ...]:
         raise CalliperError(f"--coverage: {error}. For several levels: {again}.") from error
     if len(set(found)) < len(found):
         raise CalliperError(f"--coverage names the same level twice: {found}.")
-    try:
-        return check_levels(found)
-    except CalliperError as error:
-        raise CalliperError(f"--{error}") from error
+    return check_levels(found, "--coverage")
 
 
 def level(help: str) -> Any:  # noqa: A002
@@ -110,7 +107,7 @@ def _delimiter(text: str | None) -> str | None:
     sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     # A character of numbers cannot separate them.
     if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
-        raise CalliperError(f"--delimiter {text!r}: give one character, such as ';', or tab.")
+        raise CalliperError(f"--delimiter {text!r}: must be one character, such as ';', or tab.")
     return sign
 
 
@@ -128,7 +125,8 @@ def _encoding(name: str) -> str:
     except (LookupError, TypeError, ValueError):
         pass
     raise CalliperError(
-        f"--encoding {name!r}: give one that Python knows, such as utf-8, latin-1, utf-16, cp1252."
+        f"--encoding {name!r}: must be an encoding that Python knows, such as utf-8, latin-1, "
+        "utf-16, cp1252."
     )
 
 
@@ -159,14 +157,15 @@ class TableRequest:
     def refuse_both(self, one: str, other: str) -> None:
         """Refuse two options that exclude each other."""
         if self.given(one) and self.given(other):
-            raise CalliperError(f"{flag(one)} and {flag(other)} cannot be combined: give one.")
+            both = f"{flag(one)} and {flag(other)}"
+            raise CalliperError(f"{both} cannot be combined: use one of them.")
 
     @property
     def form(self) -> Form:
         """The form of text files; with decimal commas, the default delimiter is a semicolon."""
         delimiter = self.delimiter or {".": ",", ",": ";"}[self.decimal]
         if delimiter == self.decimal:
-            raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
+            raise CalliperError("--decimal , needs a --delimiter other than a comma: set one.")
         return Form(delimiter, self.decimal, self.encoding)
 
 
@@ -179,10 +178,10 @@ class Request(TableRequest):
     )
     prediction: Column = option("The model's predictions.")
     features: str | None = option(
-        "Columns that may show where errors are large; if omitted, only the prediction.",
+        "Columns that may indicate where errors are large; otherwise, only the prediction.",
         metavar="A,B,...",
     )
-    features_prefix: str | None = option("Or: all columns with this prefix.", metavar="TEXT")
+    features_prefix: str | None = option("Instead: all columns with this prefix.", metavar="TEXT")
     kernel: Name | None = option(
         f"What counts as near: {', '.join(named_kernels())}.  [default: set by the method]",
         type=click.Choice([*named_kernels()]),
@@ -193,8 +192,8 @@ class Request(TableRequest):
         type=click.Choice([*named_scores()]),
     )
     training: File | None = option(
-        "Rows that the model was trained on, with the same columns: to standardise features, fill "
-        "missing values and, for some methods and kernels, to learn from."
+        "Rows that the model was trained on, with the same columns; used to standardise features, "
+        "fill missing values and, for some methods and kernels, to learn from."
     )
     gaps: Literal["fill", "refuse"] = option(
         "Fill missing feature values with the median of --training, or report an error.",
@@ -239,4 +238,4 @@ class Request(TableRequest):
 def note_if_alone(alone: bool) -> None:
     """Say so if no features were named."""
     if alone:
-        note("note: no --features, so nearness was judged by the prediction alone")
+        note("note: no --features were given, so widths depend on the prediction alone")

@@ -3,8 +3,6 @@
 Notes, warnings and progress go to standard error, where they cannot get into the data.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -15,23 +13,19 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from calliper._writing import whole_file
 from calliper.exceptions import CalliperError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 WIDTH = 100  # of a table; a pipe has no width of its own
 _FIGURES = (".png", ".pdf", ".svg")
 
 #: Advice of the library for Python, and the same for the command line.
 _OPTIONS = {
-    r"Pass X_train to calibrate \(.*?\), or embed=\.": "Give --training FILE, whose rows "
-    "standardise them.",
+    r"Pass X_train to calibrate \(.*?\), or embed=\.": "Pass --training FILE to standardise them.",
     r"\bmore neighbours, or pass offset > 0": "more --neighbors, or --offset > 0",
     r"\bfewer neighbours\b": "fewer --neighbors",
     r" \(shuffle=False where calliper splits\)": "",
@@ -41,8 +35,8 @@ _OPTIONS = {
     r"\btolerated=": "--tolerated",
     r"\bonline=True": "--online",
     r"\bn_calibration=": "--calibrated or --n-calibration",
-    r"Leave it out, or use one of [\w, ]+\.": "Leave out --confidence, or choose one of the "
-    "methods that 'calliper methods' names for it.",
+    r"Leave it out, or use one of [\w, ]+\.": "Leave out --confidence, or choose a "
+    "method that 'calliper methods' lists for it.",
     r"\blearning_part=None": "--learning-part none",
     r"\blearning_part must be 'auto', None,": "--learning-part must be auto, none,",
     r"\blearning_part=\S+ is not used": "--learning-part is not used",
@@ -193,7 +187,7 @@ def progress(title: str, *, hidden: bool = False) -> Iterator[Progress]:
         yield lambda part: bar.update(task, total=part and 1.0, completed=part or 0.0)
 
 
-def console() -> Console:
+def console() -> Any:
     """Where tables are printed: the terminal at its width, a pipe at :data:`WIDTH`."""
     from rich.console import Console
 

@@ -98,8 +98,8 @@ class Filling:
     def say(self) -> None:
         """Print how many cells were filled, if any."""
         if self.n_filled:
-            what = f"{self.n_filled:,} feature cells without a number got the median"
-            note(f"note: {what} of the training rows; --gaps refuse would refuse them")
+            what = f"{self.n_filled:,} missing feature values were filled with the median"
+            note(f"note: {what} of the training rows (--gaps refuse reports an error instead)")
 
     def numbers(self, chunk: Chunk, needed: Sequence[str]) -> FloatArray:
         """The needed columns of a chunk, with gaps among the features filled."""
@@ -135,7 +135,7 @@ def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoRe
         remedy += ", or leave the column out of --features"
     if is_feature and values is not None and np.isnan(values[row]):
         how = "" if chunk.table.form.gaps else " without --gaps refuse"
-        remedy = f"give --training FILE{how}, whose medians fill the gaps, or {remedy}"
+        remedy = f"pass --training FILE{how} to fill missing values with its medians, or {remedy}"
     raise CalliperError(f"{chunk.table.name}, {where}: {wrong}; {remedy}.")
 
 
@@ -186,7 +186,7 @@ def split_names(text: str) -> list[str]:
     """Names separated by commas; one that contains a comma stands in quotation marks."""
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or "" in names or len(set(names)) < len(names):
-        raise CalliperError(f"--features {text!r}: give different names, as in --features a,b,c.")
+        raise CalliperError(f"--features {text!r}: names must differ, as in --features a,b,c.")
     return names
 
 
@@ -199,9 +199,9 @@ def require_columns(table: TableFile, needed: Sequence[str | None]) -> None:
 
 def there_are(table: TableFile) -> str:
     names = table.columns
-    text = f"there are {listed(names)}"
+    text = f"its columns are {listed(names)}"
     if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
-        return f"{text}: if {signs[0]!r} separates cells, give --delimiter {signs[0]!r}"
+        return f"{text}: if {signs[0]!r} separates cells, use --delimiter {signs[0]!r}"
     return text
 
 

@@ -33,7 +33,8 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
     # The bounds of the kernel: squares beyond them overflow or underflow.
     if not scales or not all(1e-150 < scale < 1e150 for scale in scales):
         raise CalliperError(
-            f"--length-scales {text!r}: give positive numbers, as in --length-scales 0.1,0.2,0.5."
+            f"--length-scales {text!r}: must be positive numbers, as in --length-scales "
+            "0.1,0.2,0.5."
         )
     return tuple(scales)
 
@@ -46,7 +47,7 @@ class TuneRequest(calibration.CalibrateRequest):
     criterion: str = option("See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]))
     length_scales: tuple[float, ...] | None = option(
         "The scales to try; without --training, features are then used as they are.  "
-        "[default: 30 scales that distances between training rows span]",
+        "[default: 30 scales that span the distances between training rows]",
         metavar="L,M,...",
         check=_length_scales,
     )
@@ -54,13 +55,12 @@ class TuneRequest(calibration.CalibrateRequest):
     def check(self) -> None:
         options.Request.check(self)
         if self.kernel not in (None, "tuned-rbf", "tuned-knn"):
-            raise CalliperError(
-                f"--kernel {self.kernel} has nothing to tune: give tuned-rbf or tuned-knn."
-            )
+            what = f"--kernel {self.kernel} has nothing to tune"
+            raise CalliperError(f"{what}: use tuned-rbf or tuned-knn.")
         if self.radial and self.length_scales is None and self.training is None:
             raise CalliperError(
-                "--training FILE is needed, since distances between its rows span the grid; or "
-                "give the grid itself, as in --length-scales 0.1,0.2,0.5."
+                "--training FILE is needed, because the grid is derived from distances between "
+                "its rows; or set the grid yourself, as in --length-scales 0.1,0.2,0.5."
             )
         if not self.radial and self.length_scales is not None:
             raise CalliperError("--length-scales is for --kernel tuned-rbf: omit it.")
@@ -91,12 +91,12 @@ def tune(request: TuneRequest) -> None:
 
     Prints the criterion for each length scale (with --kernel tuned-knn, number of neighbours) and
     for the 10 nearest neighbours. The scale of a calibration point is chosen on all others, so the
-    guarantee of --method jackknife, which the file uses, still holds.
+    guarantee of --method jackknife, which is saved in the file, still holds.
 
     \b
     Criteria; smaller is better:
       mse       squared error of the local mean as a prediction of each error
-      deviance  the same relative to its size, less affected by a few large errors
+      deviance  the same, relative to the local mean: less affected by a few large errors
       mi        mutual information of rescaled errors and features, as in the paper; slower
     """  # noqa: D301
     with out.warnings_as_lines():
@@ -105,8 +105,9 @@ def tune(request: TuneRequest) -> None:
         n, about = len(rows.known), _PAIR_BYTES[request.criterion] * len(rows.known) ** 2
         if about > _MANY_BYTES and request.radial:
             out.note(
-                f"warning: tuning on {n} calibration rows takes about {about / 1e9:.0f} GB of "
-                "memory: half of them take a quarter, and TunedRBF(n_folds=10) in Python far less"
+                f"warning: tuning on {n} calibration rows needs about {about / 1e9:.0f} GB of "
+                "memory; half of them need a quarter, and TunedRBF(n_folds=10) in Python needs "
+                "far less"
             )
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
@@ -146,26 +147,18 @@ def _curve(request: TuneRequest, rows: calibration.KnownRows, report: Any) -> Tu
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
     """Print a row for each candidate and, set apart, the kernel to compare with; and notes."""
     form = "#.4g" if curve.what == "length scale" else "g"
+    found = zip(curve.candidates, curve.mean, curve.deviation, curve.counts, strict=True)
     rows = [
-        [
-            format(curve.candidates[i], form),
-            _number(float(curve.mean[i])),
-            f"{curve.deviation[i]:.2g}" if isfinite(curve.deviation[i]) else "-",
-            str(curve.counts[i] or ""),
-        ]
-        for i in range(len(curve.candidates))
+        [format(at, form), _number(mean), f"{off:.2g}" if isfinite(off) else "-", str(count or "")]
+        for at, mean, off, count in found
     ]
     if curve.reference_name is not None:
         value = curve.reference_value
         rows.append([curve.reference_name, "too few points" if value is None else _number(value)])
     names = (curve.what, f"{curve.criterion}, mean", "± deviation", "points")
-    out.print_table(
-        f"Tuned on {len(curve.chosen)} calibration points",
-        {name: {"justify": "right", "no_wrap": True} for name in names},
-        rows,
-        line_after=len(curve.candidates) - 1,
-        padding=(0, 1),
-    )
+    columns = {name: {"justify": "right", "no_wrap": True} for name in names}
+    title, last = f"Tuned on {len(curve.chosen)} calibration points", len(curve.candidates) - 1
+    out.print_table(title, columns, rows, line_after=last, padding=(0, 1))
     click.echo(f"\n{out.wrapped(curve.describe())}")
     output = request.output
     out.note(f"\ncalibration of {len(curve.chosen)} points written to {output}")

@@ -13,13 +13,14 @@ values: ``{"tuple": […]}``, ``{"float": "inf"}``, and so on by :data:`WAYS`; b
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from functools import cache
 from hashlib import sha1
 from importlib import import_module
+from inspect import isabstract
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from calliper._kept import (
-    PLAIN,
     Array,
     Field,
     Inline,
     Keeps,
+    NameList,
     Number,
     OneOf,
     Opened,
@@ -69,7 +70,7 @@ MOST_SHARED, FEW_BYTES = 16, 256
 #: Parameters that say how to compute and not what, and are not kept.
 NOT_KEPT = frozenset({"n_jobs", "progress"})
 #: What may be a key of a dict.
-KEYS = (str, int, float, bool, type(None), datetime.date, datetime.datetime, datetime.timedelta)
+KEYS = (str, int, float, bool, type(None), date, datetime, timedelta)
 
 
 @cache
@@ -78,10 +79,9 @@ def classes_of(module: str) -> dict[str, Any]:
     known = import_module(f"calliper.{module}")
     names = (*CLASSES[module].split(), *(known.__all__ if module in WHOLE else ()))
     found = {name: getattr(known, name) for name in names}
-    able = (BaseEstimator, Keeps)
-    kinds = [each for each in found.values() if isinstance(each, type) and issubclass(each, able)]
-    frames = {base for kind in kinds for base in kind.__mro__[1:]}  # such as that of all scores
-    return {kind.__name__: kind for kind in kinds if kind not in frames}
+    able = {name: kind for name, kind in found.items() if isinstance(kind, type)}
+    kept = (BaseEstimator, Keeps)
+    return {n: kind for n, kind in able.items() if issubclass(kind, kept) and not isabstract(kind)}
 
 
 def class_named(name: Any, module: str | None = None) -> Any:
@@ -103,7 +103,7 @@ def fields_of(kind: Any) -> tuple[Mapping[str, Field], Mapping[str, Field]]:
         return keeps, {}
     params = [name for name in kind._get_param_names() if name not in NOT_KEPT]
     state = {name: each for name, each in keeps.items() if name not in params}
-    return {name: keeps.get(name, PLAIN) for name in params}, state
+    return {name: keeps.get(name, Plain()) for name in params}, state
 
 
 def refuse(why: str) -> Any:
@@ -142,33 +142,30 @@ def _cells(node: Any) -> NDArray[Any]:
     return flat.reshape(shape)
 
 
-#: By kind, how values are written as simpler ones, and how they are made of these again.
-WAYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "tuple": (list, lambda node: tuple(_listed(node))),
-    "dict": (lambda value: [list(pair) for pair in list(value.items())], _dict),
-    "float": (repr, lambda node: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[node]),
-    "ellipsis": (lambda value: True, lambda node: Ellipsis),
-    "datetime": (datetime.datetime.isoformat, datetime.datetime.fromisoformat),
-    "date": (datetime.date.isoformat, datetime.date.fromisoformat),
+#: By kind, its type, how values are written as simpler ones, and how they are made of these again.
+WAYS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "tuple": (tuple, list, lambda node: tuple(_listed(node))),
+    "dict": (dict, lambda value: [list(pair) for pair in list(value.items())], _dict),
+    "float": (float, repr, {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.__getitem__),
+    "ellipsis": (type(...), lambda value: True, lambda node: Ellipsis),
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),
     "timedelta": (
+        timedelta,
         lambda value: [value.days, value.seconds, value.microseconds],
-        lambda node: datetime.timedelta(*node),
+        lambda node: timedelta(*node),
     ),
-    "RandomState": (lambda value: list(value.get_state()[1:]), _generator),
-    "cells": (lambda value: [list(value.ravel()), list(value.shape)], _cells),
+    "RandomState": (np.random.RandomState, lambda value: list(value.get_state()[1:]), _generator),
+    "cells": (np.ndarray, lambda value: [list(value.ravel()), list(value.shape)], _cells),
 }
-#: Types of the values that are written so, but for arrays of objects, which are cells.
-TYPES = {tuple, dict, float, type(...), datetime.datetime, datetime.date, datetime.timedelta}
-TYPES |= {np.random.RandomState}
 
 
 def way_of(value: Any) -> str | None:
     """The kind of a value in files, "array" for one of numbers, texts or times; None for others."""
-    if not isinstance(value, np.ndarray):
-        return type(value).__name__ if type(value) in TYPES else None
-    if value.dtype == object:
-        return "cells"
-    return "array" if is_kept(value.dtype) else None
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return "array" if is_kept(value.dtype) else None
+    kind = np.ndarray if isinstance(value, np.ndarray) else type(value)
+    return next((way for way, (own, *_) in WAYS.items() if own is kind), None)
 
 
 @dataclass
@@ -254,19 +251,15 @@ class Writer:
         if way == "array":
             return self._array(value)
         if way is not None:
-            return {way: self.plain(WAYS[way][0](value), name)}
+            return {way: self.plain(WAYS[way][1](value), name)}
         learnt = isinstance(value, Calibrator) and value.__sklearn_is_fitted__()
         # What was learnt from the rows nobody can bring: a class that is not known is refused.
         return self.record(value) if learnt or name_of(value) else self._bring(value, name)
 
     def _array(self, array: NDArray[Any]) -> dict[str, int]:
         """An array by its number; the same numbers are written once, for a few who hold them."""
-        key: Any = (
-            array.dtype.str,
-            array.shape,
-            np.isfortran(array),
-            sha1(array.tobytes()).digest(),
-        )
+        order = np.isfortran(array)
+        key = array.dtype.str, array.shape, order, sha1(array.tobytes()).digest()
         number, left = self._seen.get(key, (0, 0))
         if not left:
             number, left = len(self.arrays), MOST_SHARED if array.nbytes > FEW_BYTES else 1
@@ -324,7 +317,7 @@ class Reader:
         self.arrays, self.brought = arrays, brought
         self._left = dict.fromkeys(range(len(arrays)), MOST_SHARED)
 
-    def record(self, node: Any, module: str | None = None) -> Any:
+    def record(self, node: Any, module: str | None = None, *, fitted: bool = True) -> Any:
         """An object of a class that files know, of this module if one is named."""
         if set(node) != {"class", "params", "state"}:
             refuse(f"{node!r:.60} is not an object")
@@ -341,6 +334,8 @@ class Reader:
             if not state:
                 refuse(f"{name} has no fitted state")
             made.restore(self.fields(state, node["state"], sizes, name))
+        elif fitted and state:
+            refuse(f"{name} is not fitted")
         return made
 
     def fields(
@@ -380,7 +375,12 @@ class Reader:
         if isinstance(declared, Inline):
             kind = declared.kind
             return kind.again(self.fields(kind.keeps, node, {}, kind.__name__))
-        if isinstance(node, dict) and set(node) == {"brought"}:
+        if isinstance(declared, NameList):
+            names = self.plain(node)
+            for each in names if isinstance(names, list | tuple) else refuse(f"{name} is no list"):
+                hash(each)  # which fails by itself
+            return names
+        if declared.module == "kernels" and set(node) == {"brought"}:  # of the user's own class
             return self.plain(node)
         return self.record(node, declared.module)
 
@@ -393,20 +393,19 @@ class Reader:
         if isinstance(node, list):
             return [self.plain(each) for each in node]
         if "class" in node:
-            return self.record(node)
+            return self.record(node, fitted=False)
         kind, inner = next(iter(node.items())) if len(node) == 1 else ("", None)
         own = {"array": self._array, "brought": self._brought}
         if kind in own:
             return own[kind](inner)
         if kind not in WAYS:
             refuse(f"{node!r:.60} is not a known value")
-        return WAYS[kind][1](self.plain(inner))
+        return WAYS[kind][2](self.plain(inner))
 
     def _array(self, number: Any) -> NDArray[Any]:
-        left = self._left.get(number, 0) if type(number) is int else 0
-        if not left:
+        if type(number) is not int or not self._left.get(number):
             refuse(f"array {number!r:.40} is not there, or is referenced more often than allowed")
-        self._left[number] = left - 1
+        self._left[number] -= 1
         array: NDArray[Any] = self.arrays[number]
         return array
 
@@ -427,8 +426,7 @@ def _checked(
             refuse(f"{name} has shape {array.shape} where {declared.shape} was declared")
     if not (np.isfinite(array) if declared.finite else ~np.isnan(array)).all():
         refuse(f"{name} holds numbers that are not finite, or NaN")
-    least = -math.inf if declared.least is None else declared.least
-    most = math.inf if declared.most is None else declared.most
+    least, most = declared.least, declared.most
     most = sizes.get(most, 0) - 1 if isinstance(most, str) else most
     if array.size and not least <= array.min() <= array.max() <= most:
         refuse(f"{name} holds {array.min()} to {array.max()}, not {least:g} to {most:g}")

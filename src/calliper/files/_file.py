@@ -70,8 +70,8 @@ def write(path: Any, contents: Contents) -> None:
     except (OSError, ValueError) as error:  # a path without a name is a ValueError
         why = getattr(error, "strerror", None) or error
         raise CalliperError(
-            f"nothing was written to {str(place)!r} ({why}): give the path of a file, where there "
-            f"is room and permission to write."
+            f"cannot write {str(place)!r} ({why}): choose a file in an existing folder with free "
+            "space and write permission."
         ) from error
 
 
@@ -86,9 +86,11 @@ def _write(handle: Any, contents: Contents) -> None:
 def _parts(contents: Contents) -> Iterator[bytes]:
     """All bytes before the hash."""
     table = [[each.dtype.str[1:], list(each.shape), _order(each)] for each in contents.arrays]
+    how: Any = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     lines = (contents.header, {"nodes": contents.nodes, "arrays": table})
-    text = b"".join(_json(line) + b"\n" for line in lines)
-    yield text + _padding(len(text))
+    text = "".join(json.dumps(line, **how) + "\n" for line in lines)
+    data = text.encode("utf-8", "surrogatepass")
+    yield data + _padding(len(data))
     for array in contents.arrays:
         flat = array.ravel(order=_order(array)).astype(array.dtype.newbyteorder("<"), copy=False)
         for start in range(0, flat.size, CHUNK):
@@ -105,16 +107,12 @@ def _padding(length: int) -> bytes:
     return bytes(-length % ALIGNED)
 
 
-def _json(value: Any) -> bytes:
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogatepass")
-
-
 def read(path: Any) -> Contents:
     """What a file holds, its hash compared; everything but such a file is refused."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(
-            f"the path of a file comes first, as in load(path, model); got {path!r:.60}."
+            "the first argument must be the path of a file, as in load(path, model); got "
+            f"{path!r:.60}."
         )
     place = Path(path)
     try:
@@ -132,13 +130,13 @@ def read(path: Any) -> Contents:
             header = _parsed(data[:first])
         except ValueError as error:
             raise ValueError(
-                "it is truncated or of another kind; calliper.save and calliper calibrate write "
-                "calliper files"
+                "it is truncated or another kind of file (calliper.save and calliper calibrate "
+                "write calliper files)"
             ) from error
         _check_format(place, header)
         if sha256(memoryview(data)[:-HASH]).digest() != data[-HASH:]:
             raise DamagedFileError(
-                f"{str(place)!r} was altered or cut off: its contents do not match their hash."
+                f"{str(place)!r} was modified or truncated: its contents do not match its hash."
             )
         second = data.index(b"\n", first + 1)
         whole = _parsed(data[first + 1 : second])

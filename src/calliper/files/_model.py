@@ -46,10 +46,8 @@ def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
         return [(calibrated.estimator, 0), *((model, place) for place, model in enumerate(known))]
     if not isinstance(calibrated, ConformalRegressor | MultiTargetRegressor):
         return []
-    slots = [(calibrated.estimator_, 0), (calibrated.estimator, 0)]
-    for place, part in enumerate(parts_of(calibrated), 1):
-        slots += [(part.estimator_, place), (part.estimator, place)]
-    return slots
+    owners = enumerate([calibrated, *parts_of(calibrated)])
+    return [(model, place) for place, each in owners for model in (each.estimator_, each.estimator)]
 
 
 def parts_of(calibrated: Any) -> tuple[ConformalRegressor, ...]:
@@ -80,8 +78,8 @@ def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
     for each in models:
         refuse_class(each, "model")
     if given is None or len(models) != n:
-        count = "pass the fitted model, model=…" if n == 1 else f"pass its {n} models, model=[…]"
-        raise CalliperError(f"the file holds {what} around a model, which is not in it: {count}.")
+        wanted = "the fitted model as model=…" if n == 1 else f"its {n} models as model=[…]"
+        raise CalliperError(f"the file contains {what} but not its model: pass {wanted}.")
     return models + [column_of(models[0], place, k) for place in range(k)]
 
 
@@ -89,7 +87,8 @@ def refuse_class(given: Any, name: str) -> None:
     """Ask for something fitted where a class was given."""
     if isinstance(given, type):
         raise CalliperError(
-            f"{name} is the class {given.__name__}: pass a fitted one, the one that was calibrated."
+            f"{name} is the class {given.__name__}: pass the fitted object that was used at "
+            "calibration."
         )
 
 
@@ -137,10 +136,7 @@ def ask(calibrated: Any, X: Any, *, radii: bool) -> dict[str, NDArray[Any]]:
 
 
 def _radius(method: Calibrator) -> FloatArray:
-    """What it answers at its first calibration points; that it was asked is forgotten.
-
-    Nothing if it is drawn at random each time, or cannot be asked for.
-    """
+    """What it answers at its first points; nothing if that is random, or cannot be asked for."""
     asked, rows, none = set(method.levels_asked_), method._rows, np.empty(0)
     weights = None if rows.weights is None else rows.weights[:N_ASKED]
     possible = isinstance(rows.Z, np.ndarray) and len(rows.Z) and (weights is None or all(weights))
@@ -148,7 +144,7 @@ def _radius(method: Calibrator) -> FloatArray:
         return none
     with unheard(Warning):
         once, again = (method.predict_radius(rows.Z[:N_ASKED], 0.9, weights=weights) for _ in "12")
-    method.levels_asked_ = asked
+    method.levels_asked_ = asked  # that it was asked is forgotten
     return once if np.array_equal(once, again) else none
 
 
@@ -157,7 +153,7 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
     model = type(unwrapped(getattr(calibrated, "estimator_", None))).__name__
     brought, made_for = header["brought"], header["model"]
     embed = f" and embed={brought['embed']}" if "embed" in brought else ""
-    advice = f"This file was made for {made_for}{embed}; pass the same, trained as it was then."
+    advice = f"This file was made for {made_for}{embed}; pass the same fitted model."
     placed_by = "the embed that was passed" if embed else model
     blamed = {
         "y_pred": (f"{model} predicts", advice),
@@ -182,8 +178,8 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
                 for each in (found.get(name, ()), before)
             )
             raise OtherModelError(
-                f"{who} the {len(before)} rows stored in the file differently: {now} instead of "
-                f"{then} for the first. {what}"
+                f"{who} the {len(before)} rows stored in the file differently: {now}, not {then}, "
+                f"for example. {what}"
             )
 
 
@@ -203,8 +199,8 @@ def refuse_unfitted(model: Any) -> None:
             check_is_fitted(unwrapped(model))
     except NotFittedError as error:
         raise OtherModelError(
-            f"the {type(unwrapped(model)).__name__} is not fitted: pass the model that was "
-            "calibrated, trained as it was then."
+            f"the {type(unwrapped(model)).__name__} is not fitted: pass the fitted model that was "
+            "calibrated."
         ) from error
 
 
@@ -213,6 +209,6 @@ def check_class(model: Any, before: str) -> None:
     now, _ = fingerprint(model)
     if now != before:
         raise OtherModelError(
-            f"the model is a {now}; this file was made for a {before}: pass the same model, "
-            "trained as it was then."
+            f"the model is a {now}, but this file was made for a {before}: pass the same fitted "
+            "model."
         )

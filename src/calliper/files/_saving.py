@@ -81,8 +81,8 @@ def save(calibrated: Any, path: Any) -> None:
     """
     if not isinstance(calibrated, KINDS):
         raise TypeError(
-            f"save takes a calibrated ConformalRegressor or a fitted calibrator, then the path; "
-            f"got a {type(calibrated).__name__}."
+            "save needs a calibrated ConformalRegressor or a fitted calibrator first, then the "
+            f"path; got a {type(calibrated).__name__}."
         )
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
         raise NotFittedError(
@@ -90,8 +90,7 @@ def save(calibrated: Any, path: Any) -> None:
             f"save: call calibrate or fit first."
         )
     writer = Writer(slots_of(calibrated))
-    nodes = {"object": writer.record(calibrated)}
-    nodes["probe"] = _probe(calibrated, writer)
+    nodes = {"object": writer.record(calibrated), "probe": _probe(calibrated, writer)}
     _file.write(path, _file.Contents(_header(calibrated, writer), nodes, writer.arrays))
 
 
@@ -145,7 +144,8 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
         if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(path):
                 check_class(models[0], header["model_class"])
-                refuse_unfitted(models[0])
+                # Of several the last, since the first may be what they were trained from.
+                refuse_unfitted(models[header["needs"]["models"] - 1])
         raise
     return calibrated
 
@@ -179,14 +179,13 @@ class Kept:
         made = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
         levels = ", ".join(f"{level:g}" for level in head["levels"]) or "none"
         taught = head["n_taught"]
-        others = f"; {taught:,} others used to learn how the model errs" if taught else ""
+        described = {"space": "feature space", "locality": "locality", "score": "score"}.items()
+        others = f"; {taught:,} others used to learn where errors are large" if taught else ""
         lines = [
             f"{head['object']} calibrated on {head['n_calibration']:,} rows by {head['method']}"
             + others,
             f"model: {head['model'] or 'none: a calibrator alone'}",
-            f"feature space: {head['space']}" if head["space"] else "",
-            f"locality: {head['locality']}" if head["locality"] else "",
-            f"score: {head['score']}" if head["score"] else "",
+            *(f"{words}: {head[name]}" for name, words in described if head[name]),
             f"levels asked for so far: {levels}",
             *head["guarantee"].splitlines(),
         ]
@@ -238,7 +237,7 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
     if not isinstance(calibrated, SILENT):
-        promise = calibrated.guarantee(levels[-1] if levels else 0.9)
+        promise = front.guarantee(levels[-1] if levels else 0.9)
         said, name, n_calibration = promise.describe(), promise.method, int(promise.n_calibration)
     return {
         "format": _file.FORMAT,
@@ -281,19 +280,20 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
     return writer.plain({"rows": rows, "said": said}, "rows")
 
 
-#: What a header has, and of which kind.
-PARTS: dict[str, Any] = {
-    **dict.fromkeys(("calliper", "object", "method", "kernel", "locality"), str),
-    **dict.fromkeys(("space", "score", "guarantee", "model_class", "model"), str),
-    **{"levels": list, "brought": dict, "columns": list, "versions": dict, "needs": dict},
-    **{"n_calibration": int, "n_taught": int, "format": int},
+#: What a header has, by kind.
+PARTS = {
+    str: "calliper object method kernel locality space score guarantee model_class model",
+    int: "format n_calibration n_taught",
+    list: "columns levels",
+    dict: "brought needs versions",
 }
 
 
 def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     """The header, if it has all its parts and they can be described; otherwise it is refused."""
     with _file.refused_as_damaged(path):
-        if not all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS):
+        parts = [(name, kind) for kind, names in PARTS.items() for name in names.split()]
+        if not all(isinstance(header.get(name), kind) for name, kind in parts):
             raise ValueError("its header lacks parts")
         Kept(header, 0).describe()
     return header
@@ -303,21 +303,20 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
     """What the reader brought, by name; what is missing is asked for."""
     if not isinstance(bring, Mapping):
         raise TypeError(
-            f"bring takes a dict, as bring={{'basis': my_function}}; got {bring!r:.60}."
+            f"bring must be a dict, such as bring={{'basis': my_function}}; got {bring!r:.60}."
         )
     refuse_class(embed, "embed")
     given = dict(bring) | ({} if embed is None else {"embed": embed})
-    needless = [name for name in given if name not in needs]
-    if needless:
-        wanted = ", ".join(needs) if needs else "nothing"
-        raise CalliperError(f"the file needs {wanted}, and not {needless[0]}: leave it out.")
-    missing = [name for name in needs if name not in given]
-    if missing:
-        name = missing[0]
-        raise CalliperError(
-            f"the file was made with {needs[name]} as {name}, which cannot be stored in a file: "
-            f"pass {_passed(name)}, fitted as it was then."
-        )
+    for name in given:
+        if name not in needs:
+            wanted = ", ".join(needs) or "nothing"
+            raise CalliperError(f"the file needs {wanted}, not {name}: leave it out.")
+    for name, what in needs.items():
+        if name not in given:
+            raise CalliperError(
+                f"the file was made with {what} as {name}, which cannot be stored in a file: "
+                f"pass the same again as {_passed(name)}."
+            )
     return {name: given[name] for name in needs}
 
 

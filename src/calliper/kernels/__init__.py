@@ -10,22 +10,16 @@ from calliper.kernels._arithmetic import Grid, positive_root, rescale, signed_ro
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, as_kernel, named_kernels
 from calliper.kernels._knn import KNN, Asked, BagKNN, Neighborhood
-from calliper.kernels._nearest import SharedSums, Shells, shared_means, sum_of_each
-from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._rbf import (
-    RBF,
-    RadialExponents,
-    RadialQuantile,
-    check_length_scale,
-    median_distance,
-)
+from calliper.kernels._nearest import SharedSums, shared_means, sum_of_each
+from calliper.kernels._rbf import RBF, Radial, check_length_scale, median_distance
 from calliper.kernels._search import (
     EUCLIDEAN,
     FARTHEST,
     ORDINARY,
     TIED_SHELL,
+    NeighborSearch,
     Pairs,
-    Search,
+    Shells,
     all_distances,
     joined,
     paired_distances,
@@ -57,6 +51,5 @@ _MODULES = {
 __all__ = ["KNN", "RBF", "GradedKNN", "Kernel", *_MODULES]
 
 __getattr__ = on_demand(
-    __name__,
-    _MODULES | {"LearntKernel": "_learnt", "loss_and_gradient": "_learnt"},
+    __name__, _MODULES | {"LearntKernel": "_learnt", "loss_and_gradient": "_learnt"}
 )

@@ -21,10 +21,9 @@ LOWEST = -44
 
 
 def rescale(scores: FloatArray, scale: FloatArray) -> FloatArray:
-    """S / ŝ, in the shape of ŝ; +∞ wherever ŝ = 0, even for s = 0.
+    """S / ŝ, in the shape of ŝ; +∞ wherever ŝ = 0: such a point loses no comparison.
 
-    Scores are compared by cross-multiplication, s_i ŝ_j > s_j ŝ_i: a point of zero scale loses no
-    comparison. A ratio too small to have all its digits is raised to the next number.
+    A ratio too small to have all its digits is raised to the next number.
     """
     rescaled = np.full(scale.shape, np.inf)
     with np.errstate(over="ignore", under="ignore"):  # an infinite ratio is valid
@@ -44,10 +43,9 @@ def times(scale: FloatArray, rescaled: FloatArray) -> FloatArray:
 def positive_root(
     quadratic: float | FloatArray, linear: FloatArray, constant: FloatArray
 ) -> FloatArray:
-    """The t ≥ 0 with quadratic·t² + linear·t = constant, for non-negative coefficients.
+    """The t ≥ 0 with at² + bt = c, for a, b, c ≥ 0; infinite where nothing bounds it.
 
-    2c / (b + √(b² + 4ac)) never subtracts. Where b = a = 0 nothing bounds t, unless c = 0 too
-    and a > 0, when t = 0.
+    2c / (b + √(b² + 4ac)) never subtracts.
     """
     with np.errstate(over="ignore"):
         denominator = linear + np.hypot(linear, 2 * np.sqrt(quadratic * constant))
@@ -59,11 +57,7 @@ def positive_root(
 def signed_root(
     quadratic: float | FloatArray, linear: FloatArray, constant: FloatArray
 ) -> FloatArray:
-    """The largest t ≥ 0 with quadratic·t² + linear·t ≤ constant.
-
-    Here quadratic > 0 and constant ≥ 0, while the linear term may have any sign; whichever of
-    the two forms of the root does not subtract is taken.
-    """
+    """The largest t ≥ 0 with at² + bt ≤ c, for a > 0, c ≥ 0 and any b, without subtracting."""
     root = np.hypot(linear, 2 * np.sqrt(quadratic * constant))
     outer = (np.maximum(-linear, 0.0) + root) / (2 * quadratic)
     return np.where(linear < 0, outer, positive_root(quadratic, np.maximum(linear, 0.0), constant))

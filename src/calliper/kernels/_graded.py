@@ -12,6 +12,7 @@ does not enter the K nearest, w_K = 0 and A_K is the sum of all K. The rest is `
 """
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,10 +20,11 @@ from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least
+from calliper.exceptions import CalliperError
 from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, Rng, ScalesAtLevel
-from calliper.kernels._knn import KNN, BagKNN
-from calliper.kernels._neighbors import search_of
-from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
+from calliper.kernels._knn import KNN, BagKNN, Entered
+from calliper.kernels._nearest import Nearest
+from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, search_of
 from calliper.kernels._statistic import Edge, MeanStatistic
 from calliper.rows import Rows
 
@@ -30,6 +32,7 @@ from calliper.rows import Rows
 WIDER = 4
 
 
+@dataclass(eq=False, repr=False)
 class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """The scale is the average of two means: over the K nearest, and over the 4K nearest.
 
@@ -58,14 +61,14 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     by_distance = True
     engines = ("torch",)
 
-    def __init__(self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN) -> None:
-        self.n_neighbors = n_neighbors
-        self.metric = metric
+    n_neighbors: int = 10
+    _: KW_ONLY
+    metric: Metric = EUCLIDEAN
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked."""
         check_metric(self.metric)
-        return GradedKNN(at_least(self.n_neighbors, 1, "n_neighbors"), metric=self.metric)
+        return replace(self, n_neighbors=at_least(self.n_neighbors, 1, "n_neighbors"))
 
     @property
     def parts(self) -> tuple[KNN, KNN]:
@@ -78,29 +81,28 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> "BagGraded":
         """Thresholds of full conformal."""
         if statistic == "quantile":
-            raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
-        Z, (near, wide) = rows.Z, self.parts
-        points = search_of(Z, self.metric), rows.magnitudes, rows.scores
-        sizes, mean = (min(near.n_neighbors, len(Z)), wide.at_most(len(Z))), MeanStatistic
-        inner, outer = (
-            BagKNN(*points, n_neighbors=k, statistic=mean, offset=0.0, known=known.get(name))
-            for name, k in zip(("near", "wide"), sizes, strict=True)
-        )
+            raise TypeError(
+                f"{self!r} does not support statistic='quantile': use KNN(...), or the mean."
+            )
+        search, wide = search_of(rows.Z, self.metric), self.parts[1].at_most(len(rows.Z))
+
+        def bag(name: str, k: int) -> BagKNN:
+            nearest = Nearest(search, rows.magnitudes, k)
+            return BagKNN(nearest, rows.scores, MeanStatistic, 0.0, known.get(name))
+
+        inner, outer = bag("near", min(self.n_neighbors, wide)), bag("wide", wide)
+        if known and (inner.reach > outer.reach).any():
+            raise CalliperError("the nearest points of a file are farther than others.")
         return BagGraded(inner, outer, offset)
 
     def widened(self, multiple: float, most: int) -> Self:
         """The same with K multiplied, at least 1, and 4K at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most // WIDER))
-        return GradedKNN(k, metric=self.metric)
+        return replace(self, n_neighbors=k)
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: "Sequence[GradedKNN]",
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[Any], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales over the nearest others; neighbours are sorted once for all K."""
         both = [part for kernel in kernels for part in kernel.parts]
@@ -109,11 +111,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
 
 class GradedMean(MeanStatistic):
-    """The mean of two means.
-
-    The number that tells where a pair is: 1 at the edge of the wider neighbourhood, else 0; plus 2
-    inside the narrower one, or 4 at its edge.
-    """
+    """The mean of two means; ``at_edge`` is 1 at the wider edge, plus 2 inside the inner, or 4."""
 
     def __init__(self, near: Any, wide: Any, offset: float) -> None:
         self.k, self.offset, self.near, self.wide = 1, offset, near, wide
@@ -149,14 +147,11 @@ class BagGraded(BagKNN):
     def for_file(self) -> dict[str, Any]:
         return {"near": self.near.known, "wide": self.wide.known}
 
-    def _scales_of_new(
-        self, Z: FloatArray, levels: list[float], found: Any
-    ) -> dict[int, tuple[float, FloatArray]]:
-        ((key, (level, near)),) = self.near._scales_of_new(Z, levels[:1], found[0]).items()
-        ((_, wide),) = self.wide._scales_of_new(Z, levels[:1], found[1]).values()
-        return {key: (level, (near + wide) / 2 + self.offset)}
+    def _scale_of_new(self, Z: FloatArray, level: float, found: Any) -> FloatArray:
+        near = self.near._scale_of_new(Z, level, found[0])
+        return (near + self.wide._scale_of_new(Z, level, found[1])) / 2 + self.offset
 
-    def _around(self, Z: FloatArray) -> tuple[Any, tuple[IntArray, IntArray, Edge]]:
+    def _around(self, Z: FloatArray) -> tuple[Any, Entered]:
         """The nearest of either bag, pairs where the row is among 4K, and where in them it is."""
         wide, (row, point, at_edge) = self.wide._around(Z)
         near, (inner_row, inner_point, at_inner_edge) = self.near._around(Z)

@@ -49,13 +49,7 @@ def named_kernels() -> "dict[str, type[Kernel]]":
 
 
 class Bag(ABC):
-    """Thresholds t_i of the full method, with one constant added to every scale.
-
-    Attributes
-    ----------
-    offset : the constant
-    scores : (N,) what is divided by scales
-    """
+    """Thresholds t_i of the full method: scores, (N,), are divided by scales plus an offset."""
 
     offset: float
     scores: FloatArray
@@ -70,10 +64,7 @@ class Bag(ABC):
 
     @abstractmethod
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N), if slope·t is added to all scales.
-
-        In the order of the calibration points. The level matters for quantiles of neighbours only.
-        """
+        """All t_i of a few rows, (m, N); the level is for quantiles, slope·t is added to scales."""
 
     def with_offset(self, offset: float) -> Self:
         """The same bag with another constant; nothing is searched or summed again."""
@@ -86,45 +77,30 @@ class Bag(ABC):
         return None
 
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
+        self, Z: FloatArray, asked: Any, shares: Any = None, slope: float = 0.0, signs: Any = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L).
+        """Thresholds t_i at levels, by weight if given, or at ranks of ±t_i with signs: (m, L).
 
         With a slope, of levels with the same scale.
         """
 
         def select(rows: slice) -> FloatArray:
+            if signs is not None:
+                values = with_signs(self.thresholds(Z[rows], slope=slope), signs)
+                return row_order_statistics(values, asked)
             own = shares and shares.of_rows(rows)
-            return row_thresholds(self.thresholds(Z[rows], levels[0], slope), levels, own)
-
-        return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.scores)))
-
-    def signed_order_statistics(
-        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
-    ) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
-
-        def select(rows: slice) -> FloatArray:
-            values = with_signs(self.thresholds(Z[rows], slope=slope), signs)
-            return row_order_statistics(values, ranks)
+            return row_thresholds(self.thresholds(Z[rows], asked[0], slope), asked, own)
 
         return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.scores)))
 
 
 class LeaveTwoOut:
-    """Scales that the Jackknife+ compares: without the point, and without it and the new one.
+    """Scales that the Jackknife+ compares: without the point, (N,), and without it and the new one.
 
-    Parameters
-    ----------
-    means : with ``to``, which gives (m, N) means at new rows without each calibration point
-    offset : constant added to them
-    without_one : (N,) scale at every calibration point without itself
-
-    Attributes
-    ----------
-    n_folds : number of folds that are left out, or None where single points are
+    ``means`` has ``to``, which gives (m, N) means at new rows without each calibration point.
     """
 
+    #: How many folds are left out, or None where single points are.
     n_folds: int | None = None
 
     def __init__(self, means: Any, offset: float, without_one: FloatArray) -> None:
@@ -214,7 +190,7 @@ class Kernel:
         ``known`` is what ``for_file`` returned for the same rows; ``rng`` draws for tuned kernels.
         """
         raise TypeError(
-            f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
+            f"{self!r} does not support leave-two-out scales: use FullRescaled, or another kernel."
         )
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
@@ -228,7 +204,7 @@ class Kernel:
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Any:
         """The local mean of ``magnitudes`` observed at ``Z``; ``predict`` has it at new rows."""
         raise TypeError(
-            f"no local mean is known for {self!r}: use FullRescaled, or another kernel."
+            f"{self!r} does not support local means: use FullRescaled, or another kernel."
         )
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
@@ -250,9 +226,11 @@ class Kernel:
 
 
 def check_size(value: Any, name: str, least: int = 0) -> float:
-    """A finite number, at least ``least``."""
-    if not isinstance(value, Real) or not least <= float(value) < np.inf:
-        raise ValueError(f"{name} must be a finite number >= {least}; got {value!r}.")
+    """A number from ``least`` on, whose products with others are finite."""
+    if not isinstance(value, Real) or not least <= float(value) <= 1e30:
+        raise ValueError(
+            f"{name} must be a finite number >= {least}; got {value!r} (1e30 is the largest)."
+        )
     return float(value)
 
 

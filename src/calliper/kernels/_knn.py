@@ -32,7 +32,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import CHUNK_ROWS, map_row_blocks
+from calliper._blocks import CHUNK_ROWS, distinct, map_row_blocks
 from calliper._handlers import CELLS
 from calliper._kept import Array, Keeps
 from calliper._types import FloatArray, IntArray
@@ -51,20 +51,16 @@ from calliper.kernels._kernel import (
     ScalesAtLevel,
 )
 from calliper.kernels._nearest import MOST_PAIRS, Nearest
-from calliper.kernels._neighbors import search_of
-from calliper.kernels._search import EUCLIDEAN, Metric, Search, check_metric, unique_rows
-from calliper.kernels._statistic import (
-    STATISTICS,
-    Edge,
-    Entering,
-    MeanStatistic,
-    QuantileStatistic,
-)
+from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric, search_of
+from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, QuantileStatistic
 from calliper.quantile import Shares, conformal_rank, merged_multiple, with_signs
 from calliper.rows import Rows
 
 #: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
 Asked = tuple[list[float], list[int], FloatArray | None]
+
+#: Pairs of a new row and a point that it enters, and where it is just as far as the K-th.
+Entered = tuple[IntArray, IntArray, Edge]
 
 #: Where a larger part of the points have other neighbours than before, all are searched again.
 MOST_CHANGED = 0.25
@@ -123,7 +119,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         k, cells = at_least(self.n_neighbors, 1, "n_neighbors"), self._cells()
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
             raise ValueError(
-                f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "
+                f"cells work only with Euclidean distances on the CPU; got metric={self.metric!r}, "
                 f"engine={self.engine!r}. Leave these out, or the cells."
             )
         placed = None if cells is None else cells.placed(Z_train, rng)
@@ -133,7 +129,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """The cells, or None."""
         return None if self.cells is None else import_module(CELLS).as_cells(self.cells)
 
-    def _search(self, Z: FloatArray, purpose: str) -> Search:
+    def _search(self, Z: FloatArray, purpose: str) -> NeighborSearch:
         """All points, searched everywhere; with cells, that is refused."""
         if self.cells is not None:
             raise TypeError(
@@ -146,9 +142,9 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """K, or all points there are, with a warning."""
         if self.n_neighbors > largest:
             warn(
-                f"{self.n_neighbors} neighbours were asked for but a calibration point has only "
-                f"{largest} to choose from: all are used, which leaves little or no adaptivity. "
-                f"Calibrate on more points or ask for fewer neighbours.",
+                f"{self.n_neighbors} neighbours were requested, but a calibration point has only "
+                f"{largest} to choose from: all are used, so widths hardly adapt. Calibrate on "
+                "more points or request fewer neighbours.",
                 SmallCalibrationWarning,
             )
         return int(min(self.n_neighbors, largest))
@@ -167,9 +163,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             cells = self._cells().placed(None, None)
             bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
             return bag
-        points = self._search(rows.Z, "local quantiles"), rows.magnitudes, rows.scores
-        how, near = STATISTICS[statistic], known.get("near")
-        return BagKNN(*points, n_neighbors=k, statistic=how, offset=offset, known=near)
+        nearest = Nearest(self._search(rows.Z, "local quantiles"), rows.magnitudes, k)
+        return BagKNN(nearest, rows.scores, STATISTICS[statistic], offset, known.get("near"))
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Nearest:
         """Mean over the K nearest."""
@@ -233,19 +228,17 @@ class LeaveTwoOutKNN(LeaveTwoOut):
             return np.stack([merged_multiple(*known, rank) for rank in asked], axis=1)
 
         def plain(near: IntArray) -> FloatArray:
-            blocks = map_row_blocks(
-                lambda rows: merged(*nearest.few_without(near[rows])), len(near), 4 * k
-            )
+            few = nearest.few_without
+            blocks = map_row_blocks(lambda rows: merged(*few(near[rows])), len(near), 4 * k)
             return np.concatenate(blocks)
 
         def tied(near: IntArray | None, distance: FloatArray) -> FloatArray:
             points = np.broadcast_to(every, distance.shape) if near is None else near
             return merged(points, *nearest.without(near, distance))
 
-        def compared(rows: FloatArray) -> Any:
-            return nearest.search.over_candidates(rows, k + 1, tied)
-
-        return nearest.over(Z, k + 1, plain, compared)
+        return nearest.over(
+            Z, k + 1, plain, lambda rows: nearest.search.over_candidates(rows, k + 1, tied)
+        )
 
 
 def same_length(values: Any, points: FloatArray, name: str = "values") -> Any:
@@ -257,13 +250,7 @@ def same_length(values: Any, points: FloatArray, name: str = "values") -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Neighborhood(Keeps):
-    """The K nearest others of each point.
-
-    Attributes
-    ----------
-    others : (N, K) of which the last is the K-th
-    crowded : points whose K-th place is shared
-    """
+    """The K nearest others of each point, the K-th last; points whose K-th place is shared."""
 
     others: Annotated[IntArray, Array("int32", ("N", "K"), least=0, most="N")]
     crowded: Annotated[IntArray, Array("int32", ("c",), least=0, most="N", becomes="int64")]
@@ -274,32 +261,28 @@ class BagKNN(Bag):
 
     def __init__(
         self,
-        search: Search,
-        magnitudes: FloatArray,
+        nearest: Nearest,
         scores: FloatArray,
-        *,
-        n_neighbors: int,
         statistic: type[MeanStatistic] | type[QuantileStatistic],
         offset: float,
         known: Neighborhood | None = None,
     ) -> None:
-        self.search, self.magnitudes, self.scores = search, magnitudes, scores
-        self.n_neighbors, self.offset, n = n_neighbors, offset, len(scores)
+        self.search, self.magnitudes, self.scores = nearest.search, nearest.magnitudes, scores
+        self.n_neighbors, self.offset, n = nearest.k, offset, len(scores)
         self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
         # With K = N a point has only K−1 others, so the new one always enters.
-        self.always_enters = n_neighbors == n
+        self.always_enters = nearest.k == n
         if known is None:
-            others, tied = search.nearest_others(min(n_neighbors, n - 1))
+            others, tied = self.search.nearest_others(min(nearest.k, n - 1))
             crowded = np.flatnonzero(tied & (not self.always_enters))
             known = Neighborhood(others.astype(np.int32), crowded)
-        if known.others.shape != (n, min(n_neighbors, n - 1)):
+        if known.others.shape != (n, min(nearest.k, n - 1)):
             raise CalliperError(f"neighbours of {known.others.shape} do not fit {n} points.")
-        self.known, self.crowded, member = known, known.crowded, magnitudes[known.others]
-        self.reach = search.distance_to(known.others[:, -1])
+        self.known, self.crowded, member = known, known.crowded, self.magnitudes[known.others]
+        self.reach = self.search.distance_to(known.others[:, -1])
         if self.always_enters:
             self.reach = np.full(n, np.inf)
             member = np.column_stack([member, self.reach])
-        nearest = Nearest(search, magnitudes, n_neighbors)
         self.statistic = statistic(member, offset, nearest, self.crowded)
 
     def for_file(self) -> dict[str, Any]:
@@ -313,10 +296,7 @@ class BagKNN(Bag):
         return other
 
     def extended(self, rows: Rows) -> "BagKNN | None":
-        """The bag of these points, of which the first are those at hand; None if that is no gain.
-
-        A point has other neighbours only where one of the new ones enters: these are searched.
-        """
+        """As :meth:`Bag.extended`: only points that one of the new ones enters are searched."""
         n, k, search = len(self.scores), self.n_neighbors, self.search.extended(rows.Z)
         if self.always_enters or search is None:
             return None
@@ -328,58 +308,58 @@ class BagKNN(Bag):
         crowded = np.zeros(len(rows.Z), dtype=bool)
         others[:n], crowded[self.crowded] = self.known.others, True
         others[changed], crowded[changed] = search.others_of(changed, k)
-        known, how = Neighborhood(others, np.flatnonzero(crowded)), type(self.statistic)
-        points, offset = (search, rows.magnitudes, rows.scores), self.offset
-        return BagKNN(*points, n_neighbors=k, statistic=how, offset=offset, known=known)
+        known = Neighborhood(others, np.flatnonzero(crowded))
+        nearest = Nearest(search, rows.magnitudes, k)
+        return BagKNN(nearest, rows.scores, type(self.statistic), self.offset, known)
 
     def calibration_scale(self, level: float) -> FloatArray:
         return self.statistic.of_calibration(level)
 
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
+        self, Z: FloatArray, asked: Any, shares: Any = None, slope: float = 0.0, signs: Any = None
     ) -> FloatArray:
         if slope:
-            return super().order_statistics(Z, levels, shares, slope=slope)
-        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
-        return self._selected(Z, (levels, ranks, None), shares)
-
-    def signed_order_statistics(
-        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
-    ) -> FloatArray:
-        if slope:
-            return super().signed_order_statistics(Z, signs, ranks, slope=slope)
-        return self._selected(Z, ([0.5] * len(ranks), ranks, signs))
+            return super().order_statistics(Z, asked, shares, slope, signs)
+        if signs is not None:
+            return self._selected(Z, ([0.5] * len(asked), asked, signs))
+        ranks = [conformal_rank(level, len(self.scores)) for level in asked]
+        return self._selected(Z, (asked, ranks, None), shares)
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         near, pairs = self._around(Z)
-        ((_, scale),) = self._scales_of_new(Z, [level], near).values()
-        return self._thresholds(pairs, scale, level, slope)
+        return self._thresholds(pairs, self._scale_of_new(Z, level, near), level, slope)
 
     def _thresholds(
-        self, pairs: tuple[IntArray, IntArray, Edge], scale: FloatArray, level: float, slope: float
+        self, pairs: Entered, scale: FloatArray, level: float, slope: float
     ) -> FloatArray:
         """All thresholds of rows with these scales, (m,), which enter these points: (m, N)."""
-        row, point, at_edge = pairs
         own = self.calibration_scale(level)
         if slope:
             found = signed_root(slope, own - slope * self.scores, self.scores * scale[:, None])
         else:
             found = times(np.repeat(scale[:, None], len(own), axis=1), rescale(self.scores, own))
-        entering = Entering(point, at_edge, self.scores[point], scale[row])
-        with np.errstate(over="ignore"):
-            found[row, point] = self.statistic.crossing(entering, level, slope)
+        found[pairs[:2]] = self._crossing(pairs, scale, level, slope)
         return found
 
-    def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
-        """What is asked of thresholds, with their signs if there are any, (m, L).
+    def _crossing(
+        self, pairs: Entered, scale: FloatArray, level: float, slope: float = 0.0
+    ) -> FloatArray:
+        """Thresholds of these pairs, (P,)."""
+        row, point, at_edge = pairs
+        score = self.scores[point]
+        with np.errstate(over="ignore"):
+            entering = Entering(point, at_edge, score, score * scale[row])
+            return self.statistic.crossing(entering, level, slope)
 
-        Chunks are so large that their pairs fit in memory, judged by the pairs of the last.
-        """
+    def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
+        """What is asked of thresholds, (m, L), in chunks whose pairs fit in memory."""
         most = MOST_PAIRS // (8 * self.n_neighbors)
         if len(self.crowded):  # any row may enter all of them
             most = min(most, MOST_PAIRS // len(self.scores))
             if shares is None:  # a row has the threshold of its twins, and twins enter by thousands
-                Z, _, inverse = unique_rows(Z)
+                every = np.asarray(Z)
+                first, inverse = distinct(every)
+                Z = every[first]
         parts, start, size = [], 0, max(1, min(CHUNK_ROWS, most))
         while start < len(Z):
             rows = slice(start, start + size)
@@ -395,37 +375,31 @@ class BagKNN(Bag):
         self, Z: FloatArray, asked: Asked, shares: Shares | None
     ) -> tuple[FloatArray, int]:
         """Order statistics, and the number of pairs that had to be looked at."""
-        (levels, ranks, signs), (near, (row, point, at_edge)) = asked, self._around(Z)
-        radius = np.empty((len(Z), len(levels)))
-        for key, (level, scale) in self._scales_of_new(Z, levels, near).items():
-            entering = Entering(point, at_edge, self.scores[point], scale[row])
-            with np.errstate(over="ignore"):
-                value = self.statistic.crossing(entering, level)
+        (levels, ranks, signs), (near, pairs) = asked, self._around(Z)
+        row, point, _ = pairs
+        radius, keys = np.empty((len(Z), len(levels))), [*map(self.statistic.key, levels)]
+        for key in {*keys}:
+            columns = [c for c, each in enumerate(keys) if each == key]
+            level = levels[columns[0]]
+            scale = self._scale_of_new(Z, level, near)
+            value = self._crossing(pairs, scale, level)
             if signs is not None:
                 value = with_signs(value, signs[point])
             ordered, position = self._ordered(level, signs)
             own = shares and shares.reordered(np.argsort(position))
-            columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
             which = [ranks[c] if own is None else levels[c] for c in columns]
             radius[:, columns] = self.search.select(
                 ordered, scale, row, position[point], value, which, own
             )
         return radius, len(row) + len(Z) * self.n_neighbors
 
-    def _scales_of_new(
-        self, Z: FloatArray, levels: list[float], found: Any
-    ) -> dict[int, tuple[float, FloatArray]]:
-        """For each different scale, one of the levels that have it, and the scale of each row."""
+    def _scale_of_new(self, Z: FloatArray, level: float, found: Any) -> FloatArray:
+        """The scale of each row, (m,), from what :meth:`_around` found."""
         near, tied = found
-        member = self.magnitudes[near]
-        scales: dict[int, tuple[float, FloatArray]] = {}
-        for level in levels:
-            key = self.statistic.key(level)
-            if key not in scales:
-                scales[key] = level, self.statistic.of_new(member, level)
-                if tied.any():
-                    scales[key][1][tied] = self.statistic.of_tied(Z[tied], level)
-        return scales
+        scale = self.statistic.of_new(self.magnitudes[near], level)
+        if tied.any():
+            scale[tied] = self.statistic.of_tied(Z[tied], level)
+        return scale
 
     def _ordered(self, level: float, signs: FloatArray | None) -> tuple[FloatArray, IntArray]:
         """The ratios ±s_i / ŝ_i in ascending order, and the place of each point among them."""
@@ -437,11 +411,8 @@ class BagKNN(Bag):
             self._orders[key] = in_order(rescale(self.scores, self.calibration_scale(level)))
         return self._orders[key]
 
-    def _around(self, Z: FloatArray) -> tuple[Any, tuple[IntArray, IntArray, Edge]]:
-        """The nearest of new rows, and pairs (new row, point) where it is among K nearest.
-
-        The third array says where it is just as far as the K-th.
-        """
+    def _around(self, Z: FloatArray) -> tuple[Any, Entered]:
+        """The nearest of new rows, and pairs where a row is among the K nearest of a point."""
         return self.search.around(Z, self.n_neighbors, self.reach)
 
 

@@ -23,7 +23,7 @@ models", NeurIPS, arXiv:2106.00225.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -54,6 +54,7 @@ MOST_ERRORS = 1000
 FLOOR = 0.1
 
 
+@dataclass(eq=False, repr=False)
 class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     """Another kernel, in a linear space where points with similar errors are close together.
 
@@ -94,17 +95,17 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     cli = "mahalanobis"
     learns_on_errors = True
 
-    def __init__(self, kernel: Any = None, *, n_directions: int = 4, max_iter: int = 100) -> None:
-        self.kernel = kernel
-        self.n_directions = n_directions
-        self.max_iter = max_iter
+    kernel: Any = None
+    _: KW_ONLY
+    n_directions: int = 4
+    max_iter: int = 100
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with the inner kernel filled in, which is resolved in the learnt space."""
         inner = KNN(30) if self.kernel is None else self.kernel
         if not isinstance(inner, Kernel) or not inner.by_distance:
             raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
-        return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
+        return replace(self, kernel=inner)
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> "LearntKernel":
         """The inner kernel in a space learnt on training errors."""
@@ -289,10 +290,8 @@ def loss_and_gradient(
     mean_of_others = (y.sum() - y) / (n - 1)
 
     def one_block(rows: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Errors of these rows; W[1 P] of these rows; what they add to kᵀ[c 1, cP, cŷ 1, cŷP].
-
-        W is c (y_j − ŷ_i) k_ij with c = (ŷ_i − y_i)/S_i, so products with k give those with W.
-        """
+        """Errors of these rows; W[1 P] of these rows; what they add to kᵀ[c 1, cP, cŷ 1, cŷP]."""
+        # W is c (y_j − ŷ_i) k_ij with c = (ŷ_i − y_i)/S_i, so products with k give those with W.
         here = np.arange(rows.start, rows.stop)
         weight = left[rows] @ right
         weight[here - rows.start, here] = -np.inf

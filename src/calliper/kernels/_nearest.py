@@ -29,60 +29,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
-from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._blocks import CHUNK_ROWS, distinct, map_row_blocks, row_slices
+from calliper._types import FloatArray, IntArray
 from calliper.kernels._arithmetic import Grid
-from calliper.kernels._search import Search, all_distances, unique_rows
+from calliper.kernels._search import Case, NeighborSearch, Shells, all_distances
 from calliper.quantile import as_fraction, count_true, row_order_statistics
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
 MOST_PAIRS = 1 << 22
-
-#: Weights of those nearer and of those tied, and weights to be reached, (m,) each.
-Case = tuple[IntArray, IntArray, Sequence[IntArray]]
-
-
-@dataclass(frozen=True)
-class Shells:
-    """Points nearer than the K-th neighbour of some rows, and points just as far.
-
-    Attributes
-    ----------
-    reach : (m, 1) the distance of the K-th neighbour
-    near, tied : (m, W) which columns are
-    seats, size : (m,) K less the number of columns near, and the number of those tied
-    """
-
-    reach: FloatArray
-    near: BoolArray
-    tied: BoolArray
-    seats: IntArray
-    size: IntArray
-
-    @classmethod
-    def of_points(cls, distance: FloatArray, k: int) -> Self:
-        """From distances to points, (m, W)."""
-        reach = np.partition(distance, k - 1, axis=1)[:, k - 1 : k]
-        near, tied = distance < reach, distance == reach
-        return cls(reach, near, tied, k - count_true(near), count_true(tied))
-
-    def quantiles(self, ranks: Sequence[int]) -> Iterator[Case]:
-        """What it takes to reach the ranks."""
-        yield self.size, self.seats, [self.size * rank for rank in ranks]
-
-    def clamps(self, rank: int) -> Iterator[Case]:
-        """What it takes to reach the rank with a new point nearer, with one as far, without one.
-
-        With one, first if it is among the smaller ones and then if not.
-        """
-        size, seats = self.size, self.seats
-        yield size, seats - 1, (size * (rank - 1), size * rank)
-        yield size + 1, seats, ((size + 1) * rank - seats, (size + 1) * rank)
-        yield size, seats, (size * rank,)
 
 
 @dataclass(frozen=True)
@@ -103,7 +61,7 @@ class SharedSums:
 class Nearest:
     """The K nearest of the points searched, and their magnitudes."""
 
-    def __init__(self, search: Search, magnitudes: FloatArray, k: int) -> None:
+    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, k: int) -> None:
         self.search, self.magnitudes, self.k = search, magnitudes, k
 
     def predict(self, Z: FloatArray) -> FloatArray:
@@ -159,8 +117,9 @@ class Nearest:
             near, is_tied = self.search.nearest(Z[rows], n)
             parts.append(plain(near))
             if is_tied.any():
-                different, _, inverse = unique_rows(self.search.scaled(Z[rows][is_tied]))
-                parts[-1][is_tied] = tied(different)[inverse]
+                crowded = self.search.scaled(Z[rows][is_tied])
+                first, inverse = distinct(crowded)
+                parts[-1][is_tied] = tied(crowded[first])[inverse]
         return np.concatenate(parts)
 
     def means_of_tied(self, rows: FloatArray) -> FloatArray:
@@ -173,9 +132,10 @@ class Nearest:
 
     def sums_of_others(self, points: IntArray) -> SharedSums:
         """Sums around points, without themselves."""
-        rows, first, inverse = unique_rows(self.search.points[points])
+        rows = self.search.points[points]
+        first, inverse = distinct(rows)
         twin, own = points[first], self.search.distance_to(points, points)
-        found = self.search.over_candidates(rows, self.k, self._digits, twin)[inverse]
+        found = self.search.over_candidates(rows[first], self.k, self._digits, twin)[inverse]
         change = self._digits_of_each[twin][inverse] - self._digits_of_each[points]
         reach, n = found[:, -1], self._grid.n
         found[:, :n] += np.where((own < reach)[:, None], change, 0.0)
@@ -183,17 +143,33 @@ class Nearest:
         return self._sums(found)
 
     def clamps(self, points: IntArray, rank: int) -> FloatArray:
-        """Around points, without themselves, between what a new score t is their scale, (m, 5).
+        """The a and b of scales min(max(t, a), b) around points, without themselves, (m, 5).
 
-        That is min(max(t, a), b), with a and b of columns 0 and 1 if the new point comes nearer
-        than the K-th, of columns 2 and 3 if it comes just as near, and else both of column 4.
+        Columns 0 and 1 if a new point comes nearer than the K-th, 2 and 3 if as near, else 4.
         """
         return self._reached(self.search.points[points], lambda s: s.clamps(rank), points)
 
     def without(self, near: IntArray | None, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Means without each of the candidates, (m, W), and without any other point, (m,)."""
-        magnitudes = self.magnitudes[None] if near is None else self.magnitudes[near]
-        return means_without(distance, magnitudes, self.k)
+        shells, magnitudes = Shells.of_points(distance, self.k), self._of(near)
+        seats, size, inside = shells.seats[:, None], shells.size[:, None], shells.near | shells.tied
+        nearer, tied = shells.near * magnitudes, shells.tied * magnitudes
+        near_sum, tied_sum = nearer.sum(axis=1, keepdims=True), tied.sum(axis=1, keepdims=True)
+        beyond = np.where(distance > shells.reach, distance, np.inf)
+        following = (beyond == beyond.min(axis=1, keepdims=True)) & np.isfinite(beyond)
+        next_sum = (following * magnitudes).sum(axis=1, keepdims=True)
+        replacement = next_sum / np.maximum(following.sum(axis=1, keepdims=True), 1)
+        total, crowded = near_sum + seats / size * tied_sum, size > seats
+        without = sums_without(nearer + tied) + replacement
+        of_near = sums_without(nearer) + (seats + 1) / size * tied_sum
+        of_tied = near_sum + seats / np.maximum(size - 1, 1) * sums_without(tied)
+        without = np.where(shells.near & crowded, of_near, without)
+        without = np.where(shells.tied & crowded, of_tied, without)
+        return np.where(inside, without, total) / self.k, total[:, 0] / self.k
+
+    def _of(self, near: IntArray | None) -> FloatArray:
+        """Magnitudes of candidates, (m, W), or of all points, (1, N)."""
+        return self.magnitudes[None] if near is None else self.magnitudes[near]
 
     def _reached(
         self,
@@ -201,9 +177,23 @@ class Nearest:
         cases: Callable[[Shells], Iterator[Case]],
         points: IntArray | None = None,
     ) -> FloatArray:
+        """Magnitudes at which weights reach what each case needs, (m, L)."""
+
         def find(near: IntArray | None, distance: FloatArray) -> FloatArray:
-            magnitudes = self.magnitudes[None] if near is None else self.magnitudes[near]
-            return reached(distance, magnitudes, self.k, cases)
+            magnitudes = self._of(near)
+            order = np.argsort(magnitudes, axis=1)
+            ascending = np.take_along_axis(magnitudes, order, axis=1)
+            shells = Shells.of_points(np.take_along_axis(distance, order, axis=1), self.k)
+            extended = np.hstack([ascending, np.full((len(order), 1), np.inf)])
+            found = []
+            for inner, outer, needed in cases(shells):
+                each_weight = shells.near * inner[:, None] + shells.tied * outer[:, None]
+                weight = np.cumsum(each_weight, axis=1)
+                for each in needed:
+                    position = count_true(weight < each[:, None])[:, None]
+                    value = np.take_along_axis(extended, position, axis=1)[:, 0]
+                    found.append(np.where(each > 0, value, 0.0))
+            return np.stack(found, axis=1)
 
         return np.asarray(self.search.over_candidates(rows, self.k, find, points))
 
@@ -244,48 +234,6 @@ class Nearest:
         return self._grid.sums(self.magnitudes, np.copy)
 
 
-def reached(
-    distance: FloatArray,
-    magnitudes: FloatArray,
-    k: int,
-    cases: Callable[[Shells], Iterator[Case]],
-) -> FloatArray:
-    """Magnitudes, (m, W) or (1, W), at which weights reach what each case needs, (m, L)."""
-    order = np.argsort(magnitudes, axis=1)
-    ascending = np.take_along_axis(magnitudes, order, axis=1)
-    shells = Shells.of_points(np.take_along_axis(distance, order, axis=1), k)
-    extended = np.hstack([ascending, np.full((len(order), 1), np.inf)])
-    found = []
-    for near, tied, needed in cases(shells):
-        weight = np.cumsum(shells.near * near[:, None] + shells.tied * tied[:, None], axis=1)
-        for each in needed:
-            position = count_true(weight < each[:, None])[:, None]
-            value = np.take_along_axis(extended, position, axis=1)[:, 0]
-            found.append(np.where(each > 0, value, 0.0))
-    return np.stack(found, axis=1)
-
-
-def means_without(
-    distance: FloatArray, magnitudes: FloatArray, k: int
-) -> tuple[FloatArray, FloatArray]:
-    """Means over K without each of the points, (m, W), and without any other, (m,)."""
-    shells = Shells.of_points(distance, k)
-    seats, size, inside = shells.seats[:, None], shells.size[:, None], shells.near | shells.tied
-    near, tied = shells.near * magnitudes, shells.tied * magnitudes
-    near_sum, tied_sum = near.sum(axis=1, keepdims=True), tied.sum(axis=1, keepdims=True)
-    beyond = np.where(distance > shells.reach, distance, np.inf)
-    following = (beyond == beyond.min(axis=1, keepdims=True)) & np.isfinite(beyond)
-    next_sum = (following * magnitudes).sum(axis=1, keepdims=True)
-    replacement = next_sum / np.maximum(following.sum(axis=1, keepdims=True), 1)
-    total, crowded = near_sum + seats / size * tied_sum, size > seats
-    without = sums_without(near + tied) + replacement
-    of_near = sums_without(near) + (seats + 1) / size * tied_sum
-    of_tied = near_sum + seats / np.maximum(size - 1, 1) * sums_without(tied)
-    without = np.where(shells.near & crowded, of_near, without)
-    without = np.where(shells.tied & crowded, of_tied, without)
-    return np.where(inside, without, total) / k, total[:, 0] / k
-
-
 def sums_without(part: FloatArray) -> FloatArray:
     """For (m, N) non-negative numbers, which are used up, the sum of each row without each."""
     row, largest = np.arange(len(part)), part.argmax(axis=1)
@@ -301,7 +249,7 @@ def sum_of_each(values: FloatArray) -> FloatArray:
     return np.asarray(np.ascontiguousarray(np.sort(values, axis=1)).sum(axis=1))
 
 
-def shared_means(search: Search, magnitudes: FloatArray, k: int, who: Any) -> FloatArray:
+def shared_means(search: NeighborSearch, magnitudes: FloatArray, k: int, who: Any) -> FloatArray:
     """Means over K at new rows (m, d), or at points (m,) without themselves: (m,)."""
     nearest = Nearest(search, magnitudes, k)
     if who.ndim == 1:

@@ -88,11 +88,9 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
 
 
 class SharedLeaves(Weights):
-    """The number of trees in which two rows lie in one leaf.
+    """The number of trees in which two rows lie in one leaf: sums of whole numbers are exact.
 
-    Counts, not shares: means are ratios, and sums of whole numbers are exact. Leaves are columns
-    of a sparse matrix with a one for each tree in each row, so a block of counts is one sparse
-    product, and no temporary has an entry for each pair and tree.
+    Leaves are columns of a sparse matrix, so no temporary has an entry for each pair and tree.
     """
 
     def __init__(self, kernel: ForestProximity, Z: FloatArray) -> None:
@@ -111,11 +109,11 @@ class SharedLeaves(Weights):
             )
         return np.asarray((self.columns.transform(leaves) @ self.by_leaf).toarray())
 
-    def among(self, rows: slice) -> FloatArray:
+    def among(self, rows: slice) -> tuple[FloatArray, FloatArray]:
         """(rows, N) numbers of leaves that points share with the others."""
         shared = np.asarray((self.own[rows] @ self.by_leaf).toarray())
         np.fill_diagonal(shared[:, rows], 0.0)
-        return shared
+        return shared, np.zeros(len(shared))
 
 
 def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
@@ -143,10 +141,7 @@ def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
 
 
 def _nameless(forest: Any) -> Any:
-    """The forest without names of its columns, which are an array by now, in its order.
-
-    To silence the warning about that would silence it in all threads.
-    """
+    """The forest without names of columns; its warning can be silenced only in all threads."""
     if "feature_names_in_" not in getattr(forest, "__dict__", {}):
         return forest
     bare = copy(forest)

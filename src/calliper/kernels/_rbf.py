@@ -34,9 +34,10 @@ there are at most E exceptions to a row, its Q-th smallest threshold is either o
 of a point between r_(Q−E)·q and r_(Q+E)/q, with q = (1−δ)/(1+δ).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, Self
 
@@ -44,7 +45,7 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import map_row_blocks
+from calliper._blocks import Scratch, distinct, map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
@@ -64,11 +65,11 @@ from calliper.kernels._weighted import (
 from calliper.quantile import (
     Shares,
     conformal_rank,
+    conformal_thresholds,
     merged_order_statistic,
     pad_exceptions,
     row_order_statistics,
-    row_thresholds,
-    weighted_quantiles_in_blocks,
+    weighted_quantiles,
 )
 
 #: Weights whose sum is smaller have lost digits to underflow; they are shifted anew.
@@ -163,7 +164,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         engine = engine_of(Z, self.engine)
         if engine is not None:
             return engine.radial(Z, self.metric, length, smoothing, step)
-        return Radial(RadialExponents(Z, length, self.metric, step), smoothing)
+        return Radial(Z, length, self.metric, step, smoothing)
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile by radial weights."""
@@ -187,40 +188,84 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         return lambda level: means
 
 
-class RadialExponents:
-    """Exponents −d²/2l² to fixed points; ``step`` is the side of a grid, in length scales."""
+class Radial(Weights):
+    """Radial weights, up to a factor by which the nearest has one; with smoothing, b/N more."""
 
     def __init__(
-        self, points: FloatArray, length_scale: float, metric: Metric, step: float = 0.0
+        self,
+        points: FloatArray,
+        length_scale: float,
+        metric: Metric,
+        step: float = 0.0,
+        smoothing: float = 0.0,
     ) -> None:
         self.side = step * length_scale if step else 0.0  # the length may be infinite
-        self.points = to_grid(points, self.side)
-        self.metric, self.length_scale, self.step = metric, length_scale, step
+        self.points, self.floor = self.placed(points), smoothing / len(points)
+        self.metric, self.length_scale = metric, length_scale
 
-    def some(self, points: IntArray) -> "RadialExponents":
+    def placed(self, Z: FloatArray) -> FloatArray:
+        """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
+        return np.round(Z / self.side) * self.side if self.side else Z
+
+    def some(self, points: IntArray) -> Self:
         """The same with some of the points, or all in another order."""
-        return RadialExponents(self.points[points], self.length_scale, self.metric, self.step)
+        other = copy(self)
+        other.points = self.points[points]
+        return other
 
-    def to(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+    def exponents(self, Z: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """−d²/2l², (m, N), in ``out`` if given."""
-        queries = to_grid(queries, self.side)
-        squared = squared_distances(queries, self.points, self.metric, out)
+        Z = self.placed(Z)
+        if self.metric == EUCLIDEAN:  # nothing hangs on a tie
+            squared: FloatArray = cdist(Z, self.points, "sqeuclidean", out=out)
+        else:
+            squared = np.square(all_distances(Z, self.points, self.metric))
         squared /= -2 * self.length_scale**2
         return squared
 
+    def to(self, Z: FloatArray) -> FloatArray:
+        exponent = self.exponents(Z)
+        if not self.floor:
+            return to_weights(exponent, exponent.max(axis=1))
+        weight = np.exp(exponent, out=exponent)
+        weight += self.floor
+        return weight
 
-def to_grid(Z: FloatArray, side: float) -> FloatArray:
-    """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
-    return np.round(Z / side) * side if side else Z
+    def among(self, rows: slice) -> tuple[FloatArray, FloatArray]:
+        if self.floor:
+            return super().among(rows)
+        exponent = self.exponents(self.points[rows])
+        np.fill_diagonal(exponent[:, rows], -np.inf)
+        largest = exponent.max(axis=1)
+        return to_weights(exponent, largest), largest
 
+    def mean(self, magnitudes: FloatArray) -> WeightedMeans:
+        return super().mean(magnitudes) if self.floor else RadialMeans(self, magnitudes)
 
-def squared_distances(
-    queries: FloatArray, points: FloatArray, metric: Metric, out: FloatArray | None = None
-) -> FloatArray:
-    """Squared distances for any metric, (m, N), in ``out`` if given; nothing hangs on a tie."""
-    if metric == EUCLIDEAN:
-        return np.asarray(cdist(queries, points, "sqeuclidean", out=out), dtype=np.float64)
-    return np.square(all_distances(queries, points, metric))
+    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+        if not self.floor:
+            return BagRadial(self, magnitudes, scores, offset)
+        return (BagInPlaces if self.side else BagWeighted)(self, magnitudes, scores, offset)
+
+    def local_quantile(self, scores: FloatArray) -> Callable[..., FloatArray]:
+        """As :meth:`quantile`, of the scores of the points."""
+        order = np.argsort(scores)
+        return partial(self.some(order).quantile, scores[order])
+
+    def quantile(
+        self, ascending: FloatArray, Z: FloatArray, levels: Sequence[float], own: Known = None
+    ) -> FloatArray:
+        """The first score at which weights reach each level, (m, L); exponents ``own`` are at ∞."""
+        of_new = np.full(len(Z), -np.inf) if own is None else own
+        n, scratch = len(ascending), Scratch()
+
+        def select(rows: slice) -> FloatArray:
+            exponent = self.exponents(Z[rows], scratch.array(rows.stop - rows.start, n))
+            largest = np.maximum(exponent.max(axis=1), of_new[rows])
+            weights, at_infinity = to_weights(exponent, largest), np.exp(of_new[rows] - largest)
+            return weighted_quantiles(ascending, weights, at_infinity, levels)
+
+        return np.concatenate(map_row_blocks(select, len(Z), n))
 
 
 def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
@@ -229,135 +274,64 @@ def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
     return np.exp(exponent, out=exponent)
 
 
-class Radial(Weights):
-    """Radial weights up to a factor of each row, by which the nearest has one.
-
-    With smoothing b, as they are, and b/N more: all points together weigh b more.
-    """
-
-    def __init__(self, exponents: RadialExponents, smoothing: float = 0.0) -> None:
-        self.exponents, self.points = exponents, exponents.points
-        self.smoothing, self.floor = smoothing, smoothing / len(self.points)
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        exponent = self.exponents.to(Z)
-        if not self.smoothing:
-            return to_weights(exponent, exponent.max(axis=1))
-        weight = np.exp(exponent, out=exponent)
-        weight += self.floor
-        return weight
-
-    def mean(self, magnitudes: FloatArray) -> WeightedMeans:
-        if self.smoothing:
-            return super().mean(magnitudes)
-        return RadialMeans(self.exponents, magnitudes)
-
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
-        if not self.smoothing:
-            return BagRadial(self, magnitudes, scores, offset)
-        if not self.exponents.step:
-            return super().bag(magnitudes, scores, offset)
-        return BagInPlaces(self, magnitudes, scores, offset)
-
-    def local_quantile(self, scores: FloatArray) -> "RadialQuantile":
-        """Quantile by weights."""
-        order = np.argsort(scores)
-        return RadialQuantile(self.exponents.some(order), scores[order])
-
-
 class RadialMeans(WeightedMeans):
     """Means without each point, or without each of F folds, if points have such, (N,)."""
 
     def __init__(
-        self, exponents: RadialExponents, magnitudes: FloatArray, fold: IntArray | None = None
+        self, weights: Radial, magnitudes: FloatArray, fold: IntArray | None = None
     ) -> None:
-        super().__init__(Radial(exponents), magnitudes)
-        self.exponents, self.fold = exponents, fold
+        super().__init__(weights, magnitudes)
+        self.fold = fold
 
     def to(self, Z: FloatArray, own: IntArray | None = None) -> FloatArray:
         """(m, N) means at rows without each point, or (m, F); without the points ``own``, too."""
-        exponent = self.exponents.to(Z)
-        if own is not None:
-            exponent[np.arange(len(Z)), own] = -np.inf
+        exponent = self._exponents(Z, own)
         weight = to_weights(exponent, exponent.max(axis=1))
         if self.fold is None:
             mean, rest = means_without_each(weight, self.magnitudes)
         else:
-            mean, rest = self._without_folds(weight, self.fold)
+            mean, rest = means_without_folds(weight, self.magnitudes, self.fold)
         groups = np.arange(len(self.magnitudes)) if self.fold is None else self.fold
         for row, left_out in zip(*np.nonzero(rest < FAINT), strict=True):
-            out = groups == left_out
-            if own is not None:
-                out[own[row]] = True
-            mean[row, left_out] = self._without(Z[row], out)
+            # Weights relative to the nearest that remains; of none, the mean is not a number.
+            exponent = self._exponents(Z[[row]], None if own is None else own[[row]])
+            exponent[:, groups == left_out] = -np.inf
+            with np.errstate(invalid="ignore"):
+                total, some = totals(to_weights(exponent, exponent.max(axis=1)), self.magnitudes)
+                mean[row, left_out] = (total / some)[0]
         return mean
 
     def among(self) -> FloatArray:
         """(N, N) means at the points without themselves and each other one, or (N, F)."""
-        points, n = self.exponents.points, len(self.magnitudes)
+        points, n = self.weights.points, len(self.magnitudes)
         blocks = map_row_blocks(
             lambda rows: self.to(points[rows], np.arange(rows.start, rows.stop)), n, n
         )
         return np.concatenate(blocks)
 
-    def of_others(self) -> FloatArray:
-        """(N,) means at the points without themselves."""
-        total, weight, _ = sums_of_others(self.exponents, self.magnitudes)
-        return np.asarray(total / weight)
-
-    def _without_folds(self, weight: FloatArray, fold: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Means without each fold, and the weights of all others, both (m, F).
-
-        Sums over all folds but one are added up from those of the folds: nothing is subtracted.
-        """
-        n_folds = int(fold.max()) + 1
-        inside = np.equal.outer(fold, np.arange(n_folds)).astype(np.float64)
-        all_but_one = 1.0 - np.eye(n_folds)
-        total, rest = (
-            weight @ each @ all_but_one for each in (inside * self.magnitudes[:, None], inside)
-        )
-        return total / np.where(rest > 0, rest, 1.0), rest
-
-    def _without(self, query: FloatArray, out: BoolArray) -> float:
-        """The mean at one row without some points, (N,), relative to the nearest that remains."""
-        if out.all():
-            return float("nan")  # no point is left
-        exponent = np.where(out, -np.inf, self.exponents.to(query[None]))
-        total, weight = totals(to_weights(exponent, exponent.max(axis=1)), self.magnitudes)
-        return float(total[0] / weight[0])
+    def _exponents(self, Z: FloatArray, own: IntArray | None) -> FloatArray:
+        exponent: FloatArray = self.weights.exponents(Z)
+        if own is not None:
+            exponent[np.arange(len(Z)), own] = -np.inf
+        return exponent
 
 
-def sums_of_others(
-    exponents: RadialExponents, magnitudes: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """For every point the weighted sum of the others, their weight, and their largest −d²/2l².
-
-    The weights are relative to that largest exponent, so that their sum is at least one.
-    """
-
-    def add(rows: slice) -> FloatArray:
-        exponent = exponents.to(exponents.points[rows])
-        np.fill_diagonal(exponent[:, rows], -np.inf)
-        largest = exponent.max(axis=1)
-        return np.stack([*totals(to_weights(exponent, largest), magnitudes), largest])
-
-    n = len(magnitudes)
-    total, weight, largest = np.concatenate(map_row_blocks(add, n, n), axis=1)
-    return total, weight, largest
+def means_without_folds(
+    weight: FloatArray, magnitudes: FloatArray, fold: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Means without each fold, and the weights of all others, (m, F); nothing is subtracted."""
+    n_folds = int(fold.max()) + 1
+    inside = np.equal.outer(fold, np.arange(n_folds)).astype(np.float64)
+    all_but_one = 1.0 - np.eye(n_folds)
+    total, rest = (weight @ each @ all_but_one for each in (inside * magnitudes[:, None], inside))
+    return total / np.where(rest > 0, rest, 1.0), rest
 
 
 class BagRadial(BagWeighted):
     """Thresholds t_i with radial weights without a floor."""
 
-    def __init__(
-        self, weights: Radial, magnitudes: FloatArray, scores: FloatArray, offset: float
-    ) -> None:
-        self.exponents, self.magnitudes = weights.exponents, magnitudes
-        self.scores, self.offset = scores, offset
-        self.total, self.weight, self.largest = sums_of_others(self.exponents, magnitudes)
-
     def _balance(self, Z: FloatArray) -> Balance:
-        exponent = self.exponents.to(Z)
+        exponent = self.weights.exponents(Z)
         weight = to_weights(exponent.copy(), exponent.max(axis=1))
         scale = mean_of(weight, self.magnitudes) + self.offset
         exponent -= self.largest
@@ -374,39 +348,35 @@ class BagInPlaces(BagWeighted):
     def __init__(
         self, weights: Radial, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
-        n, exponents = len(scores), weights.exponents
         self.magnitudes, self.scores, self.offset = magnitudes, scores, offset
-        first, self.place = distinct(exponents.points)
-        self.side = exponents.side
-        self.weights = Radial(exponents.some(first), weights.smoothing * len(first) / n)
-        self.size = np.bincount(self.place)
-        self.numbers = self.size.astype(np.float64)
+        first, self.place = distinct(weights.points)
+        self.weights, self.size = weights.some(first), np.bincount(self.place)
+        self.by_place = np.lexsort((magnitudes, self.place))
+        self.start = np.cumsum(self.size) - self.size
         self.sums, rest = self._sums()
-        others = np.concatenate(map_row_blocks(self._others, len(first), len(first)), axis=1)
-        own = 1.0 + self.weights.floor
-        self.total = others[0][self.place] + own * rest
-        self.weight = (others[1] + own * (self.size - 1))[self.place]
+        others = map_row_blocks(
+            lambda rows: np.stack(self._totals(self.weights.among(rows)[0])), len(first), len(first)
+        )
+        total, number = np.concatenate(others, axis=1)
+        own = 1.0 + weights.floor
+        self.total = total[self.place] + own * rest
+        self.weight = (number + own * (self.size - 1))[self.place]
 
     def _sums(self) -> tuple[FloatArray, FloatArray]:
-        """Sums of magnitudes of the places, and of the others in the place of each point.
-
-        The largest of a place may be nearly all of its sum, which is no reason to lose the rest.
-        """
-        order = np.lexsort((self.magnitudes, self.place))
-        start, ordered = np.cumsum(self.size) - self.size, self.magnitudes[order]
-        last = start + self.size - 1
+        """Sums of magnitudes of the places, and of the others in the place of each point."""
+        # The largest of a place may be nearly all of its sum, which is no reason to lose the rest.
+        ordered, last = self.magnitudes[self.by_place], self.start + self.size - 1
         largest = ordered[last]
         ordered[last] = 0.0
-        without = np.add.reduceat(ordered, start)
+        without = np.add.reduceat(ordered, self.start)
         sums = without + largest
         rest = sums[self.place] - self.magnitudes
-        rest[order[last]] = without
+        rest[self.by_place[last]] = without
         return sums, rest
 
-    def _others(self, rows: slice) -> FloatArray:
-        """Weighted sums of other places' magnitudes, and of their numbers, for some places."""
-        weight = self.weights.among(rows)
-        return np.stack([totals(weight, self.sums)[0], totals(weight, self.numbers)[0]])
+    def _totals(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums of magnitudes and of numbers by weights of places, (m,) each."""
+        return (weight * self.sums).sum(axis=1), (weight * self.size).sum(axis=1)
 
     def with_offset(self, offset: float) -> Self:
         other = super().with_offset(offset)
@@ -419,68 +389,51 @@ class BagInPlaces(BagWeighted):
 
     def _balance(self, Z: FloatArray) -> Balance:
         weight, scale = self._at(Z)
-        none, nothing = np.empty(0, dtype=np.intp), np.empty(0)
-        return weight[:, self.place], scale, (none, none, nothing, nothing)
+        return weight[:, self.place], scale, np.empty((4, 0))
 
     def _at(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Weights of new rows at all places, (m, places), and scales of the rows, (m,)."""
         weight = self.weights.to(Z)
-        scale = totals(weight, self.sums)[0] / totals(weight, self.numbers)[0]
-        return weight, scale + self.offset
+        total, number = self._totals(weight)
+        return weight, total / number + self.offset
 
     def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None, slope: float = 0.0
+        self, Z: FloatArray, asked: Any, shares: Any = None, slope: float = 0.0, signs: Any = None
     ) -> FloatArray:
-        places = to_grid(Z, self.side)
+        places = self.weights.placed(Z)
         first, place = distinct(places)
         if shares is not None:
-            if len(Z) < 2 * len(first) or slope:
-                return super().order_statistics(Z, levels, shares, slope=slope)
-            return self._weighed(places[first], place, levels, shares)
-        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
+            return self._weighed(places[first], place, asked, shares, slope)
+        if signs is not None:
+            return super().order_statistics(places[first], asked, slope=slope, signs=signs)[place]
+        ranks = [conformal_rank(level, len(self.scores)) for level in asked]
 
         def select(rows: slice) -> FloatArray:
             some = places[first[rows]]
             if slope or len(self.scores) <= MANY:
-                return row_thresholds(self.thresholds(some, slope=slope), levels)
+                return row_order_statistics(self.thresholds(some, slope=slope), ranks)
             known = some, *self._at(some)
             return np.stack([self._window.ranked(*known, rank) for rank in ranks], axis=1)
 
         floats = 2 * len(self.size) + 4 * min(len(self.scores), MANY)
         return np.concatenate(map_row_blocks(select, len(first), floats))[place]
 
-    def signed_order_statistics(
-        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
-    ) -> FloatArray:
-        places = to_grid(Z, self.side)
-        first, place = distinct(places)
-        return super().signed_order_statistics(places[first], signs, ranks, slope=slope)[place]
-
     def _weighed(
-        self, Z: FloatArray, place: IntArray, levels: list[float], shares: Shares
+        self, Z: FloatArray, place: IntArray, levels: list[float], shares: Shares, slope: float
     ) -> FloatArray:
         """Thresholds by weight of many rows in few places, each of which sorts its own once."""
-        needed = np.stack([shares.needed(level) for level in levels], axis=1)
         rows_by_place = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place)))
-        found = np.empty(needed.shape)
+        found = np.empty((len(place), len(levels)))
 
         def select(block: slice) -> None:
-            for row, own in zip(self.thresholds(Z[block]), rows_by_place[block], strict=True):
+            values = self.thresholds(Z[block], slope=slope)
+            for row, own in zip(values, rows_by_place[block], strict=True):
                 order = np.argsort(row)
-                reached = np.cumsum(shares.calibration[order])
-                found[own] = np.append(row[order], np.inf)[np.searchsorted(reached, needed[own])]
+                sorted_shares = shares.of_rows(own).reordered(order)
+                found[own] = conformal_thresholds(row[order], levels, sorted_shares)
 
         map_row_blocks(select, len(Z), len(self.scores))
         return found
-
-
-def distinct(places: FloatArray) -> tuple[IntArray, IntArray]:
-    """The first row in each place, and which of these places every row lies in."""
-    order, place = np.lexsort(places.T), np.empty(len(places), dtype=np.intp)
-    ordered = places[order]
-    starts = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
-    place[order] = np.cumsum(starts) - 1
-    return order[starts], place
 
 
 class Window:
@@ -491,10 +444,8 @@ class Window:
         ratio = rescale(bag.scores, scale)
         self.order = np.argsort(ratio)
         self.ratio, self.position = ratio[self.order], np.argsort(self.order)
-        self.by_place = np.argsort(bag.place, kind="stable")
-        self.start = np.cumsum(bag.size) - bag.size
-        self.least = np.minimum.reduceat(scale[self.by_place], self.start)
-        self.place_weight = bag.weight[self.by_place[self.start]]
+        self.least = np.minimum.reduceat(scale[bag.by_place], bag.start)
+        self.place_weight = bag.weight[bag.by_place[bag.start]]
 
     def ranked(self, Z: FloatArray, weight: FloatArray, scale: FloatArray, rank: int) -> FloatArray:
         """The rank-th smallest threshold of new rows with these weights and scales, (m,)."""
@@ -519,9 +470,8 @@ class Window:
         high = int(np.searchsorted(self.ratio, above / q, side="right"))
 
         def solved(entering: FloatArray, point: IntArray, scale: FloatArray) -> FloatArray:
-            return bag.solved(
-                entering, bag.total[point], bag.weight[point], bag.scores[point], scale
-            )
+            known = bag.total[point], bag.weight[point], bag.scores[point]
+            return bag.solved(entering, *known, scale)
 
         inside = self.order[low:high]
         window = solved(weight[:, bag.place[inside]], inside, scale[:, None])
@@ -529,30 +479,10 @@ class Window:
         size = bag.size[place]
         within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
         row, place = np.repeat(row, size), np.repeat(place, size)
-        point = self.by_place[self.start[place] + within]
+        point = bag.by_place[bag.start[place] + within]
         value = solved(weight[row, place], point, scale[row])
         listed = pad_exceptions(row, self.position[point], value, len(scale), len(self.ratio))
         return merged_order_statistic(window, low, *listed, rank)
-
-
-class RadialQuantile:
-    """The first of the ascending scores at which the radial weights reach the level."""
-
-    def __init__(self, exponents: RadialExponents, ascending: FloatArray) -> None:
-        self.exponents, self.ascending = exponents, ascending
-
-    def __call__(
-        self, Z: FloatArray, levels: Sequence[float], own: FloatArray | None = None
-    ) -> FloatArray:
-        """(m, L); ``own`` (m,) is the exponent of each row's own weight, which is at infinity."""
-        of_new = np.full(len(Z), -np.inf) if own is None else own
-
-        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent = self.exponents.to(Z[rows], out)
-            largest = np.maximum(exponent.max(axis=1), of_new[rows])
-            return to_weights(exponent, largest), np.exp(of_new[rows] - largest)
-
-        return weighted_quantiles_in_blocks(self.ascending, weigh, len(Z), levels)
 
 
 def check_length_scale(scale: Any) -> float:

@@ -27,25 +27,16 @@ Edge = BoolArray | IntArray
 
 @dataclass(frozen=True)
 class Entering:
-    """Pairs of a new row and a point whose neighbourhood it enters: s_i and ŝ_{N+1}, (P,) each."""
+    """Pairs of a new row and a point whose neighbourhood it enters: s_i and C, (P,) each."""
 
     point: IntArray
     at_edge: Edge
     score: FloatArray
-    scale: FloatArray
-
-    @property
-    def product(self) -> FloatArray:
-        """C = s_i ŝ_{N+1}."""
-        with np.errstate(over="ignore"):
-            return self.score * self.scale
+    product: FloatArray
 
 
 class MeanStatistic:
-    """Mean of the K neighbours of N points, of magnitudes (N, K), the last of which is the K-th.
-
-    The offset is added to every scale; ``nearest`` has the sums of points with a tie, ``crowded``.
-    """
+    """Mean of K neighbours' magnitudes, (N, K), the K-th last; ``crowded`` points have a tie."""
 
     def __init__(
         self, member: FloatArray, offset: float, nearest: Nearest, crowded: IntArray
@@ -148,10 +139,7 @@ def clamped_crossing(
     score: float | FloatArray = 0.0,
     slope: float = 0.0,
 ) -> FloatArray:
-    """The t where the scale min(max(t, a), b) + offset crosses; ``product`` is C = s_i ŝ_{N+1}.
-
-    With a slope, slope·t is added to both scales.
-    """
+    """The t where min(max(t, a), b) + offset crosses, if slope·t is added to both scales."""
     if slope:
         linear: FloatArray = np.asarray(offset - slope * score)
         finite = np.where(np.isinf(b), 0.0, b)

@@ -1,5 +1,26 @@
 """Kernels that choose their own locality, one choice for each calibration point left out.
 
+Kernels that differ in one number λ (a length scale, or K) are compared by a criterion. For a
+candidate λ, ŝ_{i;m} is the local mean at calibration point i without i and m. The criteria of
+leaving m out are sums over i ≠ m, so that point m has no influence on its own kernel:
+
+    mse       ⟨(s_i − ŝ_{i;m})²⟩
+    deviance  ⟨log ŝ_{i;m} + s_i / ŝ_{i;m}⟩          (gamma deviance, constants apart)
+    mi        MI(s_i / ŝ_{i;m} ; X_i), summed over the features      (paper, Algorithm S.2)
+
+λ_m is the best. The same λ_m serves the pair (m, new point) on both sides,
+
+    s_m⁺ = s_m / ŝ_m(λ_m; all but m),    Δ_m = ŝ_{N+1}(λ_m; all but m) · s_m⁺,
+
+so pairs are treated alike and the Jackknife+ bound holds. All N × G criteria come from closed-form
+leave-two-out means in O(N² G); predicting costs one pass for each *different* λ chosen. The printed
+Algorithm S.2 evaluates mi after the loop over m that it depends on, and normalises with the wrong
+row; both are corrected here.
+
+For large N, calibration points are randomly divided into F folds. For point m of fold f, the choice
+of λ_f and both means leave out all of fold f. That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021,
+doi:10.1214/20-AOS1965), whose guarantee applies.
+
 The grid of length scales comes from training inputs alone (paper, Algorithm S.2, lines 2–4): it
 spans the smallest to the largest distance of random pairs. Below the spacing of the points, the
 rescaled score is the ratio of two neighbouring scores, so mutual information is as low there as at
@@ -10,7 +31,8 @@ holds k of n points has the volume V_d r^d, a radial kernel weighs a volume (2π
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import gammaln
@@ -18,24 +40,26 @@ from sklearn.base import BaseEstimator, clone
 
 from calliper._draws import seed_of
 from calliper._notebook import Progress, reporter
-from calliper._types import FloatArray, IntArray
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.information import principal_components
-from calliper.kernels._criterion import (
-    CRITERIA,
-    Family,
-    LeaveTwoOutTuned,
-    RescaledInformation,
-    Tuning,
-)
+from calliper.information import principal_components, random_ranks, rank_ksg
+from calliper.kernels._arithmetic import rescale
 from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
 from calliper.kernels._knn import KNN, same_length
 from calliper.kernels._nearest import Nearest
-from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._rbf import RBF, RadialExponents, RadialMeans, check_length_scale
-from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
+from calliper.kernels._rbf import RBF, Radial, RadialMeans, check_length_scale
+from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric
 from calliper.rows import Rows
+
+CRITERIA = ("mse", "deviance", "mi")
+
+#: Local means without each of N calibration points, or each of F folds of them: ``to`` new rows,
+#: (m, N) or (m, F), and ``among`` the points without themselves, the diagonal without i only.
+Means = Nearest | RadialMeans
+
+#: The means of kernels that differ in one number, by that number.
+Family = Callable[[float], Means]
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.
 LEAST_POINTS = 4
@@ -47,19 +71,157 @@ MOST_TRAINING_ROWS = 2000
 GUARD_NEIGHBORS, GUARD_POINTS = 10, 2000
 
 
+def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> FloatArray:
+    """The summand of ``"mse"`` or ``"deviance"``; a zero scale has an infinite deviance."""
+    if kind == "mse":
+        return np.square(magnitudes - scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(scale) + magnitudes / scale
+    return np.where(scale > 0, loss, np.inf)
+
+
+class RescaledInformation:
+    """Mutual information of rescaled scores with (N, C) features; ``rng`` breaks ties once."""
+
+    def __init__(self, components: FloatArray, n_neighbors: int, rng: Rng) -> None:
+        n = len(components)
+        self.x_orders = np.argsort(random_ranks(components.T, rng), axis=-1)
+        self.shuffled, self.n_neighbors = rng.permutation(n), n_neighbors
+
+    def of_columns(self, rescaled: FloatArray, left_out: BoolArray) -> FloatArray:
+        """One value for each column of ``rescaled`` (N, M), without as many points each (M, N)."""
+        n_columns, n = left_out.shape
+        values = np.where(left_out, np.nan, rescaled.T)  # sorts behind infinity
+        # Equal scores come in random order.
+        order = np.argsort(values[:, self.shuffled], axis=1, kind="stable")
+        ranks = np.empty((n_columns, n), dtype=np.intp)
+        np.put_along_axis(ranks, self.shuffled[order], np.arange(n)[None, :], axis=1)
+        total = np.zeros(n_columns)
+        for x_order in self.x_orders:
+            in_order = ranks[:, x_order][~left_out[:, x_order]].reshape(n_columns, -1)
+            total += rank_ksg(in_order, self.n_neighbors)
+        return total
+
+
+def choose(criteria: FloatArray) -> IntArray:
+    """For each column of (G, M) the row that is smallest; of equal ones the last, the smoothest."""
+    return np.asarray(len(criteria) - 1 - np.argmin(criteria[::-1], axis=0))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to choose: the candidates in ascending smoothness, and what makes one the best."""
+
+    candidates: FloatArray
+    criterion: str
+    information: RescaledInformation | None
+    progress: Callable[[float], None]
+
+    def criteria(
+        self, magnitudes: FloatArray, left_out: BoolArray, scales: Callable[[float], FloatArray]
+    ) -> FloatArray:
+        """The criterion of each candidate, (G, M), by (N, M) scales without (M, N) points."""
+        found = np.empty((len(self.candidates), len(left_out)))
+        for done, candidate in enumerate(self.candidates):
+            found[done] = self.values(magnitudes[:, None], scales(candidate), left_out)
+            self.progress((done + 1) / len(self.candidates))
+        return found
+
+    def values(self, magnitudes: FloatArray, scale: FloatArray, left_out: BoolArray) -> FloatArray:
+        """The criterion for each column of scales (N, M), and of magnitudes (N, 1): (M,)."""
+        n_out = left_out.sum(axis=1)
+        if self.information is None:
+            loss = pointwise_loss(self.criterion, magnitudes, scale)
+            loss[left_out.T] = 0.0
+            return np.asarray(loss.sum(axis=0) / (len(loss) - n_out))
+        ratio, found = rescale(magnitudes, scale), np.empty(len(left_out))
+        for number in np.unique(n_out):
+            columns = n_out == number
+            found[columns] = self.information.of_columns(ratio[:, columns], left_out[columns])
+        return found
+
+
+class LeaveTwoOutTuned(LeaveTwoOut):
+    """Local means with a candidate ``chosen`` for each point, (N,), or fold that is left out.
+
+    If it is chosen here, by ``criteria`` of ``candidates``, one for each point or fold left out.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        magnitudes: FloatArray,
+        *,
+        offset: float,
+        fold: IntArray | None = None,
+        tuning: Tuning | None = None,
+        chosen: FloatArray | None = None,
+        without_one: FloatArray | None = None,
+    ) -> None:
+        self.family, self.offset, self.fold = family, offset, fold
+        points, self.n_folds = np.arange(len(magnitudes)), None if fold is None else fold.max() + 1
+        self._out, own = points if fold is None else fold, {}
+
+        def scales(candidate: float) -> FloatArray:
+            without_two = family(candidate).among()
+            without_two += offset
+            own[candidate] = without_two[points, self._out]
+            return without_two
+
+        if chosen is None:
+            assert tuning is not None
+            left_out = np.equal.outer(np.arange(self.n_folds or len(points)), self._out)
+            self.candidates = tuning.candidates
+            self.criteria = tuning.criteria(magnitudes, left_out, scales)
+            chosen = self.candidates[choose(self.criteria)[self._out]]
+        elif without_one is None:
+            for candidate in np.unique(chosen):
+                scales(candidate)
+        if without_one is None:
+            without_one = np.array([own[each][point] for point, each in enumerate(chosen)])
+        self.chosen, self.without_one = chosen, without_one
+
+    def for_file(self) -> dict[str, Any]:
+        """What was drawn and chosen, and the scales that it leads to."""
+        found = {"chosen": self.chosen, "without_one": self.without_one}
+        return found if self.fold is None else {"fold": self.fold, **found}
+
+    @cached_property
+    def of_each(self) -> FloatArray:
+        """The candidate of every point, (N,), or every fold, (F,)."""
+        candidates = np.ones(self.n_folds or len(self.chosen))
+        candidates[self._out] = self.chosen
+        return candidates
+
+    @cached_property
+    def _groups(self) -> list[tuple[IntArray, Means]]:
+        """Points or folds of one candidate each, and the means that belong to it."""
+        different = np.unique(self.of_each).tolist()
+        return [(np.flatnonzero(self.of_each == each), self.family(each)) for each in different]
+
+    def without_each(self, Z: FloatArray) -> FloatArray:
+        """(m, N) scales at new rows, each without one point or its fold, by the candidate of it."""
+        means = np.empty((len(Z), len(self.of_each)))
+        for members, of_candidate in self._groups:
+            means[:, members] = of_candidate.to(Z)[:, members]
+        means += self.offset
+        return means if self.fold is None else means[:, self.fold]
+
+
+@dataclass(eq=False, repr=False)
 class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
     """What tuned kernels share: how candidates are compared, not what they are."""
 
     learns_on_errors = True
-    criterion: str
-    n_components: int | None
-    mi_neighbors: int
-    metric: Metric
-    progress: Progress | bool | None
-    chosen: Any = None
-    n_folds: int | None = None
-    #: Whether the candidates are known without training inputs.
-    has_candidates: bool = True
+    chosen: ClassVar[Any] = None
+    n_folds: ClassVar[int | None] = None
+
+    criterion: str = "mse"
+    _: KW_ONLY
+    n_components: int | None = None
+    mi_neighbors: int = 3
+    metric: Metric = EUCLIDEAN
+    progress: Progress | bool | None = None
 
     def __sklearn_clone__(self) -> Self:
         # A copy of a progress bar would not be the one on the screen.
@@ -70,21 +232,25 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Training inputs, if there is a grid to span by them or components to find in them."""
+        """Training inputs, if there are components to find in them."""
         components = self.criterion == "mi" and self.n_components is not None
-        return ("training",) if components or not self.has_candidates else ()
+        return ("training",) if components else ()
 
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
         Z, magnitudes, n = rows.Z, rows.magnitudes, len(rows.Z)
-        fold, how = known.get("fold"), {}
+        too_few = n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0)
+        n_folds = n if too_few or self.n_folds is None else min(n, self.n_folds)
+        folds, fold, how = np.arange(n) % n_folds, None, {}
         if known.get("without_one") is not None:
+            fold = known.get("fold")
             how = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
+            self._check_found(how["chosen"], np.arange(n) if fold is None else fold, folds)
         elif self.chosen is not None:
             how["chosen"] = same_length(np.asarray(self.chosen), Z, "chosen length scales")
-        elif n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0):
+        elif too_few:
             smoothest = self._candidates(n)[-1]
             warn(
                 f"{n} calibration points are too few to tune {type(self).__name__} on; its "
@@ -94,11 +260,17 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
             how["chosen"] = np.full(n, smoothest)
         else:
             how["tuning"] = self._tuning(Z, magnitudes, Z_train, rng)
-            if self.n_folds is not None and self.n_folds < n:
-                fold = rng.permutation(np.arange(n) % self.n_folds)
-        fold = None if fold is None else same_length(fold, Z)
+            fold = None if n_folds == n else rng.permutation(folds)
         family = self._family(Z, magnitudes, fold)
         return LeaveTwoOutTuned(family, magnitudes, offset=offset, fold=fold, **how)
+
+    def _check_found(self, chosen: FloatArray, fold: IntArray, folds: IntArray) -> None:
+        """Refuse what was not found before by this kernel, for so many points."""
+        candidates = self._candidates(len(chosen)) if self.chosen is None else self.chosen
+        if not np.isin(chosen, candidates).all():
+            raise CalliperError(f"{type(self).__name__} has not chosen from its candidates.")
+        if not np.array_equal(np.bincount(fold), np.bincount(folds)):
+            raise CalliperError(f"{type(self).__name__} has other folds than it makes.")
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """The best candidate for training errors."""
@@ -120,7 +292,11 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
                 f"such as KNN(10)."
             )
         tuning = self._tuning(Z_train, scores_train, Z_train, rng)
-        return self._kernel(tuning.best_for_all(self._family(Z_train, scores_train), scores_train))
+        family, none = self._family(Z_train, scores_train), np.zeros((1, len(Z_train)), dtype=bool)
+        criteria = tuning.criteria(
+            scores_train, none, lambda candidate: np.diagonal(family(candidate).among())[:, None]
+        )
+        return self._kernel(float(tuning.candidates[choose(criteria)[0]]))
 
     def _check(self) -> None:
         """Refuse what both kinds of tuned kernels refuse."""
@@ -153,9 +329,9 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
         if self.criterion == "mi":
             if self.n_components is not None and Z_train is None:
                 raise CalliperError(
-                    "n_components needs training inputs to find the components of: pass training=Z "
-                    "to fit (X_train to calibrate). Components of the calibration points would "
-                    "give each point a say in its own kernel."
+                    "n_components needs training inputs to find the components of: pass "
+                    "training=Z to fit (X_train to calibrate). Components of the calibration "
+                    "points would let each point influence its own kernel."
                 )
             components = principal_components(Z, self.n_components, Z_train)
             # Ties are broken by a draw that depends on the calibration points.
@@ -222,24 +398,20 @@ class TunedRBF(_Tuned):
 
     cli = "tuned-rbf"
 
-    criterion: str = "mse"
     _: KW_ONLY
     n_scan: int = 30
     n_sample: int = 1000
     expand: float = 1.0
     grid: str = "auto"
     length_scales: Any = None
-    chosen: Any = None
-    n_folds: int | None = None
-    n_components: int | None = None
-    mi_neighbors: int = 3
-    metric: Metric = EUCLIDEAN
-    progress: Any = None
+    chosen: Any = None  # type: ignore[misc]
+    n_folds: int | None = None  # type: ignore[misc]
 
     @property
-    def has_candidates(self) -> bool:  # type: ignore[override]
-        """Whether the grid is given, or what was chosen from it."""
-        return self.length_scales is not None or self.chosen is not None
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Training inputs also for the grid, if neither it nor what was chosen from it is given."""
+        given = self.length_scales is not None or self.chosen is not None
+        return super().needs if given else ("training",)
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked and its grid filled in."""
@@ -261,14 +433,14 @@ class TunedRBF(_Tuned):
             return replace(self, length_scales=np.array(given))
         if Z_train is None:
             raise CalliperError(
-                "TunedRBF spans its grid by distances of training inputs: pass training=Z to fit "
-                "(X_train to calibrate), or the grid itself as length_scales=."
+                "TunedRBF derives its grid from distances between training inputs: pass "
+                "training=Z to fit (X_train to calibrate), or the grid itself as length_scales=."
             )
         grid = length_scale_grid(self, Z_train, rng or np.random.RandomState(0))
         return replace(self, length_scales=grid)
 
     def _family(self, Z: FloatArray, magnitudes: FloatArray, fold: Any = None) -> Family:
-        return lambda scale: RadialMeans(RadialExponents(Z, scale, self.metric), magnitudes, fold)
+        return lambda scale: RadialMeans(Radial(Z, scale, self.metric), magnitudes, fold)
 
     def _candidates(self, n: int) -> FloatArray:
         return np.asarray(self.length_scales, dtype=float)
@@ -304,13 +476,8 @@ class TunedKNN(_Tuned):
 
     cli = "tuned-knn"
 
-    criterion: str = "mse"
     _: KW_ONLY
     n_neighbors: Any = (3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
-    n_components: int | None = None
-    mi_neighbors: int = 3
-    metric: Metric = EUCLIDEAN
-    progress: Any = None
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked and the values of K in order."""

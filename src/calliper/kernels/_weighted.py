@@ -28,11 +28,12 @@ from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
 from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
+from calliper.kernels._nearest import sums_without
 from calliper.rows import Rows
 
 #: The weights k_i of new rows, (m, N), and their scales, (m,); then the row and the column of pairs
 #: for which k_i is 1 and A_i and B_i are other than those of the point, and these.
-Balance = tuple[FloatArray, FloatArray, tuple[IntArray, IntArray, FloatArray, FloatArray]]
+Balance = tuple[FloatArray, FloatArray, Any]
 
 
 class Weights(ABC):
@@ -44,11 +45,11 @@ class Weights(ABC):
     def to(self, Z: FloatArray) -> FloatArray:
         """(m, N) weights of the points in the means of new rows."""
 
-    def among(self, rows: slice) -> FloatArray:
-        """(rows, N) weights of the points in the means of some of them, themselves left out."""
+    def among(self, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """(rows, N) weights in the means of points left out, and logarithms of their divisors."""
         weight = self.to(self.points[rows])
         np.fill_diagonal(weight[:, rows], 0.0)
-        return weight
+        return weight, np.zeros(len(weight))
 
     def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
@@ -108,62 +109,37 @@ class WeightedMeans:
 
     def of_others(self) -> FloatArray:
         """Means at the points without themselves, (N,)."""
-        total, weight = sums_of_others(self.weights, self.magnitudes)
-        n = len(total)
-        mean_of_rest = sums_without(self.magnitudes, np.arange(n)) / (n - 1)
-        return np.divide(total, weight, out=mean_of_rest, where=weight > 0)
+        total, weight, _ = sums_of_others(self.weights, self.magnitudes)
+        mean_of_rest = sums_without(np.array([self.magnitudes]))[0] / (len(total) - 1)
+        return np.asarray(np.divide(total, weight, out=mean_of_rest, where=weight > 0))
 
 
 def means_without_each(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weighted means of rows without each point, and the weight of all others, both (m, N).
-
-    Of the points that carry most of A or of B, one each, the others are summed without it.
-    """
-    rows, n = np.arange(len(weight)), len(magnitudes)
-    weighted = weight * magnitudes
-    dominant = weighted.argmax(axis=1), weight.argmax(axis=1)
-    mean = weighted.sum(axis=1)[:, None] - weighted
-    rest = weight.sum(axis=1)[:, None] - weight
-    for point in dominant:
-        kept = weight[rows, point]
-        weight[rows, point] = 0.0
-        mean[rows, point], rest[rows, point] = totals(weight, magnitudes)
-        weight[rows, point] = kept
-    alone = np.nonzero(rest <= 0)
-    rest[alone] = 1.0
-    mean /= rest
-    if len(alone[1]):
-        rest[alone] = 0.0
-        mean[alone] = sums_without(magnitudes, alone[1]) / max(1, n - 1)
+    """Means without each point, and the weight of all others, (m, N); weights are used up."""
+    mean, rest = sums_without(weight * magnitudes), sums_without(weight)
+    alone = rest <= 0
+    np.divide(mean, rest, out=mean, where=~alone)
+    if alone.any():
+        others = sums_without(np.array([magnitudes])) / max(1, len(magnitudes) - 1)
+        np.copyto(mean, others, where=alone)
     return mean, rest
 
 
 class BagWeighted(Bag):
-    """Thresholds t_i with given weights.
+    """Thresholds t_i with given weights."""
 
-    Attributes
-    ----------
-    total, weight : (N,) A_i and B_i
-    lonely : points without any weight, and the sums of all others
-    """
-
+    #: Points without any weight, and the sums of all others.
     lonely: IntArray = np.empty(0, dtype=np.intp)
     sum_of_rest: FloatArray = np.empty(0)
-    total: FloatArray
-    weight: FloatArray
 
     def __init__(
-        self, weights: Weights, magnitudes: FloatArray, scores: FloatArray, offset: float
+        self, weights: Any, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
-        self.weights, self.magnitudes, self.scores, self.offset = (
-            weights,
-            magnitudes,
-            scores,
-            offset,
-        )
-        self.total, self.weight = sums_of_others(weights, magnitudes)
+        self.weights, self.magnitudes = weights, magnitudes
+        self.scores, self.offset = scores, offset
+        self.total, self.weight, self.largest = sums_of_others(weights, magnitudes)
         self.lonely = np.flatnonzero(self.weight == 0)
-        self.sum_of_rest = sums_without(magnitudes, self.lonely)
+        self.sum_of_rest = sums_without(np.array([magnitudes]))[0, self.lonely]
 
     def calibration_scale(self, level: float) -> FloatArray:
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
@@ -172,12 +148,10 @@ class BagWeighted(Bag):
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         entering, scale, (row, column, total, weight) = self._balance(Z)
-        found = self.solved(
-            entering, self.total, self.weight, self.scores, scale[:, None], slope=slope
-        )
+        found = self.solved(entering, self.total, self.weight, self.scores, scale[:, None], slope)
         if len(row):
             others = np.ones(len(row)), total, weight, self.scores[column], scale[row]
-            found[row, column] = self.solved(*others, slope=slope)
+            found[row, column] = self.solved(*others, slope)
         return found
 
     def solved(
@@ -187,7 +161,6 @@ class BagWeighted(Bag):
         weight: FloatArray,
         scores: FloatArray,
         scale: FloatArray,
-        *,
         slope: float = 0.0,
     ) -> FloatArray:
         """The t of k t² + A t = s ŝ (B + k) of k, A, B, s and ŝ; slope·t is added to both scales.
@@ -228,19 +201,15 @@ def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, Floa
     return np.asarray((weight * magnitudes).sum(axis=1)), np.asarray(weight.sum(axis=1))
 
 
-def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A_i and B_i of every point, (N,)."""
+def sums_of_others(weights: Weights, magnitudes: FloatArray) -> FloatArray:
+    """A_i and B_i of every point, and the logarithm of what both were divided by, (3, N)."""
+
+    def add(rows: slice) -> FloatArray:
+        weight, largest = weights.among(rows)
+        return np.stack([*totals(weight, magnitudes), largest])
+
     n = len(magnitudes)
-    blocks = map_row_blocks(lambda rows: np.stack(totals(weights.among(rows), magnitudes)), n, n)
-    total, weight = np.concatenate(blocks, axis=1)
-    return total, weight
-
-
-def sums_without(magnitudes: FloatArray, points: IntArray) -> FloatArray:
-    """Sum of all but each of some points; sums before and after each, so nothing cancels."""
-    padded = np.concatenate([[0.0], magnitudes, [0.0]])
-    before, after = np.cumsum(padded)[:-2], np.cumsum(padded[::-1])[::-1][2:]
-    return np.asarray((before + after)[points])
+    return np.concatenate(map_row_blocks(add, n, n), axis=1)
 
 
 def mean_of(weight: FloatArray, magnitudes: FloatArray) -> FloatArray:

@@ -342,10 +342,8 @@ class LocalCoverageEstimate:
 
     def describe(self) -> str:
         """The estimate in words: what was measured, and what follows from it."""
-        found, trivial = (
-            self.mutual_information,
-            local_coverage_bound(np.inf, self.coverage, self.rho),
-        )
+        found = self.mutual_information
+        trivial = local_coverage_bound(np.inf, self.coverage, self.rho)
         words = [
             "Local coverage, a plug-in estimate, not a guarantee.",
             f"Mutual information of inputs and scores: {found.estimate:.4f} nats, standard "
@@ -367,16 +365,14 @@ class LocalCoverageEstimate:
             f"higher: {cautious:.3f}; from coverage over all inputs alone: {alone:.3f})"
             for rho, bound, cautious, alone in zip(*columns, strict=True)
         )
-        return " ".join(
-            [
-                *words,
-                f"If it were exact, coverage (over all inputs: {self.coverage:g}) would be",
-                "; ".join(regions) + ".",
-                "Even then this would be an average over calibration draws, and proved only for a "
-                "score that is fixed before calibration. For a bound that data can prove, use "
-                "cell_coverage.",
-            ]
-        )
+        words += [
+            f"If it were exact, coverage (over all inputs: {self.coverage:g}) would be",
+            "; ".join(regions) + ".",
+            "Even then this would be an average over calibration draws, and proved only for a "
+            "score that is fixed before calibration. For a bound that data can prove, use "
+            "cell_coverage.",
+        ]
+        return " ".join(words)
 
 
 def plug_in_local_coverage(

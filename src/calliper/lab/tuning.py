@@ -6,7 +6,6 @@ curve is its average over the points, for inspection only: a single scale read o
 errors of all points, which the proof of coverage does not allow.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators import JackknifeRescaled
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, unheard
 from calliper.kernels import KNN, TunedKNN, TunedRBF
 
 #: The paper's kernel where it does not tune one.
@@ -146,8 +145,7 @@ def tuning_curve(
 
     def fitted_scale(kernel: Any, ignore: type[Warning]) -> Any:
         method = JackknifeRescaled(kernel, random_state=random_state)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ignore)
+        with unheard(ignore):
             return method.fit(Z, scores, training=Z_train).scale_
 
     scale = fitted_scale(kernel, SmallCalibrationWarning)  # an error here

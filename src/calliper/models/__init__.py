@@ -11,29 +11,24 @@ depends on the family, one file each:
 | ``_networks.py`` | modules of PyTorch, and their layers |
 | ``_distributions.py`` | models that predict quantiles or a distribution |
 
-**Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_asking.py``), and add
-one line with its file and name to ``FAMILIES`` there; families are tried in that order. It answers
-four questions, each a method with a default: is it mine (``is_mine``), its doubt (``measure``,
-``unit``, ``describe``), its left-out rows (``left_out``), and how to train it again (``retrain``).
-Import no library: a model of one implies that it is imported. Nothing else changes: spaces,
-left-out errors and files ask these questions and no others.
+``CONTRIBUTING.md`` shows how to add one: a file with a subclass of ``ModelFamily``, and a line in
+``FAMILIES``, in whose order they are tried. It answers four questions and no others, each with a
+default: is it mine (``is_mine``), its doubt (``measure``, ``unit``, ``describe``), its left-out
+rows (``left_out``), and how to train it again (``retrain``). Import no library: a model of one
+implies that it is imported.
 """
 
-from typing import TYPE_CHECKING
-
-from calliper._lazy import on_demand
 from calliper.models._asking import (
+    AroundModel,
     ModelFamily,
     OpenedModel,
     PredictWith,
     UnreadableError,
-    asked_as,
     check_sample_weight,
     comes_from,
     families,
     family_of,
     fit_params_of,
-    fit_router,
     fresh,
     is_frozen,
     is_module,
@@ -43,26 +38,14 @@ from calliper.models._asking import (
     predicts_as,
     refuse_crashing,
     routed,
-    takes_sparse,
     trainable,
-    untrained_core,
     unwrapped,
     without_names,
 )
-from calliper.models._networks import Layer
-
-if TYPE_CHECKING:
-    from calliper.models._distributions import (
-        AskedForQuantiles,
-        QuantileModel,
-        model_of_quantiles,
-        with_usual_slope,
-    )
-
-__getattr__ = on_demand(
-    __name__,
-    dict.fromkeys(
-        ("AskedForQuantiles", "QuantileModel", "model_of_quantiles", "with_usual_slope"),
-        "_distributions",
-    ),
+from calliper.models._distributions import (
+    AskedForQuantiles,
+    QuantileModel,
+    asked_as,
+    with_usual_slope,
 )
+from calliper.models._networks import Layer

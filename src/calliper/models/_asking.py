@@ -1,29 +1,24 @@
 """A model: how it is opened, asked and trained again, and which family knows more of it.
 
 **Opened.** A pipeline, a search, a frozen model and a transformed target say nothing about the
-error themselves; the estimator inside, the core, does. Steps before it prepare its inputs, steps
-after it finish its predictions. A wrapper that predicts by code of its own is left closed. This is
-decided by the classes, never by calibration rows: whatever is chosen by looking at those treats
-them unlike a new row, and the guarantee is lost.
+error themselves; the estimator inside, the core, does. A wrapper that predicts by code of its own
+is left closed. The classes decide, never calibration rows (``space/_spaces.py`` says why).
 
-**Asked.** Rows may be arrays, frames or lists of anything that the model takes; only predictions
-are turned into numbers here.
+**Asked.** Rows may be anything that the model takes; only predictions become numbers here.
 
 **Trained again.** A family may know more of a first training than parameters say (rounds at which
-it stopped, columns that were categories): see ``ModelFamily.retrain``.
-
-**Known.** A family says what its models know of their own uncertainty (``space/_spaces.py`` has the
-formula). See ``models/__init__.py`` for how to add one.
+it stopped, columns that were categories), and of the model's own uncertainty: see ``ModelFamily``.
 """
 
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from inspect import getattr_static
+from inspect import getattr_static, signature
 from math import prod
 from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, ClassVar, Self
@@ -36,7 +31,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
@@ -44,17 +39,11 @@ from calliper._handlers import in_memory
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_predictions, is_frame, shape_of
 from calliper.exceptions import CalliperError
-from calliper.scores import DistributionError, Score, as_score
 
 #: Methods that scikit-learn's ensembles predict by.
 PREDICTING = (
-    "predict",
-    "_predict",
-    "_raw_predict",
-    "_raw_predict_init",
-    "_validate_X_predict",
-    "_preprocess_X",
-    "staged_predict",
+    *("predict", "_predict", "_raw_predict", "_raw_predict_init", "staged_predict"),
+    *("_validate_X_predict", "_preprocess_X"),
 )
 
 #: Rows that are compared before and after a prediction, and the most numbers in them: a model that
@@ -124,9 +113,7 @@ def open_model(model: Any) -> OpenedModel:
                 )
             steps += [core[:-1]] if len(core.steps) > 1 else []
             core = unwrapped(last)
-        elif (
-            predicts_as(core, TransformedTargetRegressor) and learnt(core, "regressor_") is not None
-        ):
+        elif predicts_as(core, TransformedTargetRegressor) and hasattr(core, "regressor_"):
             targets.insert(0, core.transformer_)
             core = unwrapped(core.regressor_)
         else:
@@ -134,9 +121,9 @@ def open_model(model: Any) -> OpenedModel:
     tags = tags_of(core)
     if tags is not None and tags.estimator_type not in (None, "regressor"):
         raise CalliperError(
-            f"intervals need a regressor; {type(core).__name__} is a "
-            f"{tags.estimator_type.replace('_', ' ')}. If its output is a number to be predicted, "
-            "pass a function: lambda X: f(X)."
+            f"intervals need a regressor, but {type(core).__name__} is a "
+            f"{tags.estimator_type.replace('_', ' ')}. For intervals around a number that it "
+            "outputs, pass a function that returns this number."
         )
     return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
 
@@ -157,18 +144,25 @@ def unwrapped(model: Any) -> Any:
             return model
 
 
-def learnt(model: Any, *names: str) -> Any:
-    """What ``fit`` has stored under the first of these names that has anything; None before."""
-    for name in names:
-        found = getattr(model, name, None)
-        if found is not None:
-            return found
-    return None
+def learnt(model: Any, name: str) -> Any:
+    """What ``fit`` has stored under a name; None before."""
+    return getattr(model, name, None)
 
 
-def comes_from(value: Any, library: str) -> bool:
-    """Whether its class, or a base of it, comes from a library, which need not be installed."""
-    return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
+def parameters(method: Any) -> set[str]:
+    """Names of the parameters of a method; none if it does not tell."""
+    try:
+        return {*signature(method).parameters}
+    except (TypeError, ValueError):
+        return set()
+
+
+def comes_from(value: Any, library: str, kind: str = "") -> bool:
+    """Whether its class, or a base of it, is of a library, and has the name ``kind`` if given."""
+    return any(
+        base.__module__.partition(".")[0] == library and kind in ("", base.__name__)
+        for base in type(value).__mro__
+    )
 
 
 def _is_calibrated(model: Any) -> bool:
@@ -182,12 +176,9 @@ def _is_calibrated(model: Any) -> bool:
 
 def tags_of(model: Any) -> Tags | None:
     """The tags of an estimator of scikit-learn; None for any other model."""
-    if not hasattr(model, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
-        return None
-    try:
-        return get_tags(model)
-    except AttributeError:  # not quite an estimator of scikit-learn
-        return None
+    with suppress(AttributeError):
+        return model.__sklearn_tags__()
+    return None
 
 
 def takes_sparse(model: Any) -> bool:
@@ -200,23 +191,18 @@ def predicts_as(model: Any, *classes: type) -> bool:
     """Whether ``model`` is of one of the classes and predicts by its unchanged methods."""
     if any(name in getattr(model, "__dict__", {}) for name in PREDICTING):
         return False
+
+    def code_of(kind: type) -> list[Any]:
+        return [getattr_static(kind, name, None) for name in PREDICTING]
+
     return any(
-        type(model) is known  # suffices for every tree of a forest
-        or (
-            isinstance(model, known)
-            and all(
-                getattr_static(type(model), name, None) is getattr_static(known, name, None)
-                for name in PREDICTING
-            )
-        )
-        for known in classes
+        isinstance(model, known) and code_of(type(model)) == code_of(known) for known in classes
     )
 
 
 def is_module(model: Any) -> bool:
-    """Whether it is a ``torch.nn.Module``; without torch imported, nothing is."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
+    """Whether it is a ``torch.nn.Module``."""
+    return comes_from(model, "torch", "Module")
 
 
 def is_tensor(value: Any) -> bool:
@@ -241,25 +227,10 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     y_pred: Any = predict(rows)
     if before is not None and before != _some_rows(X):  # they would be placed as other rows
         raise CalliperError(
-            "the model changes the rows that it is given, and has changed yours: let it work on a "
-            "copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
+            "the model modifies the rows that are passed to it, and has modified yours: let it "
+            "work on a copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
         )
     return check_predictions(in_memory(y_pred), X, n_outputs)
-
-
-def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
-    """What is asked for predictions, and their score: the model itself, unless of quantiles.
-
-    All of scikit-learn's own classes predict one number for each target.
-    """
-    of_one = score is None and type(open_model(model).core).__module__.startswith("sklearn.")
-    if isinstance(score, DistributionError) or (score is None and not of_one):
-        from calliper.models._distributions import model_of_quantiles
-
-        found = model_of_quantiles(model, score)
-        if found is not None:
-            return found
-    return model, as_score(score)
 
 
 def refuse_crashing(model: Any, X: Any) -> None:
@@ -289,9 +260,8 @@ def _some_rows(X: Any) -> Any:
 
 
 def is_native_xgboost(model: Any) -> bool:
-    """Whether it is an ``xgboost.Booster``; without xgboost imported, nothing is."""
-    xgboost = sys.modules.get("xgboost")
-    return xgboost is not None and isinstance(model, xgboost.Booster)
+    """Whether it is an ``xgboost.Booster``."""
+    return comes_from(model, "xgboost", "Booster")
 
 
 def xgboost_matrix(model: Any, X: Any) -> Any:
@@ -359,11 +329,11 @@ class ModelFamily:
         return None
 
     def left_out(
-        self, X: Any, prepare: Callable[[Any], Any]
+        self, X: Any, y: FloatArray, prepare: Callable[[Any], Any]
     ) -> tuple[IntArray, FloatArray, FloatArray] | None:
         """Which training rows X some members had not seen, (r,), and their ``measure``.
 
-        None if there are no such rows. ``prepare(X)`` is what the core was trained on.
+        None if there are no such rows. ``prepare(X)`` and y are what the core was trained on.
         """
         return None
 
@@ -374,10 +344,7 @@ class ModelFamily:
 
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
-        """Prepare ``core``, an untrained copy of ``fitted``, for a part of the rows.
-
-        Returns what its ``fit`` needs besides the parameters named in ``told``.
-        """
+        """Prepare ``core``, an untrained copy; what its ``fit`` needs besides what it is told."""
         return {}
 
 
@@ -407,12 +374,26 @@ class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     estimator: Any
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "estimator_" in vars(self) or is_fitted(self.estimator)
+        if "estimator_" in vars(self):
+            return True
+        try:
+            check_is_fitted(self.estimator)
+        except NotFittedError:
+            return False
+        except (TypeError, AttributeError):  # models of other kinds than scikit-learn's are fitted
+            return True
+        return True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse(self.estimator)
         return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How fit parameters travel, for scikit-learn's metadata routing."""
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
 
 
 class PredictWith(RegressorMixin, AroundModel):  # type: ignore[misc]
@@ -448,17 +429,6 @@ class PredictWith(RegressorMixin, AroundModel):  # type: ignore[misc]
         return vars(self).get("estimator_", self.estimator).predict(X, **self.predict_params)
 
 
-def is_fitted(model: Any) -> bool:
-    """Whether scikit-learn calls it fitted; models of other kinds always are."""
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    except TypeError:
-        pass
-    return True
-
-
 def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """Parameters of ``fit`` for some rows of X; ``eval_set`` and the like hold other rows."""
     apart = {n: v for n, v in fit_params.items() if n.rpartition("__")[2].startswith("eval_")}
@@ -480,13 +450,6 @@ def routed(owner: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
     if not fit_params or not get_config()["enable_metadata_routing"]:
         return fit_params
     return dict(process_routing(owner, "fit", **fit_params).estimator.fit)
-
-
-def fit_router(owner: Any) -> MetadataRouter:
-    """How parameters of ``fit`` travel to ``owner.estimator``."""
-    to_fit = MethodMapping().add(caller="fit", callee="fit")
-    router = MetadataRouter(owner=type(owner).__name__).add_self_request(owner)
-    return router.add(estimator=owner.estimator, method_mapping=to_fit)
 
 
 def trainable(model: Any, fit_params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -17,7 +17,7 @@ before the link of the objective, where there is one, and its slope brings them 
 *Trained again.* These libraries stop early by an ``eval_set``. If it is passed, each copy stops by
 itself. A model that came fitted has not kept it: copies then grow as many rounds as it settled on,
 at the same rate. Columns that ``fit`` was told are categories are not kept either; the trees know
-them. Nothing is imported from the libraries: a model of one implies that it is imported already.
+them.
 """
 
 import json
@@ -73,17 +73,15 @@ class Stages(ModelFamily):
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         self.n = int(core.n_iter_)
-        self.grove: Grove | None = None
-        if core._preprocessor is None:  # no splits by categories
-            self.grove = Grove([stage[0] for stage in core._predictors])
+        trees = [stage[0] for stage in core._predictors]
+        self.grove = Grove(trees) if core._preprocessor is None else None  # no splits by categories
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        return (
-            predicts_as(core, HistGradientBoostingRegressor) and (learnt(core, "n_iter_") or 0) > 1
-        )
+        staged = predicts_as(core, HistGradientBoostingRegressor)
+        return staged and (learnt(core, "n_iter_") or 0) > 1
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
@@ -110,10 +108,10 @@ class Stages(ModelFamily):
         """Deviation of the targets as far as the trees explain it, for squared errors."""
         if self.core.loss != "squared_error":
             return None
-        nodes = [stage[0].nodes for stage in self.core._predictors]
-        leaves = [each[each["is_leaf"].astype(bool)] for each in nodes]
-        each = [(leaf["value"], leaf["count"]) for leaf in leaves]
-        return explained_deviation(each, self.core.learning_rate)
+        nodes = (stage[0].nodes for stage in self.core._predictors)
+        kept = (each[each["is_leaf"] == 1] for each in nodes)
+        leaves = ((leaf["value"], leaf["count"]) for leaf in kept)
+        return explained_deviation(leaves, self.core.learning_rate)
 
 
 def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
@@ -131,10 +129,7 @@ def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float
 
 
 class TreeStages(ModelFamily):
-    """A model whose stages are single trees of scikit-learn.
-
-    The second spread is left out for losses whose trees are not grown on residuals of y.
-    """
+    """Stages that are trees of scikit-learn; those not grown on residuals of y give one spread."""
 
     weights = (2.0, 1 / 0.15)
     floor = STEP_FLOOR
@@ -148,10 +143,8 @@ class TreeStages(ModelFamily):
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,); Σ |step| and rms deviation in leaves of the later trees, (2, m)."""
-        core = self.core
-        rows = validate_data(
-            core, rows, reset=False, dtype=np.float32, order="C", accept_sparse="csr"
-        )
+        core, how = self.core, {"dtype": np.float32, "order": "C", "accept_sparse": "csr"}
+        rows = validate_data(core, rows, reset=False, **how)
         trees = [tree.tree_ for tree in core.estimators_[:, 0]]
         total, moved, variance = np.zeros((3, rows.shape[0]))
         for place, tree in enumerate(trees):
@@ -199,12 +192,12 @@ class Trees(NamedTuple):
 
 
 class Table:
-    """Numbers of leaves, by the library's leaf index, of the trees ``first`` until ``stop``."""
+    """Numbers of leaves, by the library's leaf index, of the trees from ``first`` on."""
 
-    def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
-        some = numbers[first:stop]
-        self.trees, self.numbers = slice(first, stop), np.concatenate(some)
-        self.starts = np.cumsum([0, *(len(each) for each in some[:-1])])
+    def __init__(self, numbers: list[FloatArray], first: int = 0) -> None:
+        sizes = [len(each) for each in numbers]
+        self.trees, self.numbers = slice(first, first + len(sizes)), np.concatenate(numbers)
+        self.starts = np.cumsum([0, *sizes[:-1]])
 
     def sums(self, leaves: NDArray[Any]) -> FloatArray:
         """(m,) sums over the trees, from leaf indices in all trees, (m, T)."""
@@ -221,7 +214,10 @@ class Library(ModelFamily):
     ----------
     library : the package that its class, or a base of it, comes from
     rounds_name : what ``fit`` calls the number of rounds unless a parameter says otherwise
-    whole, n_features : the model inside the library's wrapper, and its columns
+    inside : the model inside the library's wrapper, and the number of its columns
+    trees : all that the prediction is made of; ``UnreadableError`` if that is no sum of trees
+    leaves : (m, T) leaf indices of rows in all trees
+    settled_rounds : rounds at which a fitted model stopped early; None if it did not
     sparse, steps : mean of 1/n over the first stages, and |step| of the last ones
     """
 
@@ -230,39 +226,28 @@ class Library(ModelFamily):
     floor = STEP_FLOOR
     library: ClassVar[str]
     rounds_name: ClassVar[str] = "n_estimators"
+    inside: Callable[[], tuple[Any, int]]
+    trees: Callable[[], Trees]
+    leaves: Callable[[Any], NDArray[Any]]
+    settled_rounds: Callable[[Any, dict[str, Any]], int | None]
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         self.whole, self.n_features = self.inside()
-        trees = self.trees()
-        n, each = len(trees.values) // trees.per_stage, trees.per_stage
+        values, counts, rate, self.objective, each = self.trees()
+        self.n_stages = n = len(values) // each
         if n < 2:
             raise UnreadableError("it has no stage after the first")
-        self.n_stages, self.n_early, self.objective = n, -(-n // EARLY), trees.objective
-        n_early = self.n_early * each
-        parts = [1 / (n_early * np.maximum(rows, 1.0)) for rows in trees.counts[:n_early]]
-        self.sparse = Table(parts, 0, n_early)
-        self.steps = Table([np.abs(values) for values in trees.values], n // 2 * each, n * each)
-        self._unit = None
-        if trees.objective in SQUARES:
-            leaves = zip(trees.values, trees.counts, strict=True)
-            self._unit = explained_deviation(leaves, trees.rate)
+        self.n_early, later = -(-n // EARLY), n // 2 * each
+        early = counts[: self.n_early * each]
+        self.sparse = Table([1 / (len(early) * np.maximum(rows, 1.0)) for rows in early])
+        self.steps = Table([np.abs(steps) for steps in values[later:]], later)
+        leaves = zip(values, counts, strict=True)
+        self._unit = explained_deviation(leaves, rate) if self.objective in SQUARES else None
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
         return comes_from(core, cls.library)
-
-    def inside(self) -> tuple[Any, int]:
-        """The model inside the wrapper, and the number of columns that it was trained on."""
-        raise NotImplementedError
-
-    def trees(self) -> Trees:
-        """All that the prediction is made of; ``UnreadableError`` if that is no sum of trees."""
-        raise NotImplementedError
-
-    def leaves(self, rows: Any) -> NDArray[Any]:
-        """(m, T) leaf indices in all trees."""
-        raise NotImplementedError
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,); steps, in the unit of y, and sparsity of rows, (2, m)."""
@@ -295,11 +280,6 @@ class Library(ModelFamily):
         return {}
 
     @classmethod
-    def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
-        """Rounds at which it stopped early; None if it did not."""
-        raise NotImplementedError
-
-    @classmethod
     def unstopped(cls, params: dict[str, Any], fitted: Any) -> dict[str, Any]:
         """Parameters by which training stops nowhere else."""
         return {name: None for name in STOPPING if params.get(name) is not None}
@@ -323,24 +303,20 @@ class XGBoost(Library):
             raise UnreadableError("it is a linear model and has no trees")
         model = booster.get("gbtree", booster)["model"]
         per_stage = max(1, int(model["gbtree_model_param"]["num_parallel_tree"]))
-        trees = model["trees"][: self._n_stages() * per_stage]
+        # As many as predict asks: the wrapper stops at the best, a Booster does not.
+        best = None if self.whole is self.core else self.settled_rounds(self.core, {})
+        trees = model["trees"][: (best or self.whole.num_boosted_rounds()) * per_stage]
         if any(tree["tree_param"]["size_leaf_vector"] not in ("0", "1") for tree in trees):
             raise UnreadableError("its leaves hold several numbers")
         drop = booster.get("weight_drop") or np.ones(len(trees))  # DART weighs its trees
-        leaf = [np.array(tree["left_children"]) < 0 for tree in trees]
         how = json.loads(self.whole.save_config())["learner"]["gradient_booster"]
         return Trees(
             [w * np.array(t["split_conditions"]) for w, t in zip(drop, trees, strict=False)],
-            [np.where(at, t["sum_hessian"], 0.0) for at, t in zip(leaf, trees, strict=True)],
+            [np.where(np.array(t["left_children"]) < 0, t["sum_hessian"], 0.0) for t in trees],
             float(how.get("gbtree", how)["tree_train_param"]["learning_rate"]),
             learner["objective"]["name"],
             per_stage,
         )
-
-    def _n_stages(self) -> int:
-        """As many as ``predict`` asks: the wrapper stops at the best, a ``Booster`` does not."""
-        best = None if self.whole is self.core else learnt(self.core, "best_iteration")
-        return int(self.whole.num_boosted_rounds()) if best is None else int(best) + 1
 
     def leaves(self, rows: Any) -> NDArray[Any]:
         matrix = xgboost_matrix(self.core, without_names(rows, "f"))
@@ -449,9 +425,9 @@ class CatBoost(Library):
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
         """The columns that were categories are parameters of the copy."""
         super().retrain(core, fitted, told)
-        if "cat_features" not in {*core.get_params(), *told}:
-            found = fitted.get_cat_feature_indices()
-            core.set_params(**({"cat_features": found} if found else {}))
+        found = fitted.get_cat_feature_indices()
+        if found and "cat_features" not in {*core.get_params(), *told}:
+            core.set_params(cat_features=found)
         return {}
 
     @classmethod

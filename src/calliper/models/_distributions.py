@@ -20,13 +20,11 @@ row is predicted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import signature
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.metaestimators import available_if
 
 from calliper._types import FloatArray
@@ -34,19 +32,19 @@ from calliper._validation import check_new_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
     AroundModel,
-    fit_router,
     fresh,
     is_module,
     is_tensor,
     learnt,
     open_model,
+    parameters,
     predictions,
     refuse_crashing,
     routed,
 )
 from calliper.models._networks import outputs
 from calliper.rows import check_known_rows, first_rows, same_rows
-from calliper.scores import DistributionError
+from calliper.scores import DistributionError, Score, as_score
 
 #: Asked of a model that answers at any: enough for the shape, and few to compute with.
 PROBABILITIES = (
@@ -56,50 +54,41 @@ PROBABILITIES = (
 #: Training rows that the usual slope is read from, at most.
 N_ROWS = 1000
 
-#: From rows and probabilities to quantiles, in any form that ``_columns`` knows.
-Ask = Callable[[Any, Sequence[float]], Any]
-
 
 class Reading(NamedTuple):
-    """How a model gives quantiles; ``own`` are the only probabilities that it has, or None."""
+    """How a model gives quantiles of rows; ``own`` are the only probabilities it has, or None."""
 
-    ask: Ask
+    ask: Callable[[Any, Sequence[float]], Any]
     own: tuple[float, ...] | None = None
 
 
-def model_of_quantiles(model: Any, score: Any) -> tuple[Any, DistributionError] | None:
-    """The model as one that predicts (m, K) quantiles, and their score; None if it has none.
+def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
+    """What is asked for predictions, and their score: the model itself, unless of quantiles.
 
     A ``DistributionError`` says which quantiles; with None the model must be known to have some.
     """
-    core = _core(model)
-    if isinstance(core, QuantileModel):
-        asked = _probabilities(core.probabilities)
-        _refuse_other(asked, asked if score is None else _probabilities(score.probabilities))
-        return model, DistributionError(asked) if score is None else score
-    reading = _reading(core)
+    if score is not None and not isinstance(score, DistributionError):
+        return model, as_score(score)
+    core = open_model(model).core
+    is_asked, reading = isinstance(core, QuantileModel), _reading(core)
+    own: Any = _probabilities(core.probabilities) if is_asked else reading and reading.own
     if score is None:
-        if reading is None:
-            return None
-        if reading.own is None and isinstance(core, Sequence):
+        if reading is None and not is_asked:
+            return model, as_score(None)
+        if own is None and isinstance(core, Sequence):
             raise CalliperError(
-                f"the quantiles of a list of {len(core)} models must be known, and not all their "
-                f"parameters name one: pass a dict, as {{0.05: low, 0.5: middle, 0.95: high}}."
+                f"some of the {len(core)} models in the list have no parameter that states their "
+                f"quantile: pass a dict, as {{0.05: low, 0.5: middle, 0.95: high}}."
             )
-        score = DistributionError(PROBABILITIES if reading.own is None else reading.own)
+        score = DistributionError(own or PROBABILITIES)
     asked = _probabilities(score.probabilities)
-    if reading is not None and reading.own is not None:
-        _refuse_other(reading.own, asked)
-    return AskedForQuantiles(model, asked), score
-
-
-def _refuse_other(own: Sequence[float], asked: Sequence[float]) -> None:
-    """Refuse a score of other quantiles than the model has."""
-    if sorted(own) != sorted(asked):
+    if own is not None and sorted(own) != sorted(asked):
+        has, wanted = (", ".join(f"{p:g}" for p in each) for each in (own, asked))
         raise CalliperError(
-            f"the model predicts quantiles at {_listed(own)}, and the score is of "
-            f"{_listed(asked)}: leave out score_function, or give it the model's own."
+            f"the model predicts quantiles at {has}, but score_function expects {wanted}: leave "
+            "out score_function, or give it the model's own quantiles."
         )
+    return (model if is_asked else AskedForQuantiles(model, asked)), score
 
 
 def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> DistributionError:
@@ -168,20 +157,15 @@ class QuantileModel(AroundModel):
         y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
         y = check_known_rows(self, X, y)
         fit_params = routed(self, fit_params)
-        several: Any = self.estimator if isinstance(self.estimator, Mapping) else None
-        known = _reading(_core(self.estimator)) is not None
-        if name := None if known else _quantile_parameter(self.estimator):
+        several, known = self.estimator, _reading(open_model(self.estimator).core) is not None
+        if name := None if known else _quantile_parameter(several):
             # CatBoost takes the level within the name of the loss.
             form = "Quantile:alpha={}".format if name.endswith("loss_function") else float
-            several = {
-                p: fresh(self.estimator).set_params(**{name: form(p)}) for p in probabilities
-            }
-        if several is None:
-            self.estimator_ = fresh(self.estimator).fit(X, y, **fit_params)
+            several = {p: fresh(several).set_params(**{name: form(p)}) for p in probabilities}
+        if isinstance(several, Mapping):
+            self.estimator_ = {p: fresh(m).fit(X, y, **fit_params) for p, m in several.items()}
         else:
-            self.estimator_ = {
-                p: fresh(each).fit(X, y, **fit_params) for p, each in several.items()
-            }
+            self.estimator_ = fresh(several).fit(X, y, **fit_params)
         self.predict(first_rows(X))  # a model that has no quantiles is refused here
         return self
 
@@ -198,10 +182,6 @@ class QuantileModel(AroundModel):
         q = _columns(lambda rows: reading.ask(rows, own), opened.prepare(X), len(own))
         q = np.stack([opened.finish(column) for column in q.T], axis=1)
         return q[:, [own.index(each) for each in asked]]
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """How fit parameters travel, for scikit-learn's metadata routing."""
-        return fit_router(self)
 
 
 class AskedForQuantiles(QuantileModel):
@@ -250,36 +230,26 @@ def _levels_of(name: str, parameters: dict[str, Any]) -> Iterator[str]:
     yield from listed or [f"{owner}{level}" for level in known[:1]]
 
 
-def _core(model: Any) -> Any:
-    """The estimator inside, or the model itself where it cannot be opened."""
-    try:
-        return open_model(model).core
-    except CalliperError:  # it is refused where its prediction is asked for
-        return model
-
-
 def _reading(core: Any) -> Reading | None:
     """How a model that is known to predict quantiles gives them; None for any other."""
     if isinstance(core, Mapping | list | tuple):
         return _of_several(core)
-    takes = _parameters(learnt(core, "predict"))
-    if {"output_type", "alphas"} <= takes:
-        return Reading(lambda X, p: core.predict(X, output_type="quantiles", alphas=list(p)))
-    if {"output_type", "quantiles"} <= takes:
-        return Reading(lambda X, p: core.predict(X, output_type="quantiles", quantiles=list(p)))
+    takes = parameters(getattr(core, "predict", None))
+    how = {"output_type": "quantiles"} if "output_type" in takes else {}
+    if how and "alphas" in takes:
+        return Reading(lambda X, p: core.predict(X, alphas=list(p), **how))
     if "quantiles" in takes:
-        return Reading(lambda X, p: core.predict(X, quantiles=list(p)))
-    if learnt(core, "pred_dist") is not None:
+        return Reading(lambda X, p: core.predict(X, quantiles=list(p), **how))
+    if hasattr(core, "pred_dist"):
         return Reading(lambda X, p: _of_distribution(core.pred_dist(X), p))
-    if learnt(core, "predict_quantiles") is not None:
+    if hasattr(core, "predict_quantiles"):
         return Reading(lambda X, p: core.predict_quantiles(X, alpha=list(p)))
     settings = core.get_params() if hasattr(core, "get_params") else {}
-    own = settings.get("quantile_alpha")
-    if own is not None and np.ndim(own) == 1 and np.size(own) > 1:
-        return Reading(lambda X, p: core.predict(X), tuple(map(float, own)))
     name, _, level = str(settings.get("loss_function")).partition(":alpha=")
-    if name == "MultiQuantile":
-        return Reading(lambda X, p: core.predict(X), tuple(map(float, level.split(","))))
+    several = name == "MultiQuantile"
+    own: Any = level.split(",") if several else settings.get("quantile_alpha")
+    if several or (np.ndim(own) == 1 and np.size(own) > 1):
+        return Reading(lambda X, p: core.predict(X), tuple(map(float, own)))
     if name == "RMSEWithUncertainty":  # CatBoost predicts mean and variance
 
         def ask(X: Any, p: Sequence[float]) -> Any:
@@ -292,7 +262,7 @@ def _reading(core: Any) -> Reading | None:
 
 def _any_reading(core: Any) -> Reading:
     """How any model that comes with probabilities gives quantiles."""
-    if "return_std" in _parameters(learnt(core, "predict")):
+    if "return_std" in parameters(learnt(core, "predict")):
         return Reading(lambda X, p: _normal(core.predict(X, return_std=True), p))
 
     def ask(X: Any, p: Sequence[float]) -> Any:
@@ -322,20 +292,12 @@ def _of_several(models: Any) -> Reading:
 
 def _level_of(model: Any) -> float | None:
     """The one quantile that a model was trained for, by its parameters; None if they say none."""
-    core = _core(model)
+    core = open_model(model).core
     name = _quantile_parameter(core)
     level = core.get_params().get(name) if name else None
     if isinstance(level, str):  # CatBoost: "Quantile:alpha=0.9"
         level = level.partition(":alpha=")[2] or None
     return None if level is None else float(level)
-
-
-def _parameters(method: Any) -> set[str]:
-    """Names of the parameters of a method; none if it does not tell."""
-    try:
-        return {*signature(method).parameters}
-    except (TypeError, ValueError):
-        return set()
 
 
 def _of_distribution(distribution: Any, p: Sequence[float]) -> list[Any]:
@@ -373,7 +335,3 @@ def _columns(ask: Callable[[Any], Any], X: Any, k: int) -> FloatArray:
             f"shape {answer.shape}. {how}"
         )
     return answer
-
-
-def _listed(p: Sequence[float]) -> str:
-    return ", ".join(f"{each:g}" for each in p)

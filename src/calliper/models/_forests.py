@@ -13,7 +13,6 @@ library's own loop, which does not jump about in memory.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +22,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
-from calliper._trees import PlainTrees, n_nodes
+from calliper._trees import PlainTrees, tree_field
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.models._asking import PREDICTING, ModelFamily, learnt, predictions, predicts_as
@@ -38,51 +37,24 @@ MOST_AT_ONCE, MOST_NODES = 3_000, 5_000_000
 #: Trees whose leaves are counted to check that they were grown on some rows, and trees of which the
 #: means of the bags are compared with targets; for one tree these may coincide by chance.
 N_VERIFIED, N_BAGS = 3, 10
-#: Part of the range of targets up to which two means are the same.
-SAME = 1e-6
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member as a function of rows, (m,): a tree, whose rows were checked already, or a model.
-
-    ``columns`` are those that it is given; None for all of them, in order.
-    """
-
-    source: Any
-    columns: Any
-    is_tree: bool
-
-    def __call__(self, rows: Any) -> FloatArray:
-        rows = rows if self.columns is None else rows[:, self.columns]
-        if not self.is_tree:
-            return predictions(self.source, rows)
-        values: FloatArray = self.source.predict(rows)
-        return values.reshape(len(values), -1)[:, 0]
+#: Part of the range of targets up to which two means are the same; what rounding may change.
+SAME, NEARLY = 1e-6, 0.01
 
 
 class Members(ModelFamily):
-    """The members of a mean, read once, and how rows are checked for them."""
+    """A mean of members. Trees are given rows that were checked once, other models check them.
+
+    ``columns`` are those that each member is given; None for all of them, in order.
+    """
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
-        asked, columns = core.estimators_, learnt(core, "estimators_features_")
-        self.picks_columns = columns is not None
-        own = [None] * len(asked) if columns is None else columns
-        own = [
-            None if each is None or _is_all(each, learnt(member, "n_features_in_")) else each
-            for member, each in zip(asked, own, strict=True)
-        ]
-        self.all_trees = _all_trees(asked) and all(
-            member.tree_.n_outputs == member.tree_.value.shape[-1] == 1 for member in asked
-        )
+        self.columns = learnt(core, "estimators_features_")
         self.grove: Grove | None = None
-        if self.all_trees:
-            asked = [member.tree_ for member in asked]
-            self.grove, self.is_by_row = Grove(asked, own), True  # in one order
+        trees = [each.tree_ for each in core.estimators_] if _all_trees(core.estimators_) else []
+        if trees and all(tree.n_outputs == tree.value.shape[-1] == 1 for tree in trees):
+            self.grove, self.is_by_row = Grove(trees, self.columns), True  # in one order
             self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
-        is_tree, pairs = self.grove is not None, zip(asked, own, strict=True)
-        self.members = [Member(source, given, is_tree) for source, given in pairs]
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
@@ -98,48 +70,70 @@ class Members(ModelFamily):
 
     def rows(self, X: Any) -> Any:
         """Rows converted once for all members."""
-        if self.grove is None and not self.picks_columns:
+        if self.grove is None and self.columns is None:
             return X
         kind, finite = (None, False) if self.grove is None else (np.float32, self.finite)
         return validate_data(
             self.core, X, reset=False, dtype=kind, accept_sparse="csr", ensure_all_finite=finite
         )
 
+    def ask(self, number: int, rows: Any) -> FloatArray:
+        """What a member predicts of converted rows, (m,)."""
+        rows = rows if self.columns is None else rows[:, self.columns[number]]
+        if self.grove is None:
+            return predictions(self.core.estimators_[number], rows)
+        return np.asarray(self.grove.trees[number].predict(rows)[:, 0])
+
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread.
 
         A thread takes some of the rows, so that the values of a row are added in one order.
         """
-        rows, members = self.rows(rows), self.members
+        rows, n_members = self.rows(rows), len(self.core.estimators_)
         if self.grove and isinstance(rows, np.ndarray) and self.grove.takes(len(rows)):
             values = self.grove.values(rows)
             beyond = values - values[0]
             total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
-            mean, spread = _moments(values[0], total, squares, len(members))
+            mean, spread = _moments(values[0], total, squares, n_members)
             return mean, spread[None]
         n, n_threads = n_rows(rows), 1
-        if n * len(members) >= FEWEST_IN_THREADS:
+        if n * n_members >= FEWEST_IN_THREADS:
             n_threads = int(effective_n_jobs(learnt(self.core, "n_jobs")))
-        if n_threads == 1:
-            _, mean, spread = _moments_of(members, rows, n)
-            return mean, spread[None]
-        parts = np.array_split(np.arange(n), n_threads)
+        parts = [rows]
+        if n_threads > 1:
+            parts = [_safe_indexing(rows, part) for part in np.array_split(np.arange(n), n_threads)]
         workers = Parallel(n_jobs=n_threads, require="sharedmem")
-        found = workers(
-            delayed(_moments_of)(members, _safe_indexing(rows, part), len(part)) for part in parts
-        )
+        found = workers(delayed(self._moments)(part) for part in parts)
         _, mean, spread = (np.concatenate(each) for each in zip(*found, strict=True))
         return mean, spread[None]
 
+    def _moments(
+        self, rows: Any, samples: Sequence[IntArray] | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """How many members judge each row, all or those without it in ``samples``; mean, spread."""
+        first, total, squares, count = np.zeros((4, n_rows(rows)))
+        for number in range(len(self.core.estimators_)):
+            out: Any = slice(None)
+            if samples is not None:
+                out = np.flatnonzero(np.bincount(samples[number], minlength=len(first)) == 0)
+            y_pred = self.ask(number, rows if samples is None else rows[out])
+            first[out] = np.where(count[out] > 0, first[out], y_pred)
+            beyond = y_pred - first[out]
+            total[out] += beyond
+            squares[out] += beyond * beyond
+            count[out] += 1
+        return count, *_moments(first, total, squares, np.maximum(count, 1))
+
     def describe(self) -> str:
-        return f"spread of {len(self.members)} {'trees' if self.all_trees else 'members'}"
+        kind = "members" if self.grove is None else "trees"
+        return f"spread of {len(self.core.estimators_)} {kind}"
 
     def unit(self) -> float | None:
         """Standard deviation of the targets that the trees were grown on; mean over the trees."""
         trees, variance = self.core.estimators_, ("squared_error", "friedman_mse")
-        if not (self.all_trees and all(member.criterion in variance for member in trees)):
+        if self.grove is None or any(member.criterion not in variance for member in trees):
             return None
-        return float(np.mean([root_deviation(member.tree_) for member in trees]))
+        return float(np.mean([root_deviation(tree) for tree in self.grove.trees]))
 
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
@@ -147,27 +141,52 @@ class Members(ModelFamily):
         members = core.estimators_[:N_BAGS]
         if len(members) < N_BAGS or not _all_trees(members) or not np.ptp(y):
             return False
-        trees = [member.tree_ for member in members]
-        if trees[0].n_node_samples[0] > len(y):
+        if members[0].tree_.n_node_samples[0] > len(y):
             return False  # drawing the bags again takes time
         samples = _samples(core, len(y)) or []
         means = np.array([y[bag].reshape(len(bag), -1).mean(axis=0) for bag in samples[:N_BAGS]])
-        roots = np.array([tree.value[0, :, 0] for tree in trees])
+        roots = np.array([member.tree_.value[0, :, 0] for member in members])
         return means.shape == roots.shape and bool((np.abs(means - roots) < SAME * np.ptp(y)).all())
 
     def left_out(
-        self, X: Any, prepare: Callable[[Any], Any]
+        self, X: Any, y: FloatArray, prepare: Callable[[Any], Any]
     ) -> tuple[IntArray, FloatArray, FloatArray] | None:
         """Out of bag: means and spreads of the members that have not seen a row."""
         samples = _samples(self.core, n_rows(X))
         if samples is None:
             return None
         rows = self.rows(prepare(X))
-        if not _grown_on(self.core, rows, samples):
+        if not self._grown_on(rows, y, samples):
             return None
-        count, mean, spread = _moments_of(self.members, rows, n_rows(rows), samples)
+        count, mean, spread = self._moments(rows, samples)
         kept = np.flatnonzero(count >= FEWEST_MEMBERS)
         return (kept, mean[kept], spread[None, kept]) if len(kept) else None
+
+    def _grown_on(self, rows: Any, y: FloatArray, samples: list[IntArray]) -> bool:
+        """Whether each leaf holds as many of the rows in the bag as it did when it was grown.
+
+        Where there is one target, its value must also be among the targets of these rows: so are
+        means and medians, whatever the weights.
+        """
+        for place, member in enumerate(self.core.estimators_[:N_VERIFIED]):
+            tree, bag = learnt(member, "tree_"), samples[place]
+            if tree is None:
+                return False
+            leaves = tree.apply(rows if self.columns is None else rows[:, self.columns[place]])
+            # Rows drawn twice count once where they were weighted, twice where they were repeated.
+            grown = np.where(tree.children_left < 0, tree.n_node_samples, 0)
+            drawn = (leaves[np.unique(bag)], leaves[bag])
+            counts = (np.bincount(each, minlength=len(grown)) for each in drawn)
+            if not any(np.array_equal(each, grown) for each in counts):
+                return False
+            if tree.n_outputs == y.ndim == 1 and learnt(member, "monotonic_cst") is None:
+                low, high = np.full(len(grown), np.inf), np.full(len(grown), -np.inf)
+                np.minimum.at(low, leaves[bag], y[bag])
+                np.maximum.at(high, leaves[bag], y[bag])
+                beyond = np.maximum(low - tree.value[:, 0, 0], tree.value[:, 0, 0] - high)
+                if (beyond[grown > 0] > NEARLY * np.ptp(y)).any():
+                    return False
+        return True
 
 
 class Grove:
@@ -194,32 +213,11 @@ class Grove:
 
     @cached_property
     def _n_nodes(self) -> int:
-        return n_nodes(self.trees)
+        return sum(len(tree_field(tree, "feature")) for tree in self.trees)
 
     @cached_property
     def _nodes(self) -> PlainTrees:
         return PlainTrees.of(self.trees, 0, self.columns)
-
-
-def _moments_of(
-    members: Sequence[Member], rows: Any, n: int, samples: Sequence[IntArray] | None = None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """How many members judge each row, their mean and their spread, (m,) each.
-
-    With ``samples``, the rows that each member has seen, a member judges the others.
-    """
-    first, total, squares, count = np.zeros((4, n))
-    for number, member in enumerate(members):
-        out: Any = slice(None)
-        if samples is not None:
-            out = np.flatnonzero(np.bincount(samples[number], minlength=len(first)) == 0)
-        y_pred = member(rows if samples is None else rows[out])
-        first[out] = np.where(count[out] > 0, first[out], y_pred)
-        beyond = y_pred - first[out]
-        total[out] += beyond
-        squares[out] += beyond * beyond
-        count[out] += 1
-    return count, *_moments(first, total, squares, np.maximum(count, 1))
 
 
 def _moments(
@@ -242,14 +240,8 @@ def _all_trees(members: Sequence[Any]) -> bool:
 
     if any(name in vars(member) for member in members for name in PREDICTING):
         return False
-    of_each_class = {type(member): member for member in members}.values()
-    return all(
-        predicts_as(each, ExtraTreeRegressor, DecisionTreeRegressor) for each in of_each_class
-    )
-
-
-def _is_all(columns: Any, n: int | None) -> bool:
-    return n is not None and np.array_equal(columns, np.arange(n))
+    trees = ExtraTreeRegressor, DecisionTreeRegressor
+    return all(predicts_as(member, *trees) for member in {type(m): m for m in members}.values())
 
 
 def _samples(core: Any, n: int) -> list[IntArray] | None:
@@ -264,19 +256,3 @@ def _samples(core: Any, n: int) -> list[IntArray] | None:
     if len(samples) != len(core.estimators_) or any(rows.max(initial=-1) >= n for rows in samples):
         return None
     return samples
-
-
-def _grown_on(core: Any, rows: Any, samples: list[IntArray]) -> bool:
-    """Whether each leaf holds as many of the rows in the bag as it did when it was grown."""
-    columns = learnt(core, "estimators_features_")
-    for place, member in enumerate(core.estimators_[:N_VERIFIED]):
-        tree, bag = learnt(member, "tree_"), samples[place]
-        if tree is None:
-            return False
-        leaves = tree.apply(rows if columns is None else rows[:, columns[place]])
-        # Rows drawn twice count once where they were weighted, twice where they were repeated.
-        grown = np.where(tree.children_left < 0, tree.n_node_samples, 0)
-        counts = (np.bincount(leaves[each], minlength=len(grown)) for each in (np.unique(bag), bag))
-        if not any(np.array_equal(each, grown) for each in counts):
-            return False
-    return True

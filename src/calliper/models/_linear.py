@@ -1,12 +1,11 @@
 """Models that state a standard deviation with the mean: Gaussian processes, Bayesian regression."""
 
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.models._asking import ModelFamily, learnt, predictions
+from calliper.models._asking import ModelFamily, learnt, parameters, predictions
 
 
 class StatedDeviation(ModelFamily):
@@ -14,10 +13,7 @@ class StatedDeviation(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        try:
-            return "return_std" in signature(core.predict).parameters
-        except (AttributeError, TypeError, ValueError):
-            return False
+        return "return_std" in parameters(learnt(core, "predict"))
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,) and the stated deviation (1, m)."""

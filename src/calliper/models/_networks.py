@@ -1,9 +1,7 @@
 """Networks: a PyTorch module predicts in batches, and one of its layers judges who is near.
 
-A module predicts in evaluation mode and without gradients, on the device where it is; every part is
-then put back into the mode that it was in. The last hidden layer of a network that was trained on y
-holds what it knows of an input, one linear map away from the prediction: nearness is judged there,
-as in the paper.
+The last hidden layer of a network that was trained on y holds what it knows of an input, one linear
+map away from the prediction: nearness is judged there, as in the paper.
 
 Inputs may come by name (a dict, or a dict for each row), or in batches from a ``DataLoader``, which
 is read once, whole and in order. A module whose ``forward`` has parameters of these names is given
@@ -11,7 +9,7 @@ the parts by name, any other the dict.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from inspect import Signature, signature
 from threading import RLock
 from typing import Any, Self
@@ -20,12 +18,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from calliper._types import FloatArray
-from calliper._validation import n_rows
+from calliper._validation import at_least, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import is_module, is_tensor
-
-#: Rows that go through a module together.
-BATCH_ROWS = 1024
 
 # Modes and hooks belong to the module and not to the thread that sets them: one at a time.
 _ONE_AT_A_TIME = RLock()
@@ -72,9 +67,6 @@ class NamedInputs(dict[str, Any]):
         rows = which[0] if isinstance(which, tuple) else which  # as scikit-learn indexes arrays
         return NamedInputs({name: part[rows] for name, part in self.items()})
 
-    def __reduce__(self) -> Any:
-        return NamedInputs, (dict(self),)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         """All parts side by side, (n, d), sorted by name, since dicts may differ in order."""
         named = [self[name] for name in sorted(self)]
@@ -118,9 +110,8 @@ def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     """Inputs and targets, or None, of a batch: (inputs, targets), inputs, or a dict."""
     if isinstance(batch, Mapping):
         return {name: batch[name] for name in batch if name != "labels"}, batch.get("labels")
-    inputs, targets = batch, None
-    if isinstance(batch, list | tuple) and 1 <= len(batch) <= 2:
-        inputs, targets = (*batch, None)[:2]
+    listed = isinstance(batch, list | tuple) and 1 <= len(batch) <= 2
+    inputs, targets = (*batch, None)[:2] if listed else (batch, None)
     if not isinstance(inputs, Mapping) and not hasattr(inputs, "shape"):
         raise CalliperError(
             f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
@@ -154,7 +145,7 @@ def _joined(parts: Sequence[Any]) -> Any:
         ) from error
 
 
-def _batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+def _batches(module: Any, X: Any, batch_rows: int) -> Iterator[Any]:
     """Rows as tensors on the module's device, of its floating type; integers stay integers."""
     import torch
 
@@ -187,16 +178,15 @@ def _as_tensor(part: Any) -> Any:
 
 def _ask(module: Any, batch: Any) -> Any:
     """The module's output, given inputs by name where its parameters have these names."""
-    by_name = isinstance(batch, Mapping)
     takes = signature(module.forward)
-    if by_name and not _fits(takes, **batch):
-        if not _fits(takes, batch):
-            raise CalliperError(
-                f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the "
-                f"inputs are named {', '.join(batch)}. Name them like its parameters."
-            )
-        by_name = False
-    return _tensor(module(**batch) if by_name else module(batch))
+    if isinstance(batch, Mapping) and _fits(takes, **batch):
+        return _tensor(module(**batch))
+    if isinstance(batch, Mapping) and not _fits(takes, batch):
+        raise CalliperError(
+            f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the inputs "
+            f"are named {', '.join(batch)}. Give them the names of its parameters."
+        )
+    return _tensor(module(batch))
 
 
 def _fits(takes: Signature, *given: Any, **named: Any) -> bool:
@@ -244,18 +234,15 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> ConformalRegressor(module, embed=make_pipeline(Layer(module), PCA(5)))  # doctest: +SKIP
     """
 
-    def __init__(
-        self, module: Any, name: str | None = None, *, batch_size: int = BATCH_ROWS
-    ) -> None:
+    def __init__(self, module: Any, name: str | None = None, *, batch_size: int = 1024) -> None:
         if not is_module(module):
             raise TypeError(f"Layer takes a torch.nn.Module; got {type(module).__name__}.")
         layers = dict(module.named_modules())
         if name is not None and name not in layers:
             known = ", ".join(repr(key) for key in layers if key) or "none"
             raise CalliperError(f"{type(module).__name__} has no layer {name!r}; it has: {known}.")
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise CalliperError(f"batch_size must be a whole number >= 1; got {batch_size!r}.")
-        self.module, self.name, self.batch_size = module, name, batch_size
+        self.module, self.name = module, name
+        self.batch_size = at_least(batch_size, 1, "batch_size")
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Do nothing: the module is already trained."""
@@ -271,16 +258,13 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Predictions, None unless the module returns a tensor, and places (m, d), in one pass."""
         seen: list[Any] = []
         answers, places = [], []
-        with _evaluating(self.module):
-            hooks = self._listen(seen)
-            try:
-                for batch in _batches(self.module, X, self.batch_size):
-                    seen.clear()
-                    answers.append(_ask(self.module, batch))
-                    places.append(self._place(seen, len(batch)))
-            finally:
-                for hook in hooks:
-                    hook.remove()
+        with _evaluating(self.module), ExitStack() as hooks:
+            for hook in self._listen(seen):
+                hooks.enter_context(hook)
+            for batch in _batches(self.module, X, self.batch_size):
+                seen.clear()
+                answers.append(_ask(self.module, batch))
+                places.append(self._place(seen, len(batch)))
         tensors = all(is_tensor(answer) for answer in answers)
         y_pred = np.concatenate([as_array(answer) for answer in answers]) if tensors else None
         return y_pred, np.concatenate(places)
@@ -299,9 +283,8 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def name_in_words(self) -> str:
         """What the coordinates are."""
-        layer = "penultimate layer" if self.name is None else f"layer {self.name!r}"
-        layer = "output" if self.name == "" else layer
-        return f"{layer} of {type(self.module).__name__}"
+        known = {None: "penultimate layer", "": "output"}
+        return f"{known.get(self.name, f'layer {self.name!r}')} of {type(self.module).__name__}"
 
     def _listen(self, seen: list[Any]) -> list[Any]:
         """Hooks that append the layer's output to ``seen``; the last of a batch counts."""
@@ -333,8 +316,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{self.name_in_words} must be a tensor with an entry for each of {n} rows, or "
                 f"have logits; got {found}: name another layer, or pass a function as the model."
             )
-        places = as_array(seen[-1])
-        return places.reshape(n, -1)
+        return as_array(seen[-1]).reshape(n, -1)
 
 
 def _copy(value: Any) -> Any:

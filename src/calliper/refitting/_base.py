@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,6 +30,7 @@ from calliper._kept import (
     COLUMN_FIELDS,
     Array,
     Field,
+    Number,
     Plain,
     Text,
     columns_for_file,
@@ -38,12 +38,14 @@ from calliper._kept import (
 )
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee
+from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
 from calliper.intervals import Intervals
-from calliper.quantile import conformal_rank, row_order_statistics
-from calliper.rows import check_known_rows, labels_of, same_rows, state_of
+from calliper.quantile import conformal_rank, conformal_thresholds, row_order_statistics
+from calliper.rows import check_known_rows, same_rows, state_of
 from calliper.scores import Score
 
+#: Rows to train on, and rows left out.
+Fold = tuple[IntArray, IntArray]
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
 
@@ -90,11 +92,11 @@ class RefitGuarantee(Guarantee):
         return [self.remark]
 
 
-class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel):  # type: ignore[misc]
     """Intervals from models that each left out some rows.
 
-    A method writes ``_folds``, what is proved of it, and a remark on that. One whose rows are left
-    out by several models also writes ``_measure``, ``predict``, ``_left_out`` and ``_spread``.
+    A method writes ``_folds``. One whose rows are left out by several models also writes
+    ``_measure``, ``predict``, ``_left_out`` and ``_spread``, and what is proved of it.
     """
 
     #: What a file keeps; all models stay outside.
@@ -103,6 +105,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         "fold_": Array("int32", ("n",), least=0, optional=True, becomes="int64"),
         "in_bag_": Array("bool", ("b", "n"), optional=True),
         "no_guarantee_": Text(optional=True),
+        "minmax": Number(bool, optional=True),
         "models_": Plain(),
         "estimator_": Plain(),
         **COLUMN_FIELDS,
@@ -115,31 +118,26 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what a file held, with the models given."""
-        known = {name: state[name] for name in state if name.endswith("_")}
-        self.__dict__.update({name: value for name, value in known.items() if value is not None})
-        self.no_guarantee_ = state["no_guarantee_"]
+        known = {name: value for name, value in state.items() if value is not None}
+        self.__dict__.update({name: known[name] for name in known if name.endswith("_")})
         fold, bags, n_models = state["fold_"], state["in_bag_"], len(self.models_)
         whole = fold is not None and n_models and fold.max(initial=0) < n_models
         if not (whole or (bags is not None and len(bags) == n_models)):
             raise CalliperError("rows refer to models that are missing.")
         restore_columns(self, state)
 
-    def __new__(cls, *given: Any, **known: Any) -> Self:
-        valid.refuse_level_words(cls, known)
-        made: Self = super().__new__(cls)
-        return made
-
-    estimator: Any
     n_jobs: int | None
     minmax = False
     score_function: Any = None
+    #: What each model leaves out.
+    _part = "a fold"
     #: Whether :meth:`predict` asks one more model, trained on all rows.
     trains_on_all = True
 
     models_: tuple[Any, ...]
     residuals_: FloatArray
     fold_: IntArray
-    no_guarantee_: str | None
+    no_guarantee_: str | None = None
 
     @valid.unchanged_if_refused
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
@@ -169,7 +167,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         X, known = indexable(X)[0], models.routed(self, fit_params)
         folds = self._folds(X, y, groups)
         jobs = (
-            delayed(_fit_and_predict)(score.n_outputs, models.fresh(model), X, y, *fold, known)
+            delayed(_fit_and_predict)(score.n_outputs, models.fresh(model), X, y, fold, known)
             for fold in folds
         )
         self.models_, predicted = zip(*Parallel(n_jobs=self.n_jobs)(jobs), strict=True)
@@ -194,28 +192,29 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return models.asked_as(self.estimator, self.score_function)
 
     @abstractmethod
-    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[Fold]:
         """Rows to train on and rows left out, of each model."""
 
-    @abstractmethod
     def _proved(self, coverage: float, n: int) -> float:
-        """The proved marginal coverage at one level."""
+        """The proved marginal coverage at one level, where each row is left out by one model."""
+        n_folds, rank = len(self.models_), conformal_rank(coverage, n)
+        bounds = [fold_coverage(coverage, n, n_folds)]
+        if n_folds == n:
+            bounds.append(jackknife_coverage(coverage, n))
+        if self.minmax and n % n_folds == 0 and rank <= n:
+            bounds.append(rank / (n + n // n_folds))
+        return max(bounds)
 
-    @abstractmethod
     def _remark(self, coverage: float) -> str:
         """What is known beyond the bound, in a sentence."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = models.takes_sparse(self.estimator)
-        return tags
+        if self.minmax:
+            return "Coverage is usually well above the level asked for."
+        return (
+            f"{ORDINARY}; it can fall to the bound if the model changes much without {self._part}."
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return "residuals_" in vars(self)
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """How fit parameters travel, for scikit-learn's metadata routing."""
-        return models.fit_router(self)
 
     def predict(self, X: Any) -> FloatArray:
         """What the model trained on all rows predicts, (m,); the middle of several quantiles."""
@@ -246,7 +245,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         parts = zip(*(end for chunk in chunks for end in self._ends(chunk, levels)), strict=True)
         lower, upper = (valid.like_coverage(np.concatenate(part), coverage) for part in parts)
         asked = levels[0] if np.ndim(coverage) == 0 else levels
-        return Intervals(lower, upper, asked, labels_of(X))
+        return Intervals(lower, upper, asked, valid.labels_of(X))
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
@@ -303,32 +302,24 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 def plus_ends(
     down: FloatArray, up: FloatArray, levels: tuple[float, ...]
 ) -> tuple[FloatArray, FloatArray]:
-    """Order statistics of a_i(R_i) and b_i(R_i) at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
+    """Order statistics of a_i(R_i) and b_i(R_i), (m, n), at ranks n+1−Q and Q: two (m, L).
 
-    ``down`` and ``up`` are (m, n), infinite where nothing is known about a row. Below level 1/2 the
-    ends can be out of order; the interval is then the point of :func:`_innermost`.
+    Below level 1/2 they can be out of order; the interval is then the point of :func:`_innermost`.
     """
-    n = down.shape[1]
+    n, no_end = down.shape[1], np.full((len(down), 1), np.inf)  # what rank n+1 is
     ranks = [conformal_rank(level, n) for level in levels]
-    finite = [column for column, rank in enumerate(ranks) if rank <= n]
-    lower = np.full((len(down), len(levels)), -np.inf)
-    upper = -lower
-    if finite:
-        high = [ranks[column] for column in finite]
-        low = [n + 1 - rank for rank in high]
-        lower[:, finite] = row_order_statistics(down, low)
-        upper[:, finite] = row_order_statistics(up, high)
-        row, column = np.nonzero(lower > upper)
-        rows, place = np.unique(row, return_inverse=True)
-        lower[row, column] = upper[row, column] = _innermost(down[rows], up[rows])[place]
+    lower = row_order_statistics(np.hstack([-no_end, down]), [n + 2 - rank for rank in ranks])
+    upper = row_order_statistics(np.hstack([up, no_end]), ranks)
+    row, column = np.nonzero(lower > upper)
+    rows, place = np.unique(row, return_inverse=True)
+    lower[row, column] = upper[row, column] = _innermost(down[rows], up[rows])[place]
     return lower, upper
 
 
 def _innermost(down: FloatArray, up: FloatArray) -> FloatArray:
-    """A point (m,) within the ends of every rank Q at which these are in order.
+    """A point (m,) within the ends of every rank at which these are in order, at any levels.
 
-    Halfway between the ends at the last rank where they are out of order, or as near to that as
-    the next rank allows: the same whatever levels are asked for, so that intervals are nested.
+    Halfway between the ends at the last rank before, or as near to that as the next one allows.
     """
     down, up = np.sort(down, axis=1)[:, ::-1], np.sort(up, axis=1)
     rows, first = np.arange(len(down)), np.argmax(down <= up, axis=1)
@@ -341,24 +332,16 @@ def minmax_ends(
     score: Score, per_model: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
 ) -> tuple[FloatArray, FloatArray]:
     """The least and the greatest target that some model scores at most R: two (m, L)."""
-    ordered = np.append(np.sort(residuals), np.inf)
-    radii = ordered[[conformal_rank(level, len(residuals)) - 1 for level in levels]]
+    radii = conformal_thresholds(np.sort(residuals), levels)
     ends = [score.invert(per_model, np.full(per_model.shape[:2], radius)) for radius in radii]
     lower, upper = (np.stack(each, axis=-1) for each in zip(*ends, strict=True))
     return lower.min(axis=1), upper.max(axis=1)
 
 
-def _fit_and_predict(
-    n_outputs: int,
-    estimator: Any,
-    X: Any,
-    y: FloatArray,
-    train: IntArray,
-    left_out: IntArray,
-    fit_params: dict[str, Any],
-) -> tuple[Any, FloatArray]:
-    known = models.fit_params_of(X, fit_params, train)
-    model = estimator.fit(_safe_indexing(X, train), y[train], **known)
+def _fit_and_predict(k: int, model: Any, X: Any, y: FloatArray, fold: Fold, given: Any) -> Any:
+    """The model trained on a fold, and its k predictions of each row that was left out."""
+    train, left_out = fold
+    model = model.fit(_safe_indexing(X, train), y[train], **models.fit_params_of(X, given, train))
     if not len(left_out):
         return model, np.empty(0)
-    return model, models.predictions(model, _safe_indexing(X, left_out), n_outputs)
+    return model, models.predictions(model, _safe_indexing(X, left_out), k)

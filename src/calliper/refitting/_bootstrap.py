@@ -18,20 +18,22 @@ Reference: Kim, Xu, Barber (2020), "Predictive inference is free with the
 jackknife+-after-bootstrap", arXiv:2002.09025, Theorem 1.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Field, Text
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least, check_new_rows, check_option
 from calliper.declarations import About
 from calliper.exceptions import InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, Fold, RefittedRegressor
 from calliper.scores import AbsoluteError, Score
 
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
@@ -83,6 +85,11 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     random_state: Any = None
     n_jobs: int | None = None
 
+    keeps: ClassVar[Mapping[str, Field]] = {
+        **RefittedRegressor.keeps,
+        "aggregate": Text(tuple(AGGREGATES)),
+    }
+
     def _asked(self) -> tuple[Any, Score]:
         return self.estimator, AbsoluteError()
 
@@ -92,7 +99,7 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         check_new_rows(self, X)
         return np.asarray(AGGREGATES[self.aggregate](self.predictions_of_models(X), axis=1))
 
-    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[Fold]:
         """Rows of each bootstrap, drawn with replacement, and those that it misses."""
         check_option(self.aggregate, [*AGGREGATES], "aggregate")
         count, n = at_least(self.n_bootstraps, 1, "n_bootstraps"), len(y)
@@ -123,9 +130,9 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         residuals[judged] = np.abs(y[judged] - average(known, axis=1)) + averaging_error(known)
         if not judged.all():
             warn(
-                f"{np.count_nonzero(~judged)} of {len(y)} rows are in every one of the "
-                f"{len(per_model.T)} bootstraps: no model left them out, so their errors count as "
-                "infinite. Valid, but intervals may be infinite: use more bootstraps.",
+                f"{np.count_nonzero(~judged)} of {len(y)} rows are in all {len(per_model.T)} "
+                "bootstrap samples: no model left them out, so their errors count as infinite. "
+                "Intervals are valid but may be infinite: use more bootstrap samples.",
                 InEveryBootstrapWarning,
             )
         return residuals
@@ -156,10 +163,7 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
 
 def aggregate_without(per_model: FloatArray, in_bag: BoolArray, aggregate: str) -> FloatArray:
-    """μ₋ᵢ(x), (m, n), from (m, B) predictions and (B, n) membership; 0 where every model saw i.
-
-    The mean is one matrix product, O(mBn); the median takes each row's models in turn.
-    """
+    """μ₋ᵢ(x), (m, n), from (m, B) predictions and (B, n) membership; 0 where every model saw i."""
     unseen = ~in_bag
     if aggregate == "mean":
         weights: FloatArray = unseen / np.maximum(unseen.sum(axis=0), 1)

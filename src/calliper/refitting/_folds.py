@@ -34,43 +34,16 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 
 from calliper import _validation as valid
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray
 from calliper.calibration import warn_of_groups
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
-from calliper.guarantees import fold_coverage, jackknife_coverage
-from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, Fold, RefittedRegressor
 from calliper.rows import row_values, same_rows, warn_of_times
 
 
-class LeftOutOnce(RefittedRegressor):
-    """What is proved where each row is left out by one model."""
-
-    minmax: bool
-    #: What each model leaves out.
-    _part: str
-
-    def _proved(self, coverage: float, n: int) -> float:
-        n_folds = len(self.models_)
-        bounds = [fold_coverage(coverage, n, n_folds)]
-        if n_folds == n:
-            bounds.append(jackknife_coverage(coverage, n))
-        rank = conformal_rank(coverage, n)
-        if self.minmax and n % n_folds == 0 and rank <= n:
-            bounds.append(rank / (n + n // n_folds))
-        return max(bounds)
-
-    def _remark(self, coverage: float) -> str:
-        if self.minmax:
-            return "Coverage is usually well above the level asked for."
-        return (
-            f"{ORDINARY}; it can fall to the bound if the model changes much without {self._part}."
-        )
-
-
 @dataclass(eq=False, repr=False)
-class JackknifePlus(LeftOutOnce):
+class JackknifePlus(RefittedRegressor):
     """Leave-one-out intervals: n + 1 fits, for small data and fast models; guarantee 1 − 2α.
 
     Parameters
@@ -112,12 +85,12 @@ class JackknifePlus(LeftOutOnce):
 
     _part = "one row"
 
-    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[Fold]:
         return list(LeaveOneOut().split(y))
 
 
 @dataclass(eq=False, repr=False)
-class CVPlus(LeftOutOnce):
+class CVPlus(RefittedRegressor):
     """Cross-validation intervals: F + 1 fits, no row set aside; guarantee about 1 − 2α.
 
     Parameters
@@ -166,8 +139,6 @@ class CVPlus(LeftOutOnce):
     random_state: Any = None
     n_jobs: int | None = None
 
-    _part = "a fold"
-
     @valid.unchanged_if_refused
     def fit(self, X: Any, y: Any, *, split_groups: Any = None, **fit_params: Any) -> Self:
         """Train the models, and measure each row by the one that left it out.
@@ -195,7 +166,7 @@ class CVPlus(LeftOutOnce):
             self.no_guarantee_ = f"Folds of {self.cv!r} may depend on the rows."
         return self
 
-    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[Fold]:
         n, splitter = len(y), self.cv
         if isinstance(splitter, Integral):
             most = n if groups is None else len({str(group) for group in groups})
@@ -207,7 +178,7 @@ class CVPlus(LeftOutOnce):
                 )
             kind = KFold if groups is None else GroupKFold
             splitter = kind(int(splitter), shuffle=True, random_state=self.random_state)
-        elif not hasattr(splitter, "split"):
+        elif isinstance(splitter, str) or not hasattr(splitter, "split"):
             raise CalliperError(
                 f"cv must be a number of folds or a splitter of scikit-learn, such as "
                 f"GroupKFold(5); got {splitter!r}."

@@ -81,6 +81,12 @@ class BatchIntervals:
                 "a saved file does not hold the model: pass load_model=, a function that loads it "
                 "in each worker, or model= itself, and not both."
             )
+        is_model = hasattr(load_model, "parameters")  # of torch, which can be called
+        if load_model is not None and (is_model or not callable(load_model)):
+            raise TypeError(
+                "load_model must be a function without arguments that gives the model; got a "
+                f"{type(load_model).__name__}. Pass a fitted model as model=."
+            )
         self.calibrated = os.path.abspath(calibrated) if from_file else calibrated
         self.load_model, self.model, self.bring = load_model, model, bring
         self.coverage, self.prefix, self.how = coverage, prefix, how
@@ -99,9 +105,8 @@ class BatchIntervals:
         columns = {f"{self.prefix}{name}": ends[:, place] for place, name in enumerate(names)}
         taken = [name for name in columns if name in frame.columns]
         if taken:
-            raise CalliperError(
-                f"the batch already has columns {taken}: pass prefix= to rename the ends."
-            )
+            what = f"the batch already has columns {taken}"
+            raise CalliperError(f"{what}: pass prefix= to rename the ends.")
         return _with_columns(batch, columns)
 
     def regressor(self) -> Any:

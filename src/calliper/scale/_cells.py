@@ -47,13 +47,7 @@ from calliper._kept import Array, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError
-from calliper.quantile import (
-    Shares,
-    power_of_two,
-    row_order_statistics,
-    row_thresholds,
-    with_signs,
-)
+from calliper.quantile import Shares, power_of_two, row_order_statistics, row_thresholds, with_signs
 from calliper.rows import Rows
 
 #: Training rows per cell that centres are learnt on, and rounds of learning.
@@ -168,9 +162,9 @@ class PlacedCells(Keeps):
     def bag(self, rows: Rows, *, n_neighbors: int, offset: float) -> Any:
         """Thresholds of full conformal over the nearest in these cells."""
         if not isinstance(rows.Z, np.ndarray):
-            raise TypeError("cells are searched by the processor: pass Z as an array.")
-        search, k = CellSearch(rows.Z, self.centres(*rows.Z.shape), self.n_probes), n_neighbors
-        return BagCells(search, rows.magnitudes, rows.scores, n_neighbors=k, offset=offset)
+            raise TypeError("cells are searched on the CPU: pass Z as an array.")
+        search = CellSearch(rows.Z, self.centres(*rows.Z.shape), self.n_probes)
+        return BagCells(search, rows, n_neighbors, offset)
 
     def centres(self, n: int, d: int) -> FloatArray:
         """(C, d) centres for n points.
@@ -353,10 +347,8 @@ class CellSearch:
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
         parts = row_slices(len(row), max(1, BLOCK_FLOATS // new.rows.shape[1]))
-        found = [
-            kernels.paired_distances(new.rows[row[part]], self.points[point[part]])
-            for part in parts
-        ]
+        pairs = ((new.rows[row[part]], self.points[point[part]]) for part in parts)
+        found = [kernels.paired_distances(*each) for each in pairs]
         return row, point, np.concatenate([np.empty(0), *found])
 
     def _products(self, new: Placed, cells: IntArray, lists: "_Lists") -> Iterator[Any]:
@@ -390,16 +382,9 @@ class _Lists:
 class CellMean(kernels.MeanStatistic):
     """Mean of up to K candidates of N points; ``middle`` is the scale of one without any."""
 
-    def __init__(
-        self,
-        found: Found,
-        magnitudes: FloatArray,
-        k: int,
-        offset: float,
-        middle: float,
-        grid: kernels.Grid,
-    ) -> None:
-        self.k, self.offset, self.middle = k, offset, middle
+    def __init__(self, found: Found, bag: "BagCells") -> None:
+        self.k, self.offset, self.middle = bag.n_neighbors, bag.offset, bag.high
+        k, magnitudes, self.scores = self.k, bag.magnitudes, bag.scores
         short = found.size < k
         member = np.where(found.near < 0, 0.0, magnitudes[found.near])
         self.full_sum = kernels.sum_of_each(member)
@@ -409,11 +394,8 @@ class CellMean(kernels.MeanStatistic):
         self.n_entered = np.minimum(found.size + 1, k)
         self.edge_weight = np.full(len(short), 0.5)
         self.edge_sum = self.inner_sum + 0.5 * np.where(short, 0.0, member[:, -1])
-        crowded, tied = found.shared(magnitudes, grid)
-        self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
-        self.edge_sum[crowded] = tied.near + weight * tied.tied
-        self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
-        self.full_sum[crowded] = tied.total
+        crowded, tied = found.shared(magnitudes, bag.grid)
+        self.share(tied, crowded)
         self.alone = found.size == 0
 
     def of_calibration(self, level: float) -> FloatArray:
@@ -430,18 +412,13 @@ class CellMean(kernels.MeanStatistic):
         return kernels.signed_root(slope + weight / n, linear, entering.product)
 
     def between(
-        self,
-        pairs: kernels.Pairs,
-        scale: FloatArray,
-        alone: BoolArray,
-        scores: FloatArray,
-        slope: float,
+        self, pairs: kernels.Pairs, scale: FloatArray, alone: BoolArray, slope: float
     ) -> FloatArray:
         """All t_i, (m, N), where g(t) = t, of rows with these scales that enter these points.
 
         s_i·(c + ut + o + κt) ≥ t·(A_i + w_i t + o + κt); alone are c = 0 and u = 1, A = 0, w = 1.
         """
-        row, point, at_edge = pairs
+        (row, point, at_edge), scores = pairs, self.scores
         weight, mean = np.zeros((len(scale), len(scores))), np.empty((len(scale), len(scores)))
         weight[:], mean[:] = self.alone, np.where(self.alone, 0.0, self.full_sum / self.n_full)
         entered, others = self._entered(point, at_edge)
@@ -464,25 +441,15 @@ class BagCells(kernels.BagKNN):
     search: Any
     always_enters = False
 
-    def __init__(
-        self,
-        search: CellSearch,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        n_neighbors: int,
-        offset: float,
-    ) -> None:
-        self.search, self.magnitudes, self.scores = search, magnitudes, scores
+    def __init__(self, search: CellSearch, rows: Rows, n_neighbors: int, offset: float) -> None:
+        self.search, self.magnitudes, self.scores = search, rows.magnitudes, rows.scores
         self.n_neighbors, self.offset = n_neighbors, offset
-        self.grid = kernels.Grid(magnitudes[np.isfinite(magnitudes)])
-        middle = (len(magnitudes) + 2) // 2
-        self.low, self.high = np.partition(magnitudes, [middle - 2, middle - 1])[
-            middle - 2 : middle
-        ]
+        self.grid = kernels.Grid(self.magnitudes[np.isfinite(self.magnitudes)])
+        middle = (len(self.magnitudes) + 2) // 2
+        self.low, self.high = np.sort(self.magnitudes)[middle - 2 : middle]
         found = search.nearest_others(n_neighbors)
         self.reach, self.crowded = found.reach, np.unique(found.shells[0])
-        self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, self.high, self.grid)
+        self.statistic: Any = CellMean(found, self)
         self._orders = {}
 
     def extended(self, rows: Rows) -> None:
@@ -501,7 +468,7 @@ class BagCells(kernels.BagKNN):
         a, b, at_low = self.low, self.high, self.with_offset(self.offset)
         at_low.statistic.middle = a
         low = at_low._thresholds(pairs, np.where(alone, a + self.offset, scale), level, slope)
-        between = self.statistic.between(pairs, scale, alone, self.scores, slope)
+        between = self.statistic.between(pairs, scale, alone, slope)
         # Where a = 0 nothing is compared at t = 0, and something beyond.
         below = np.where((low > a) | (a == 0), np.clip(between, a, b), low)
         return np.where(found < b, below, found)
@@ -514,7 +481,8 @@ class BagCells(kernels.BagKNN):
         radius, n_pairs = super()._one_chunk(new, asked, shares)  # type: ignore[arg-type]
         levels, ranks, signs = asked
         below = np.abs(radius).min(axis=1, initial=np.inf) < self.high
-        for row in np.flatnonzero(below & ((self._count(new) == 0) | self.statistic.alone.any())):
+        alone = self.search.size[new.probes].sum(axis=1) == 0
+        for row in np.flatnonzero(below & (alone | self.statistic.alone.any())):
             one = slice(row, row + 1)
             values = self.thresholds(Z[one])
             if signs is not None:
@@ -534,15 +502,9 @@ class BagCells(kernels.BagKNN):
         new = self._placed(Z)
         return new, self.search.entering(new, self.reach)
 
-    def _scales_of_new(
-        self, Z: Any, levels: list[float], found: Placed
-    ) -> dict[int, tuple[float, FloatArray]]:
-        """The scale of each row, (m,), which is the same at every level, by its key."""
-        return {0: (levels[0], self._scales(found)[0])}
-
-    def _count(self, new: Placed) -> IntArray:
-        """How many candidates rows have, (m,)."""
-        return np.asarray(self.search.size[new.probes].sum(axis=1))
+    def _scale_of_new(self, Z: Any, level: float, found: Placed) -> FloatArray:
+        """The scale of each row, (m,), which is the same at every level."""
+        return self._scales(found)[0]
 
     def _scales(self, new: Placed) -> tuple[FloatArray, BoolArray]:
         """The scale of each row, with b in the place of g(t) where it has no candidates: (m,)."""

@@ -103,9 +103,8 @@ def answer(
     if asked == "predict_distribution":
         return LazyDistribution(regressor, X, how)
     if asked == "predict_interval":
-        question = Question(
-            asked, how | {"coverage": coverage}, *names_of_ends(regressor, coverage)
-        )
+        how["coverage"] = coverage
+        question = Question(asked, how, *names_of_ends(regressor, coverage))
     elif (targets := _targets_of(regressor)) is None:
         question = Question(asked, how, ["prediction"], ())
     else:
@@ -177,14 +176,10 @@ def ask_lazily(regressor: Any, X: Any, question: Question) -> Any:
     if hasattr(X, "divisions"):
         none = question.of_frame(X._meta.iloc[:0], None, given=())
         return X.map_partitions(question.of_frame, sent, *values.values(), given=given, meta=none)
-    blocks = [
-        delayed(question.of_array)(rows, sent, *own, given=given)
-        for rows, *own in partitions(X, values)
-    ]
-    made = zip(blocks, X.chunks[0], strict=True)
-    return da.concatenate(
-        [da.from_delayed(each, (n, *question.shape), np.float64) for each, n in made]
-    )
+    ask = delayed(question.of_array)
+    blocks = [ask(rows, sent, *own, given=given) for rows, *own in partitions(X, values)]
+    shapes = ((n, *question.shape) for n in X.chunks[0])
+    return da.concatenate([*map(partial(da.from_delayed, dtype=np.float64), blocks, shapes)])
 
 
 def _whole_rows(X: Any) -> Any:

@@ -173,9 +173,8 @@ def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
 def _refuse(values: Tensor, name: str, device: str | None) -> None:
     """Refuse what would lose digits, gradients or zeros, or is not on the device of the rows."""
     if values.requires_grad:
-        raise CalliperError(
-            f"{name} carries gradients, which are not propagated: pass {name}.detach()."
-        )
+        what = f"{name} carries gradients, which are not propagated"
+        raise CalliperError(f"{what}: pass {name}.detach().")
     if values.dtype.is_floating_point and values.dtype.itemsize < 4:
         raise CalliperError(
             f"{name} is in half precision ({values.dtype}), which makes different rows equal: pass "

@@ -33,7 +33,7 @@ from calliper import kernels
 from calliper._blocks import row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.quantile import Shares, conformal_rank, power_of_two, row_thresholds
+from calliper.quantile import Shares, conformal_rank, power_of_two
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 
 torch = import_torch()
@@ -48,8 +48,6 @@ BLOCK = 128
 BY_ROW = (slice(None), None)
 #: Held while the precision of products, a setting of the whole process, is changed.
 _PRECISION = Lock()
-
-
 #: Largest error of an exponent that the fast expansion of squared distances may cause.
 EXPONENT_ERROR = 1e-11
 #: Thresholds are enlarged by this part.
@@ -58,7 +56,7 @@ ENLARGED = 1e-10
 ALIVE = 12
 
 
-class TorchSearch(kernels.Search):
+class TorchSearch(kernels.NeighborSearch):
     """The points of a calibration set, (N, d), on a device."""
 
     def __init__(self, rows: DeviceRows) -> None:
@@ -106,6 +104,9 @@ class TorchSearch(kernels.Search):
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
         return self._search(self.columns[:, self._there(points)], n, points)[:2]
 
+    def extended(self, points: Any) -> None:
+        """None: all points are placed on the device again."""
+
     def around(
         self, queries: Any, n: int, reach: FloatArray
     ) -> tuple[tuple[IntArray, BoolArray], kernels.Pairs]:
@@ -119,17 +120,15 @@ class TorchSearch(kernels.Search):
     def shell(
         self, rows: Any, n: int, left_out: IntArray | None = None
     ) -> tuple[IntArray, FloatArray, BoolArray]:
-        """As :meth:`Search.shell`."""
+        """As :meth:`NeighborSearch.shell`."""
 
         def one_batch(x: Tensor, own: Tensor) -> tuple[Tensor, ...]:
-            near, distance, outside, _ = self._candidates(
-                x, own, n + kernels.TIED_SHELL, self._tiles[1]
-            )
+            most, tiles = n + kernels.TIED_SHELL, self._tiles[1]
+            near, distance, outside, _ = self._candidates(x, own, most, tiles)
             return near, distance, distance[:, n - 1] < outside
 
-        near, distance, inside = self._in_batches(
-            one_batch, to_columns(rows, self.device), left_out, n
-        )
+        x = to_columns(rows, self.device)
+        near, distance, inside = self._in_batches(one_batch, x, left_out, n)
         return near, distance, inside
 
     def distance_to(self, neighbor: IntArray, points: IntArray | None = None) -> FloatArray:
@@ -504,11 +503,11 @@ class BagTorchRadial(kernels.Bag):
         return np.asarray(self.mean + self.offset)
 
     def order_statistics(
-        self, Z: Any, levels: list[float], shares: Shares | None = None, slope: float = 0.0
+        self, Z: Any, asked: Any, shares: Any = None, slope: float = 0.0, signs: Any = None
     ) -> FloatArray:
-        if shares is not None or slope:
-            return row_thresholds(self.thresholds(Z, slope=slope), levels, shares)
-        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
+        if shares is not None or slope or signs is not None:
+            return super().order_statistics(Z, asked, shares, slope, signs)
+        ranks = [conformal_rank(level, len(self.scores)) for level in asked]
         solve = self._solver(0.0)
         return self.radial.of_rows(Z, lambda exponent: ranked(solve(exponent), ranks))
 

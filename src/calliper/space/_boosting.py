@@ -1,9 +1,8 @@
 """The trees that learn errors: boosted ones of many models at a time, and a forest's quantiles.
 
 Errors are learnt from a few hundred to a few thousand rows by trees of depth three. Each target has
-six models: one for each fold, which it must not see, and one for all rows. Trained one after
-another, most of the time would be overhead. So rows are binned once, each round draws rows and
-columns once, and the trees of all models grow together, by a few operations on whole arrays.
+six models: one for each fold, which it must not see, and one for all rows. To save overhead rows
+are binned once, each round draws rows and columns once, and the trees of all models grow together.
 
 A model is Friedman's (2001, doi:10.1214/aos/1013203451): trees are fitted to the gradient of the
 loss, splits lower the squared error most, and a leaf adds what minimises the loss there: the mean
@@ -22,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,6 +32,10 @@ from calliper._kept import Array, Inline, Keeps
 from calliper._trees import LEAF, PlainTrees
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
+
+Flags = NDArray[np.bool]
+Single = NDArray[np.float32]
+Bins = tuple[NDArray[np.uint8], Single]
 
 #: Depth of a boosted tree, and its inner nodes.
 DEPTH = 3
@@ -72,7 +76,7 @@ class BoostedTrees(Keeps):
     counts: Annotated[IntArray, Array("int32", ("m",), least=1, becomes="int64")]
     constants: Annotated[FloatArray, Array("float64", ("m",))]
     features: Annotated[IntArray, Array("int32", ("t", N_NODES), least=0, becomes="int64")]
-    thresholds: Annotated[FloatArray, Array("float64", ("t", N_NODES), finite=False)]
+    thresholds: Annotated[Single, Array("float64", ("t", N_NODES), finite=False, becomes="float32")]
     steps: Annotated[FloatArray, Array("float64", ("t", N_NODES + 1))]
 
     @classmethod
@@ -95,7 +99,7 @@ class BoostedTrees(Keeps):
         blocks = row_slices(len(rows), MANY_AT_ONCE)
         return np.concatenate([ask(single[block]) for block in blocks], axis=1)
 
-    def _all_at_once(self, rows: NDArray[np.float32]) -> FloatArray:
+    def _all_at_once(self, rows: Single) -> FloatArray:
         """All trees one level at a time, for few rows: there is no loop over trees."""
         cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
         n_trees, n_nodes = self.features.shape
@@ -110,12 +114,12 @@ class BoostedTrees(Keeps):
         steps[first] += self.constants[:, None]
         return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
 
-    def _one_by_one(self, rows: NDArray[np.float32]) -> FloatArray:
+    def _one_by_one(self, rows: Single) -> FloatArray:
         """One tree at a time, for many rows: columns are compared with numbers."""
         columns = np.ascontiguousarray(rows.T)
         total = np.repeat(self.constants[:, None], len(rows), axis=1)
         models = np.repeat(np.arange(len(self.counts)), self.counts)
-        trees = zip(models, self.features, _in_single(self.thresholds), self.steps, strict=True)
+        trees = zip(models, self.features, self.thresholds, self.steps, strict=True)
         for model, features, thresholds, steps in trees:
             total[model] += steps.take(_leaves(columns, features, thresholds))
         return total
@@ -123,13 +127,10 @@ class BoostedTrees(Keeps):
 
 @dataclass(frozen=True, eq=False)
 class ErrorForest(Keeps):
-    """A forest's distributions of errors as plain arrays: l leaves, b bounds.
+    """A forest's distributions of errors as plain arrays: l leaves, b increasing bounds.
 
-    Attributes
-    ----------
-    trees : their values are the numbers of leaves, counted from 0
-    bounds : (b,) increasing
-    shares : (l, b) of the errors in each leaf, those up to a bound, in 255ths
+    The values of ``trees`` are the numbers of leaves, counted from 0, and ``shares`` the shares of
+    the errors in a leaf that are up to a bound, in 255ths.
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]
@@ -148,10 +149,7 @@ class ErrorForest(Keeps):
     def grown(
         cls, rows: FloatArray, errors: FloatArray, n_trees: int, seed: int
     ) -> tuple[ErrorForest, FloatArray]:
-        """The forest, and (n, b) the shares at each row by trees that were grown without it.
-
-        Where there is no such tree, they are those of all errors, which are not all zero.
-        """
+        """The forest, and (n, b) shares at each row by trees without it, or of all if none is."""
         from sklearn.ensemble import RandomForestRegressor
 
         n, d = rows.shape
@@ -185,8 +183,7 @@ class ErrorForest(Keeps):
         mean = total / (PARTS_OF_ONE * np.maximum(n_unseen, 1))
         plain = PlainTrees.of(trees, d)
         number = np.maximum(np.cumsum(plain.left == LEAF) - 1.0, 0.0)
-        plain = replace(plain, value=number)
-        whole = cls(plain, bounds, np.concatenate(shares))
+        whole = cls(replace(plain, value=number), bounds, np.concatenate(shares))
         return whole, np.where(n_unseen > 0, mean, of_all)
 
     def predict(self, rows: FloatArray) -> FloatArray:
@@ -209,34 +206,22 @@ class ErrorForest(Keeps):
         return np.asarray(start + np.clip(part, 0.0, 1.0) * (self.bounds[above] - start))
 
 
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """Rows as trees see them while they grow.
+def binned(rows: FloatArray) -> Bins:
+    """(n, d) the bin of each cell, and (d, N_BINS) what a cell must exceed to be beyond a bin.
 
-    Attributes
-    ----------
-    numbers : (n, d) the bin of each cell, counted from 0
-    edges : (d, N_BINS) what a cell must exceed to be beyond bin b; infinite after the last
+    Bins hold about equally many rows, or one value each where there are few of them.
     """
-
-    numbers: NDArray[np.uint8]
-    edges: FloatArray
-
-    @classmethod
-    def of(cls, rows: FloatArray) -> Bins:
-        """Bins of about equally many rows; a value of its own each, where there are few."""
-        single = rows.astype(np.float32).astype(np.float64)
-        numbers = np.empty(single.shape, dtype=np.uint8)
-        edges = np.full((single.shape[1], N_BINS), np.inf)
-        inner = np.arange(1, N_BINS) / N_BINS
-        for j, column in enumerate(single.T):
-            values = np.unique(column)
-            between = values[:-1]
-            if len(values) > N_BINS:
-                between = np.unique(np.quantile(column, inner, method="lower"))
-            edges[j, : len(between)] = between
-            numbers[:, j] = np.searchsorted(between, column)
-        return cls(numbers, edges)
+    single = rows.astype(np.float32).astype(np.float64)
+    numbers = np.empty(single.shape, dtype=np.uint8)
+    edges = np.full((single.shape[1], N_BINS), np.inf, dtype=np.float32)
+    inner = np.arange(1, N_BINS) / N_BINS
+    for j, column in enumerate(single.T):
+        between = np.unique(column)[:-1]
+        if len(between) >= N_BINS:
+            between = np.unique(np.quantile(column, inner, method="lower"))
+        edges[j, : len(between)] = between
+        numbers[:, j] = np.searchsorted(between, column)
+    return numbers, edges
 
 
 class Boosting:
@@ -244,7 +229,7 @@ class Boosting:
 
     Parameters
     ----------
-    rows : of all models
+    rows : of all models, as ``binned`` gives them
     targets : (k, n) what is learnt
     folds : (n,) the fold of each row, from 0 to f − 1
     reach : the quantile that models learn; None for the mean
@@ -267,26 +252,25 @@ class Boosting:
         seed: Any = 0,
     ) -> None:
         k, n = targets.shape
-        self.columns = np.ascontiguousarray(rows.numbers.T)
-        self.rows, self.folds, self.fewest = rows, folds, fewest
-        self.reach, self.rate = reach, rate
+        self.bins, self.edges = rows
+        self.columns = np.ascontiguousarray(self.bins.T)
+        self.folds, self.fewest, self.reach, self.rate = folds, fewest, reach, rate
         self.n_drawn = min(max(int(part * n), 1), MOST_A_TREE)
         self.n_models = int(folds.max()) + 2
-        known = np.arange(self.n_models)[:, None] != folds  # the last model knows all rows
-        self.known = np.tile(known, (k, 1))
+        # The last model of a target knows all rows.
+        self.known = np.tile(np.arange(self.n_models)[:, None] != folds, (k, 1))
         self.targets = np.repeat(targets, self.n_models, axis=0)
         self.random = np.random.default_rng(seed)
         of_models = zip(self.targets, self.known, strict=True)
         self.constants = np.array([self._constant(target[of]) for target, of in of_models])
         self.said = np.repeat(self.constants[:, None], n, axis=1)
-        self.trees: list[tuple[IntArray, FloatArray, FloatArray]] = []
+        self.trees: list[tuple[IntArray, Single, FloatArray]] = []
 
     @property
     def left_out(self) -> FloatArray:
         """(k, n) what is said of each row by the models that do not know it."""
-        n = len(self.folds)
-        said = self.said.reshape(-1, self.n_models, n)
-        return np.asarray(said[:, self.folds, np.arange(n)])
+        said = self.said.reshape(-1, self.n_models, len(self.folds))
+        return np.asarray(said[:, self.folds, np.arange(len(self.folds))])
 
     def whole(self, n_trees: int | None = None) -> BoostedTrees:
         """The models that know all rows, one a target, with their first trees or all."""
@@ -304,42 +288,34 @@ class Boosting:
         models, which = np.nonzero(self.known[:, drawn])
         rows = drawn[which]
         left = self.targets[models, rows] - self.said[models, rows]
-        slope = left
-        if self.reach is not None:
-            slope = np.where(left > 0, self.reach, self.reach - 1.0)
+        slope = left if self.reach is None else np.where(left > 0, self.reach, self.reach - 1.0)
         questions: list[tuple[IntArray, IntArray]] = []
         node = models
         for _ in range(DEPTH):
             feature, at = self._questions(node, rows, slope, len(self.known) << len(questions))
-            right = self.rows.numbers[rows, feature[node]] > at[node]
-            node = 2 * node + right
+            node = 2 * node + (self.bins[rows, feature[node]] > at[node])
             questions.append((feature, at))
         asked, beyond = (
             np.concatenate([part.reshape(len(self.known), -1) for part in parts], axis=1)
             for parts in zip(*questions, strict=True)
         )
         steps = self.rate * self._steps(node, left)
-        self.trees.append((asked, self.rows.edges[asked, beyond], steps))
+        self.trees.append((asked, self.edges[asked, beyond], steps))
         for said, features, bins, step in zip(self.said, asked, beyond, steps, strict=True):
             said += step.take(_leaves(self.columns, features, bins))
 
     def _questions(
         self, node: IntArray, rows: IntArray, slope: FloatArray, n_nodes: int
     ) -> tuple[IntArray, IntArray]:
-        """Feature and bin of the question at each node; the last bin, which none exceeds, if none.
-
-        The question is the one, of a few columns, that lowers the squared error of the slopes most.
-        """
-        d = self.rows.edges.shape[0]
+        """Feature and bin of the best question at each node; if none, a bin that no row exceeds."""
+        d = len(self.edges)
         columns = self.random.permutation(d)[: max(1, int(PART_OF_COLUMNS * d))]
         c = len(columns)
         cells = (node[:, None] * c + np.arange(c)) * N_BINS
-        cells += self.rows.numbers[rows[:, None], columns]
-        shape = (n_nodes, c, N_BINS)
-        n_cells = n_nodes * c * N_BINS
-        flat = cells.ravel()
-        count = np.bincount(flat, minlength=n_cells).reshape(shape).cumsum(axis=2)
-        total = np.bincount(flat, np.repeat(slope, c), n_cells).reshape(shape).cumsum(axis=2)
+        cells += self.bins[rows[:, None], columns]
+        flat, shape = cells.ravel(), (n_nodes, c, N_BINS)
+        count = np.bincount(flat, minlength=prod(shape)).reshape(shape).cumsum(axis=2)
+        total = np.bincount(flat, np.repeat(slope, c), prod(shape)).reshape(shape).cumsum(axis=2)
         n, whole = count[:, :1, -1:], total[:, :, -1:]
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = total**2 / count + (whole - total) ** 2 / (n - count)
@@ -375,24 +351,15 @@ def _leaves(columns: NDArray[Any], features: IntArray, beyond: NDArray[Any]) -> 
     second = _picked(top, *rest[:2])
     third = _picked(top, _picked(second, *rest[2:4]), _picked(second, *rest[4:]))
     a, b, c = (each.view(np.int8) for each in (top, second, third))
-    leaf: NDArray[np.int8] = 4 * a + 2 * b + c
-    return leaf
+    return 4 * a + 2 * b + c
 
 
-def _clipped(rows: FloatArray) -> NDArray[np.float32]:
+def _clipped(rows: FloatArray) -> Single:
     """Rows in float32, all of them finite."""
     most = np.finfo(np.float32).max
     return np.clip(rows, -most, most).astype(np.float32)
 
 
-def _in_single(thresholds: FloatArray) -> NDArray[np.float32]:
-    """The largest numbers in float32 that are not above: the same ones in float32 exceed them."""
-    with np.errstate(over="ignore"):
-        near = thresholds.astype(np.float32)
-    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)
-
-
-def _picked(right: NDArray[Any], if_not: Any, if_so: Any) -> NDArray[Any]:
-    """``np.where(right, if_so, if_not)``, several times faster: True is a number of ones alone."""
-    picked: NDArray[Any] = if_not ^ (right & (if_not ^ if_so))
-    return picked
+def _picked(right: Flags, if_not: Flags, if_so: Flags) -> Flags:
+    """``np.where(right, if_so, if_not)``, several times faster."""
+    return if_not ^ (right & (if_not ^ if_so))

@@ -14,12 +14,9 @@
 | any other without training rows, or inputs that have no columns | prediction |
 | any but the first five, with one input | that input |
 
-``_spaces.py`` has the coordinates. Categories, text, dates and sparse columns become numbers
-(``_encoding.py``). Where only the prediction is left, a warning says why.
-
-Everything is a function of the fitted model and of training rows. A class that looks like one of
-these, but predicts by code of its own, is any other. Of calibration rows only the layout is used:
-how many columns, and whether of numbers. No value in them is looked at.
+``_spaces.py`` has the coordinates, ``_encoding.py`` makes numbers of inputs. A class that looks
+like one of these, but predicts by code of its own, is any other. Of calibration rows only the
+layout is used: how many columns, and whether of numbers.
 """
 
 from dataclasses import dataclass, replace
@@ -37,35 +34,16 @@ from calliper._handlers import in_memory
 from calliper._types import FloatArray
 from calliper._validation import shape_of
 from calliper.exceptions import EmbeddingWarning, UnscaledFeaturesWarning, warn
+from calliper.space import _spaces as spaces
 from calliper.space._encoding import ColumnEncoder
-from calliper.space._spaces import (
-    RAW,
-    Contributions,
-    Embedding,
-    Inputs,
-    InputsAndPrediction,
-    Mapped,
-    Network,
-    Prediction,
-    PredictionAndSpread,
-    Scaling,
-    Space,
-    as_features,
-    coefficients,
-    is_transformer,
-    one_target,
-)
+from calliper.space._spaces import Embedding, InputsAndPrediction, Prediction, Space
 
 #: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
 SPREAD_RATIO = 100.0
 
 
 def fit_embedding(embed: Any, X_train: Any, X_calibration: Any, **known: Any) -> Embedding:
-    """The map that ``embed`` names, learnt from the model and training rows alone.
-
-    ``embed`` is "auto", "inputs" (or None), "prediction", the name of a layer, a transformer or a
-    callable; the rest is what :class:`SpaceChoice` takes.
-    """
+    """The map that ``embed`` names; the rest is what :class:`SpaceChoice` takes."""
     choice = SpaceChoice(X_train, X_calibration, **known)
     return Embedding(choice.space(embed), choice.n_outputs, model=choice.model)
 
@@ -97,8 +75,7 @@ class SpaceChoice:
     @property
     def bare(self) -> Prediction:
         """The space of predictions."""
-        units = self.units
-        return Prediction(units=None if units is None else np.asarray(units, dtype=np.float64))
+        return Prediction(units=None if self.units is None else np.asarray(self.units, dtype=float))
 
     def space(self, embed: Any) -> Space:
         """What ``embed`` means."""
@@ -112,76 +89,69 @@ class SpaceChoice:
         if name == "prediction":
             return self.bare
         if name and models.is_module(core := models.open_model(self.model).core):
-            return Network(models.Layer(core, name))
+            return spaces.Network(models.Layer(core, name))
         if isinstance(embed, models.Layer) and embed.module is self.model:
-            return Network(embed)
-        if is_transformer(embed) and not isinstance(embed, models.Layer):
+            return spaces.Network(embed)
+        if hasattr(embed, "transform") and not isinstance(embed, models.Layer):
             fitted = _fit_transformer(embed, self.X_train)
-            return Mapped(type(fitted).__name__, fitted)
+            return spaces.Mapped(type(fitted).__name__, fitted)
         if callable(embed):
-            return Mapped(_name_of(embed), embed)
+            return spaces.Mapped(_name_of(embed), embed)
         raise TypeError(
-            f"embed must be a function of the inputs, a transformer with a transform method, "
-            f"'auto', 'inputs', 'prediction', or the name of a layer where the model is a PyTorch "
+            "embed must be a function of the inputs, a transformer with a transform method, "
+            "'auto', 'inputs', 'prediction', or the name of a layer if the model is a PyTorch "
             f"module; got {embed!r}."
         )
 
     @property
     def _target(self) -> FloatArray | None:
-        return None if self.y_train is None else one_target(self.y_train)
-
-    def _encoder(self, rows: Any) -> ColumnEncoder:
-        return ColumnEncoder.learn(rows, self._target)
+        return None if self.y_train is None else spaces.one_target(self.y_train)
 
     def _inputs(self) -> Space:
         if self.X_train is not None:
             # Numbers that are too large are refused here, not moved: they may decide who is near.
-            encode = replace(self._encoder(self.X_train), largest=np.inf)
-            return Inputs(encode, Scaling.learn(as_features(encode(self.X_train), self.X_train)))
-        _warn_if_unscaled(as_features(self.X_calibration, self.X_calibration))
-        return RAW
+            encode = replace(ColumnEncoder.learn(self.X_train, self._target), largest=np.inf)
+            features = spaces.as_features(encode(self.X_train), self.X_train)
+            return spaces.Inputs(encode, spaces.Scaling.learn(features))
+        _warn_if_unscaled(spaces.as_features(self.X_calibration, self.X_calibration))
+        return spaces.RAW
 
     def _auto(self) -> Space:
         """The first space of the table that fits the model."""
         opened = models.open_model(self.model)
         if models.is_module(opened.core):
-            return Network(models.Layer(opened.core)) if self.nearness else self.bare
-        for family in models.families() if self.n_outputs == 1 else ():
-            if not family.is_mine(opened.core):
-                continue
+            return spaces.Network(models.Layer(opened.core)) if self.nearness else self.bare
+        family = models.family_of(opened.core)
+        if self.n_outputs == 1 and family is not models.ModelFamily:
             try:
-                space = PredictionAndSpread(opened=opened, family=family.__name__)
+                space = spaces.PredictionAndSpread(opened=opened, family=family.__name__)
                 space.learn_unit(self.X_train, self._target)
+                # A linear model has coordinates with a unit.
+                if space.unit is not None or spaces.coefficients(opened.core) is None:
+                    return space
             except models.UnreadableError as reason:
                 kind = type(opened.core).__name__
-                _warn_of_space(
-                    f"The trees of this {kind} say nothing about its error, since {reason}. "
-                    f"Nearness is judged without them; pass embed= to choose a space."
+                warn(
+                    f"The trees of this {kind} cannot be used to adapt widths, because {reason}. "
+                    "Distances are measured without them; pass embed= to choose a space.",
+                    EmbeddingWarning,
                 )
-                break
-            if space.unit is None and coefficients(opened.core) is not None:
-                break  # a linear model has coordinates with a unit
-            return space
         return self._untrained(opened) if self.X_train is None else self._trained(opened)
 
     def _trained(self, opened: models.OpenedModel) -> Space:
         """The space of a model without a spread."""
         try:
             rows = opened.prepare(self.X_train)
-            encode = self._encoder(rows)
+            encode = ColumnEncoder.learn(rows, self._target)
             features = encode(rows)
         except (TypeError, ValueError) as error:  # inputs without columns
             return self._prediction_alone(f"the inputs cannot be turned into numbers ({error})")
-        outputs = None
+        inputs, outputs = spaces.Scaling.learn(features), None
         if features.shape[1] > 1:
             y_pred = opened.predict_prepared(rows, self.n_outputs)
-            outputs = Scaling.learn(y_pred.reshape(len(y_pred), -1))
+            outputs = spaces.Scaling.learn(y_pred.reshape(len(y_pred), -1))
         return InputsAndPrediction(
-            opened=opened,
-            n_outputs=self.n_outputs,
-            encode=encode,
-            inputs=Scaling.learn(features),
-            outputs=outputs,
+            opened=opened, n_outputs=self.n_outputs, encode=encode, inputs=inputs, outputs=outputs
         )
 
     def _untrained(self, opened: models.OpenedModel) -> Space:
@@ -189,33 +159,30 @@ class SpaceChoice:
         d = _n_inputs(opened, self.X_calibration)
         if d == 1:
             return InputsAndPrediction(opened=opened, encode=ColumnEncoder.of_numbers(1))
-        weights = coefficients(opened.core)
+        weights = spaces.coefficients(opened.core)
         if self.n_outputs == 1 and weights is not None and len(weights) == d and weights.any():
-            return Contributions(opened)
+            return spaces.Contributions(opened)
         return self._prediction_alone("there are no training rows (pass X_train and y_train)")
 
     def _prediction_alone(self, why: str) -> Prediction:
         """The space that is left, with a warning if it matters."""
         if self.nearness:
-            _warn_of_space(
-                f"Nearness is judged by the prediction alone, since {why}. Pass embed='prediction' "
-                f"if this is intended; another embed= chooses another space."
+            warn(
+                f"Widths depend on the prediction alone, since {why}. Pass embed='prediction' if "
+                "this is intended, or another embed= to measure distances in another space.",
+                EmbeddingWarning,
             )
         return self.bare
 
 
 def learnt_from_training(space: Space) -> bool:
     """Whether training rows had a part in a space that was chosen with them."""
-    if isinstance(space, PredictionAndSpread):
+    if isinstance(space, spaces.PredictionAndSpread):
         return space.doubt.unit() is None
-    if isinstance(space, Mapped):
-        return is_transformer(space.mapping) and not isinstance(space.mapping, models.Layer)
-    standardised = isinstance(space, Inputs) and space.scaling is not None
+    if isinstance(space, spaces.Mapped):
+        return hasattr(space.mapping, "transform") and not isinstance(space.mapping, models.Layer)
+    standardised = isinstance(space, spaces.Inputs) and space.scaling is not None
     return standardised or isinstance(space, InputsAndPrediction)
-
-
-def _warn_of_space(what: str) -> None:
-    warn(what, EmbeddingWarning)
 
 
 def _fit_transformer(transformer: Any, X_train: Any) -> Any:
@@ -226,7 +193,7 @@ def _fit_transformer(transformer: Any, X_train: Any) -> Any:
     except NotFittedError as error:
         raise NotFittedError(
             f"{type(transformer).__name__} is not fitted: fit it on training inputs, or pass "
-            f"X_train to calibrate. Fitting it to the calibration rows would cost the guarantee."
+            "X_train to calibrate. Fitting it to the calibration rows would break the guarantee."
         ) from error
     return transformer
 
@@ -262,7 +229,7 @@ def _warn_if_unscaled(features: FloatArray) -> None:
     spread = spread[spread > 0]
     if len(spread) > 1 and spread.max() > SPREAD_RATIO * spread.min():
         warn(
-            "Nearness is judged on raw inputs whose standard deviations range from "
+            "Distances are measured on raw inputs whose standard deviations range from "
             f"{spread.min():.3g} to {spread.max():.3g}: the widest dominate. Pass X_train to "
             "calibrate (it standardises the inputs), or embed=.",
             UnscaledFeaturesWarning,
@@ -278,7 +245,8 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
             f"widths do not adapt. Pass embed= with something that varies."
         )
     elif d > n:
-        code = "make_pipeline(Layer(module), PCA(5))" if isinstance(space, Network) else "PCA(5)"
+        of_layer = isinstance(space, spaces.Network)
+        code = "make_pipeline(Layer(module), PCA(5))" if of_layer else "PCA(5)"
         todo = f"Reduce it on training rows (for example embed={code}), or use embed='prediction'"
         if isinstance(space, Prediction):
             todo = "Calibrate on more rows, predict fewer quantiles, or use Split()"
@@ -288,4 +256,4 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
         )
     else:
         return
-    _warn_of_space(f"The space ({space.name}) {problem}")
+    warn(f"The space ({space.name}) {problem}", EmbeddingWarning)

@@ -25,8 +25,8 @@ levels are apart even where their means are equal, rare ones take little room. W
 most frequent level comes first. A gap is a level like another. Levels with fewer than 5 rows would
 be ordered by their own noise: they form one level with those never seen, so ids are constant.
 
-A model of the target that is given this order has seen the answer. ``learn_and_encode`` places each
-training row by an order that its own target had no part in.
+A model of the target that is given this order has seen the answer. ``learn_and_encode`` places the
+levels in each of 5 folds of training rows by the targets of the other four.
 
 Frames go by the names of columns, arrays by position. Lists of texts, pictures or graphs have no
 columns and are refused.
@@ -45,7 +45,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils.extmath import randomized_svd
 
 from calliper._handlers import in_memory
-from calliper._kept import Array, Inline, Keeps, Number, Plain, Text
+from calliper._kept import Array, Inline, Keeps, NameList, Number, Plain, Text
 from calliper._types import FloatArray
 from calliper._validation import is_frame
 from calliper.exceptions import CalliperError
@@ -135,12 +135,8 @@ class Column(Keeps):
         rank = np.empty(len(size))
         rank[order] = (np.cumsum(size[order]) - size[order] / 2) / max(len(code), 1)
         *places, gap = rank.tolist()
-        return cls(
-            kind="levels",
-            places=dict(zip(common, places, strict=True)),
-            gap=gap,
-            by_target=y is not None,
-        )
+        known: dict[Hashable, float] = dict(zip(common, places, strict=True))
+        return cls(kind="levels", places=known, gap=gap, by_target=y is not None)
 
 
 def _median(numbers: Any) -> float:
@@ -162,15 +158,14 @@ class ColumnEncoder(Keeps):
     """
 
     columns: Annotated[tuple[Column, ...], Inline(Column, several=True)]
-    names: Annotated[Names, Plain()] = None
+    names: Annotated[Names, NameList(optional=True)] = None
     components: Annotated[FloatArray | None, Array("float64", ("c", "d"), optional=True)] = None
     largest: Annotated[float, Number(least=0, finite=False)] = LARGEST_INPUT
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        names = state["names"]
-        whole = names is None or (isinstance(names, tuple) and len(names) == len(state["columns"]))
-        if not whole:
+        names, n = state["names"], len(state["columns"])
+        if names is not None and not (isinstance(names, tuple) and len(names) == n):
             raise CalliperError("the columns of an encoder do not match their names.")
         return cls(**state)
 
@@ -191,11 +186,7 @@ class ColumnEncoder(Keeps):
 
     @classmethod
     def learn_and_encode(cls, X_train: Any, y_train: FloatArray) -> tuple[Self, FloatArray]:
-        """As ``learn``, and features of the training rows for a model of ``y_train``.
-
-        As the encoder gives them, except for levels: each of 5 folds is placed by the targets of
-        the other four.
-        """
+        """As ``learn``, and features of the training rows, levels placed by targets of others."""
         encoder = cls.learn(X_train, y_train)
         features = encoder(X_train)
         by_target = [place for place, column in enumerate(encoder.columns) if column.by_target]
@@ -370,6 +361,5 @@ def _components(rows: Any) -> FloatArray:
 
 def _finite(rows: Any) -> Any:
     """Gaps as 0, which is what is not stored."""
-    data = np.nan_to_num(rows.data.astype(np.float64), nan=0.0)
-    data = np.clip(data, -LARGEST_INPUT, LARGEST_INPUT)
+    data = np.clip(np.nan_to_num(rows.data.astype(np.float64)), -LARGEST_INPUT, LARGEST_INPUT)
     return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)

@@ -20,11 +20,8 @@ unless it lowers that error by more than half a standard error. Errors beyond te
 quantile are clipped, and the shift stays within what is left, so that one wild refit cannot steer
 it. The forest has its full share from 500 errors on. The share o is an average of several, weighted
 by the interval score that each gives left-out rows. The average unit has a share, so that units
-cannot vanish where errors do; units are dropped unless they clearly lower the interval score.
-
-Everything here is learnt from training rows, or from calibration rows that are set apart, and rows
-that calibrate are treated like new ones: every guarantee holds however wrong the model of errors
-is. The constants are those of the study in ``studies/experiments/nearness``.
+cannot vanish where errors do; units are dropped unless they clearly lower the interval score. The
+constants are those of the study in ``studies/experiments/nearness``.
 
 Relatives: Friedberg, Tibshirani and others correct a bias that is local; Lei, G'Sell, Rinaldo,
 Tibshirani, Wasserman (2018), doi:10.1080/01621459.2017.1307116, divide by a learnt size of errors;
@@ -46,7 +43,7 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
-from calliper.space._boosting import Bins, BoostedTrees, Boosting, ErrorForest
+from calliper.space._boosting import Bins, BoostedTrees, Boosting, ErrorForest, binned
 from calliper.space._encoding import N_PARTS
 
 #: The fewest errors to learn from.
@@ -199,15 +196,13 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
                 f"0; got {n}, {np.count_nonzero(errors)} of them not 0."
             )
         self.n_errors_, self.n_features_in_ = min(n, self.max_errors), clues.shape[1]
-        if n == self.n_errors_:
-            self.left_out_ = self._fit(clues, errors, own)
-            return self
         taken = np.zeros(n, dtype=bool)
         taken[np.random.default_rng(0).permutation(n)[: self.n_errors_]] = True
         of_taken, of_rest = (None, None) if own is None else (own[:, taken], own[:, ~taken])
         said = np.empty((4, n))
         said[:, taken] = self._fit(clues[taken], errors[taken], of_taken)
-        said[:, ~taken] = self.predict(clues[~taken], of_rest)
+        if not taken.all():
+            said[:, ~taken] = self.predict(clues[~taken], of_rest)
         self.left_out_ = Expected(*said)
         return self
 
@@ -217,7 +212,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         usual = np.clip(errors, -most, most)
         self.range_ = np.array([usual.min(), usual.max()])
         folds = np.random.default_rng(self._seed()).permutation(len(errors)) % N_PARTS
-        rows = Bins.of(clues)
+        rows = binned(clues)
         shift, of_shift = self._fit_shift(rows, usual, folds)
         beyond = errors - shift
         self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
@@ -231,10 +226,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             reach = np.maximum(np.quantile([-beyond, beyond], REACH, axis=1), 0.0).mean()
             reach = reach or self.mean_size_
             self.reaches_ = np.array([reach, *(part.mean() or reach for part in reached[1:])])
-            voices = self._voices(reached)
-            parts = self._parts(beyond, voices, OWN_SHARES if own is not None else OWN_SHARES[:1])
-            found = _mixed(parts, voices)
-            if _clearly_positive(_scores(beyond, units) - _scores(beyond, found)):
+            parts = self._parts(beyond, reached, OWN_SHARES if own is not None else OWN_SHARES[:1])
+            found = self._units(parts, reached)
+            if clearly_positive(unit_scores(beyond, units) - unit_scores(beyond, found)):
                 self.forest_, self.shares_, units = forest, parts, found
         return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
 
@@ -246,14 +240,13 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
             )
-        *shifts, down, up, size = self.trees_.predict(rows)
-        shift = self._bounded(shifts[0]) if shifts else np.zeros(len(rows))
+        said = self.trees_.predict(rows)
+        shift = self._bounded(said[0]) if self.shift_share_ else np.zeros(len(rows))
         units = np.ones((2, len(rows)))
         if self.forest_ is not None:
-            shares = self.forest_.predict(rows)
-            reached = _reached(np.stack([down, up]), self.forest_, shares, own, shift)
-            units = _mixed(self.shares_, self._voices(reached))
-        return Expected(shift, units[0], units[1], np.maximum(size, 0.0))
+            reached = _reached(said[-3:], self.forest_, self.forest_.predict(rows), own, shift)
+            units = self._units(self.shares_, reached)
+        return Expected(shift, units[0], units[1], np.maximum(said[-1], 0.0))
 
     def describe(self) -> str:
         """Its effect on an interval in words; empty if there is none."""
@@ -287,7 +280,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             best = int(np.argmin(squares.mean(axis=1)))
             if best < 0.8 * n_trees:  # more trees would only overfit
                 break
-        if not _clearly_positive(errors**2 - squares[best]):
+        if not clearly_positive(errors**2 - squares[best]):
             return np.zeros(len(errors)), []
         self.shift_share_ = float(shares[best])
         return self._bounded(stages[best]), [boosting.whole(best + 1)]
@@ -299,13 +292,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     def _fit_sides(
         self, rows: Bins, beyond: FloatArray, folds: IntArray
     ) -> tuple[FloatArray, list[BoostedTrees]]:
-        """(3, n) the reach of errors on either side and their mean size, for rows unseen.
-
-        And the trees of all three.
-        """
-        sides = np.stack([-beyond, beyond])
+        """(3, n) reach on each side and size of errors by trees that have not seen them; trees."""
         both = [
-            Boosting(rows, sides, folds, reach=REACH, seed=self._seed()),
+            Boosting(rows, np.stack([-beyond, beyond]), folds, reach=REACH, seed=self._seed()),
             Boosting(rows, np.abs(beyond)[None], folds, seed=self._seed()),
         ]
         for boosting in both:
@@ -314,17 +303,19 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         left_out = np.concatenate([boosting.left_out for boosting in both])
         return left_out, [boosting.whole() for boosting in both]
 
-    def _voices(self, reached: FloatArray) -> FloatArray:
-        """(3, 2, m) the reach by each voice in units of its average one."""
+    def _units(self, parts: FloatArray, reached: FloatArray) -> FloatArray:
+        """(2, m) the unit of each side, of which each voice has a part; the average one is 1."""
         with np.errstate(over="ignore"):
             voices = reached / self.reaches_[:, None, None]
-        return np.asarray(np.minimum(voices, np.finfo(float).max))
+        (v, w, o), (boosted, forest, own) = parts, np.minimum(voices, np.finfo(float).max)
+        return np.asarray(v * boosted + w * forest + o * own + 1 - v - w - o)
 
-    def _parts(self, beyond: FloatArray, voices: FloatArray, owns: FloatArray) -> FloatArray:
+    def _parts(self, beyond: FloatArray, reached: FloatArray, owns: FloatArray) -> FloatArray:
         """(3,) the part of each voice: an average of those tried, by the scores that they give."""
         forest = FOREST_SHARE * min(1.0, self.n_errors_ / ENOUGH)
         tried = np.array([((1 - own) * BOOSTED_SHARE, (1 - own) * forest, own) for own in owns])
-        scores = np.array([_scores(beyond, _mixed(parts, voices)).mean() for parts in tried])
+        units = (self._units(parts, reached) for parts in tried)
+        scores = np.array([unit_scores(beyond, each).mean() for each in units])
         likely = np.exp((1 - scores / (scores.min() or 1.0)) / SOFTNESS)
         return np.asarray(likely @ tried / likely.sum())
 
@@ -341,34 +332,24 @@ def _reached(
     own: FloatArray | None,
     shift: FloatArray,
 ) -> FloatArray:
-    """(3, 2, m) how far errors reach below and above the centre, by each voice.
-
-    These are boosted trees (``sides``), the forest (its ``shares``) and the model itself (``own``,
-    seen from the prediction; 0 if it says nothing).
-    """
+    """(3, 2, m) the reach below and above the centre by boosted trees, forest, and model (or 0)."""
     low, high = (forest.quantile(shares, level) for level in (1 - FOREST_REACH, FOREST_REACH))
     of_model = np.zeros((2, len(shift))) if own is None else [own[0] + shift, own[1] - shift]
     return np.maximum([sides[:2], [shift - low, high - shift], of_model], 0.0)
 
 
-def _mixed(parts: FloatArray, voices: FloatArray) -> FloatArray:
-    """(2, m) the unit of each side; the average one is 1."""
-    (v, w, o), (boosted, forest, own) = parts, voices
-    return np.asarray(v * boosted + w * forest + o * own + 1 - v - w - o)
-
-
-def _clearly_positive(gain: FloatArray) -> bool:
+def clearly_positive(gain: FloatArray) -> bool:
     """Whether a gain is more than chance would often give."""
     return bool(gain.mean() > CLEARLY * gain.std() / np.sqrt(len(gain)))
 
 
-def _scores(beyond: FloatArray, units: FloatArray) -> FloatArray:
-    """(n,) interval scores of the errors themselves, one radius for all, mean over levels."""
+def unit_scores(beyond: FloatArray, units: FloatArray, room: Any = np.inf) -> FloatArray:
+    """(n,) mean interval scores over levels, of one radius for all, in so much ``room``, (2, n)."""
     scores = np.where(beyond < 0, -beyond / units[0], beyond / units[1])
     ranks = [min(conformal_rank(level, len(scores)), len(scores)) for level in COMPARED_LEVELS]
     ordered, total = np.sort(scores), np.zeros(len(scores))
     for level, rank in zip(COMPARED_LEVELS, ranks, strict=True):
-        ends = ordered[rank - 1] * units
+        ends = np.minimum(ordered[rank - 1] * units, room)
         outside = np.maximum(-beyond - ends[0], 0.0) + np.maximum(beyond - ends[1], 0.0)
         total += ends.sum(axis=0) + 2 / (1 - level) * outside
     return total / len(COMPARED_LEVELS)

@@ -11,8 +11,14 @@ unit, and where the space was chosen here it adds
 as one coordinate more, ê the expected size of the error: such as noise that depends on an input
 which the mean ignores, of which the model's spread knows nothing.
 
-All this depends on training data alone. It may be as wrong as it likes: it moves rows and centres,
-and coverage is counted on rows that had no part in it, so that the guarantees are untouched.
+If many targets are equal to the smallest or to the largest one, such as counts of 0 or values cut
+off at 50, that is where targets end, and intervals stop there. A target beyond an end scores more
+than any of those that taught, so a calibration row beyond it is counted, and nothing is assumed.
+Since many targets lie at an end, units grow with the distance to it, if that lowers the interval
+score of left-out rows.
+
+All this depends on training data alone and may be as wrong as it likes: coverage is counted on rows
+that had no part in it, so that the guarantees are untouched.
 """
 
 from __future__ import annotations
@@ -28,30 +34,31 @@ from calliper._kept import Array, Inline, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
-from calliper.models import OpenedModel, open_model, unwrapped
+from calliper.models import AskedForQuantiles, OpenedModel, open_model, unwrapped
 from calliper.scores import DistributionError, ScaledError, warn_if_crossed
+from calliper.space import _spaces as spaces
 from calliper.space._encoding import ColumnEncoder
-from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
-from calliper.space._left_out import LeftOut, Training
-from calliper.space._spaces import (
-    SPACES,
-    Embedding,
-    Inputs,
-    InputsAndPrediction,
-    Mapped,
-    Network,
-    Predict,
-    Prediction,
-    PredictionAndSpread,
-    Space,
+from calliper.space._error_model import (
+    FEWEST_ERRORS,
+    REACH,
+    ErrorModel,
+    Expected,
+    clearly_positive,
+    unit_scores,
 )
+from calliper.space._left_out import LeftOut, Training
+from calliper.space._spaces import Embedding, PredictionAndSpread, Space
 
+#: Targets that must be equal to the smallest or the largest one for it to be an end, and the part.
+FEWEST_AT_END, PART_AT_END = 5, 0.01
+#: The part of the way to an end that an interval reaches at least at 90 %, if that pays.
+PULL = 0.5
 SIZE_WEIGHT, LEAST_SIZE, SIZE_FLOOR = 2.0, 0.02, 0.01
 #: Part of the unit below which predicted spreads are all alike.
 SPREAD_FLOOR = 0.02
 
 #: Spaces that may be the base of the one below.
-BASES = dict(SPACES)
+BASES = dict(spaces.SPACES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +95,7 @@ class WithErrorModel(Space):
     def has_unit(self) -> bool:
         return self.base.has_unit or (self.adds and self.probabilities is not None)
 
-    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+    def locate(self, X: Any, predict: spaces.Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
         rows = self.opened.prepare(X)
         if isinstance(self.base, PredictionAndSpread):
@@ -130,11 +137,7 @@ class WithErrorModel(Space):
         return mean, own, Z
 
     def clues(
-        self,
-        features: FloatArray,
-        y_pred: FloatArray,
-        Z: FloatArray,
-        own: FloatArray | None = None,
+        self, features: FloatArray, y_pred: FloatArray, Z: FloatArray, own: FloatArray | None
     ) -> FloatArray:
         """What errors are learnt from: inputs, prediction, and spread where the model has one."""
         spread = Z[:, 1:] if isinstance(self.base, PredictionAndSpread) else Z[:, :0]
@@ -199,11 +202,11 @@ def learn_errors(
         space = replace(space, encode=encode)
     except (TypeError, ValueError) as error:
         # What a network, or the user, makes of rows without columns takes their place.
-        if not isinstance(embedding.space, Network | Mapped | Inputs):
-            if not isinstance(embedding.space, Prediction):  # of which this was said before
+        if not isinstance(embedding.space, spaces.Network | spaces.Mapped | spaces.Inputs):
+            if not isinstance(embedding.space, spaces.Prediction):  # of which this was said before
                 warn(
-                    f"Where the model errs was not learnt from the inputs, since they cannot be "
-                    f"turned into numbers: {error}",
+                    "The inputs were not used to learn where errors are large, since they cannot "
+                    f"be turned into numbers: {error}",
                     EmbeddingWarning,
                 )
             return as_it_came
@@ -212,9 +215,35 @@ def learn_errors(
     space.errors.fit(space.clues(features, y_pred, Z, own), errors, own)
     y_pred, Z = space.adjusted(y_pred, Z, space.errors.left_out_)
     score, n_columns = (ScaledError(), 3) if model.adjusts else (score, 1)
+    if model.recentre:  # else a prediction beyond an end stays inside its interval
+        score = _with_ends(training.y, unseen.targets, y_pred)
     scores = score.magnitude(unseen.targets, y_pred)
     found = Embedding(space, embedding.n_outputs, n_columns, model=embedding.model)
     return found, score, replace(unseen, Z=Z, scores=scores)
+
+
+def _with_ends(y: FloatArray, targets: FloatArray, y_pred: FloatArray) -> ScaledError:
+    """The score of targets that end where many of ``y`` lie; it reaches for ends if that pays."""
+    enough = max(FEWEST_AT_END, PART_AT_END * len(y))
+    lowest, highest = (
+        float(end) if np.count_nonzero(y == end) >= enough else none
+        for end, none in ((y.min(), -np.inf), (y.max(), np.inf))
+    )
+    if np.isinf([lowest, highest]).all():
+        return ScaledError()
+    scores = ScaledError().magnitude(targets, y_pred)
+    known = {"lowest": lowest, "highest": highest, "beyond": float(scores.max())}
+    plain, usual = ScaledError(**known), float(np.quantile(scores, REACH))
+    if not usual > 0:
+        return plain
+
+    def losses(score: ScaledError) -> FloatArray:
+        down, up = score.sides(y_pred)
+        centre, units = score.centre(y_pred), np.stack([down.slopes[:, 0], up.slopes[:, 0]])
+        return unit_scores(targets - centre, units, np.stack([centre - lowest, highest - centre]))
+
+    pulled = ScaledError(**known, pull=PULL / usual)
+    return pulled if clearly_positive(losses(plain) - losses(pulled)) else plain
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
@@ -224,20 +253,18 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
         return None
     if isinstance(space, PredictionAndSpread):
         return None if space.unit is None else space
-    one_input = isinstance(space, InputsAndPrediction) and space.outputs is None
-    if isinstance(space, InputsAndPrediction | Prediction) and not one_input:
+    one_input = isinstance(space, spaces.InputsAndPrediction) and space.outputs is None
+    if isinstance(space, spaces.InputsAndPrediction | spaces.Prediction) and not one_input:
         opened = _opened(embedding.model)
         return PredictionAndSpread(opened=opened, family="ModelFamily", unit=unit)
     return None
 
 
 def _opened(model: Any) -> OpenedModel:
-    from calliper.models import AskedForQuantiles
-
     model = model.estimator if isinstance(model, AskedForQuantiles) else model
     opened = open_model(model)
     # A core that predicts in another unit stays wrapped.
     return OpenedModel(core=unwrapped(model)) if opened.targets else opened
 
 
-SPACES.update(errors=WithErrorModel)
+spaces.SPACES.update(errors=WithErrorModel)

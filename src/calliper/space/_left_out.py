@@ -1,8 +1,8 @@
 """Left-out rows: predictions by models that have not seen them.
 
 *Training rows.* A model's errors on its own training rows are too small. If the members of a bagged
-model each left rows out, they predict those rows (out of bag) without any training; otherwise
-clones are trained on all folds but one. ``_learnt_error.py`` learns from the errors.
+model each left rows out, they predict those rows (out of bag); otherwise clones are trained on all
+folds but one. ``_learnt_error.py`` learns from the errors.
 
 *The learning part of the calibration rows.* The model has not seen them, so its errors there are
 honest, and refits would be weaker models. N rows are dealt into a *learning part* L and a *kept
@@ -110,7 +110,7 @@ class Training:
     gap: int = 0
     groups: Any = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
-    progress: Progress | None = None
+    progress: Progress = lambda done: None
 
     def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
         """Rows to train on, and rows left out, of each fold: at most one for each row or group."""
@@ -127,17 +127,7 @@ class Training:
         X = indexable(self.X)[0]
         models.refuse_crashing(model, X)
         params = models.fit_params_of(X, {**(fit_params or {}), **self.fit_params}, rows)
-        return models.fresh(model).fit(_safe_indexing(X, rows), self._targets[rows], **params)
-
-    @property
-    def _targets(self) -> Any:
-        """What a copy of the model is trained on."""
-        return self.y
-
-    def report(self, done: float) -> None:
-        """Report progress."""
-        if self.progress is not None:
-            self.progress(done)
+        return models.fresh(model).fit(_safe_indexing(X, rows), self.y[rows], **params)
 
     def seen(self, embedding: Embedding, score: Any, uses: Uses) -> Rows | None:
         """The rows as the model itself sees them, with what of them a calibrator uses."""
@@ -149,10 +139,7 @@ class Training:
         return Rows(Z, score.magnitude(self.y, y_pred), targets=one_target(self.y))
 
     def left_out(self, embedding: Embedding) -> LeftOut | None:
-        """Out of bag where the model has bags, else by refitting; None where neither can be.
-
-        Frozen models are never refitted. A refit that fails is pointed out, and there are none.
-        """
+        """Out of bag where the model has bags, else by refitting; None where neither can be."""
         if self.X is None or self.y is None:
             return None
         found, model = self._out_of_bag(embedding.space), embedding.model
@@ -164,10 +151,10 @@ class Training:
         except Exception as error:  # whatever a model may raise that meets a part of its rows
             n = self.n_refits
             warn(
-                f"Left-out errors are not known: training {type(model).__name__} again, on {n - 1} "
-                f"of {n} parts of the training rows, failed ({type(error).__name__}: {error}). "
-                "Nearness is judged without them; more folds leave more rows to train on, "
-                "refits=0 turns refits off.",
+                f"Out-of-fold errors are not known: training {type(model).__name__} again, on "
+                f"{n - 1} of {n} parts of the training rows, failed ({type(error).__name__}: "
+                f"{error}). They are not used to adapt widths. More folds leave more rows to train "
+                "on; refits=0 turns refits off.",
                 EmbeddingWarning,
             )
             return None
@@ -175,18 +162,17 @@ class Training:
     def beside(self, unseen: LeftOut, other: Any, of_other: LeftOut) -> tuple[Self, LeftOut]:
         """These rows and others as one table, and the left-out rows of both."""
         both = replace(self, X=stacked(self.X, other.X), y=np.concatenate([self.y, other.y]))
-        pairs = (
-            (unseen.numbers, n_rows(self.X) + of_other.numbers),
-            (unseen.y_pred, of_other.y_pred),
-            (unseen.Z, of_other.Z),
-        )
-        numbers, y_pred, Z = (np.concatenate(pair) for pair in pairs)
+        numbers = np.append(unseen.numbers, n_rows(self.X) + of_other.numbers)
+        y_pred = np.concatenate([unseen.y_pred, of_other.y_pred])
+        Z = np.concatenate([unseen.Z, of_other.Z])
         return both, both._rows(numbers, y_pred, Z, f"{unseen.source}, and {of_other.source}")
 
     def _out_of_bag(self, space: Any) -> LeftOut | None:
         """Rows by members that have not seen them; None in a model without such members."""
-        known = knows_left_out(space)
-        found = space.doubt.left_out(self.X, space.opened.prepare) if known else None
+        if not knows_left_out(space):
+            return None
+        y = self.y if self.y.ndim > 1 else space.opened.core_targets(self.y)
+        found = space.doubt.left_out(self.X, y, space.opened.prepare)
         if found is None:
             return None
         numbers, mean, spreads = found
@@ -200,7 +186,7 @@ class Training:
         for others, fold in self.folds():
             refitted = embedding.refitted(self.train(model, others, more))
             parts.append((fold, *refitted.predict_and_transform(_safe_indexing(X, fold))))
-            self.report((1 + len(parts)) / (1 + self.n_refits))
+            self.progress((1 + len(parts)) / (1 + self.n_refits))
         numbers, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(numbers)
         return self._rows(numbers[order], y_pred[order], Z[order], f"{len(parts)} folds")
@@ -226,10 +212,7 @@ def knows_left_out(space: Any) -> bool:
 def train_apart(
     front: Any, X: Any, y: FloatArray, groups: Any, fit_params: dict[str, Any]
 ) -> tuple[Any, IntArray, Training]:
-    """A model trained on a part of the rows, the rows held out, and what trained it.
-
-    ``front`` is the regressor, by whose parameters rows are split and the estimator is trained.
-    """
+    """A model trained on part of the rows as ``front`` says, rows held out, and what trained it."""
     if not hasattr(front.estimator, "fit"):
         raise TypeError(
             f"fit needs an estimator that can be trained; got a {type(front.estimator).__name__}. "
@@ -261,7 +244,7 @@ def train_apart(
         progress=reporter(front.progress, "training"),
     )
     model = training.train(front.estimator, np.arange(len(train)))
-    training.report(1 / (1 + training.n_refits))
+    training.progress(1 / (1 + training.n_refits))
     return model, held_out, training
 
 
@@ -275,7 +258,7 @@ def split_rows(
         train, held_out = train_test_split(np.arange(n), random_state=seed, **how)
     elif not shuffle:
         raise CalliperError(
-            "split_groups are held out at random, and shuffle=False holds out the last rows: "
+            "split_groups are held out at random, but shuffle=False holds out the last rows: "
             "leave out one of them, or split the rows yourself and use calibrate."
         )
     else:
@@ -345,11 +328,9 @@ def deal(
         asked = n_teaching(n, asked) / n
     random = check_random_state(0 if random_state is None else random_state)
     teaches, kept = np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
-    groups = np.unique(np.zeros(n) if labels is None else np.asarray(labels), return_inverse=True)[
-        1
-    ]
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
+    _, group = np.unique(np.zeros(n) if labels is None else np.asarray(labels), return_inverse=True)
+    for number in range(group.max(initial=-1) + 1):
+        rows = np.flatnonzero(group == number)
         order = random.permutation(rows) if shuffle else rows
         taught = n_teaching(len(rows), asked)
         teaches[order[:taught]] = True

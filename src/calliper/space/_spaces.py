@@ -28,27 +28,13 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper import models
 from calliper._handlers import in_memory
 from calliper._kept import Array, Inline, Keeps, Number, OneOf, Opened, Part, Plain, Text
 from calliper._types import FloatArray, IntArray
-from calliper._validation import (
-    check_features,
-    check_predictions,
-    n_rows,
-    refuse_sparse,
-    shape_of,
-)
+from calliper._validation import check_features, check_predictions, n_rows, refuse_sparse, shape_of
 from calliper.exceptions import CalliperError
-from calliper.models import (
-    Layer,
-    ModelFamily,
-    OpenedModel,
-    families,
-    is_module,
-    learnt,
-    open_model,
-    predictions,
-)
+from calliper.models import Layer, ModelFamily, OpenedModel, learnt
 from calliper.space._encoding import ColumnEncoder
 
 #: Distance within which rows are near where coordinates are in absolute units:
@@ -102,10 +88,7 @@ class Space(Keeps):
     errors: Any = None
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
-        """Predictions, if they come with the coordinates, and coordinates (m, d).
-
-        ``predict`` is the model's own way, for spaces that need the prediction.
-        """
+        """Predictions, None unless they come with the coordinates, and coordinates (m, d)."""
         raise NotImplementedError
 
     def with_model(self, opened: OpenedModel) -> Self:
@@ -149,8 +132,8 @@ class Mapped(Space):
     mapping: Annotated[Any, Plain("embed")]
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        mapped = self.mapping.transform if is_transformer(self.mapping) else self.mapping
-        if is_module(mapped):  # in evaluation mode, as the model is
+        mapped = getattr(self.mapping, "transform", self.mapping)
+        if models.is_module(mapped):  # in evaluation mode, as the model is
             mapped = Layer(mapped, "")
         return None, as_features(mapped(X), X, name="embed(X)")
 
@@ -209,12 +192,8 @@ class InputsAndPrediction(Space):
 class PredictionAndSpread(Space):
     """The space of a model that has a spread.
 
-    Attributes
-    ----------
-    opened : the model
-    family : the name of the family that reads it
-    doubt : what the family has read from it
-    unit : about the standard deviation of its targets; None if it is not known
+    ``family`` is the name of the family that reads it, ``doubt`` what that has read, and ``unit``
+    about the standard deviation of its targets; None if it is not known.
     """
 
     opened: Annotated[OpenedModel, Opened()]
@@ -222,18 +201,19 @@ class PredictionAndSpread(Space):
     unit: Annotated[float | None, Number(least=TINY, optional=True)] = None
 
     def __post_init__(self) -> None:
-        every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
+        every: tuple[type[ModelFamily], ...] = (ModelFamily, *models.families())
         self.doubt = {kind.__name__: kind for kind in every}[self.family](self.opened.core)
+        if self.unit is None and type(self.doubt) is ModelFamily:
+            raise CalliperError("predictions without a spread need a unit.")
 
-    def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> Self:
-        """The space, with its unit from the model, else from training rows, else without."""
+    def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> None:
+        """Learn the unit from the model, else from training rows, else without."""
         unit = self.doubt.unit()
         if unit is None and y_train is not None:
             unit = float(self.opened.core_targets(y_train).std())
         if unit is None and X_train is not None:
             unit = float(self.doubt.measure(self.opened.prepare(X_train))[0].std())
         self.unit = unit if unit is not None and np.isfinite(unit) and unit > 0 else None
-        return self
 
     @property
     def name(self) -> str:
@@ -315,11 +295,6 @@ def one_target(y: FloatArray) -> FloatArray:
     return np.asarray(((y - y.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)).mean(axis=1))
 
 
-def is_transformer(mapping: Any) -> bool:
-    """Whether it has a ``transform``."""
-    return hasattr(mapping, "transform")
-
-
 def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
     """Features (m, d) that a map has made of the rows of ``X``; ``name`` is blamed for gaps."""
     refuse_sparse(values, name)
@@ -332,8 +307,8 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
         if "could not convert" not in str(error):
             raise
         raise CalliperError(
-            f"nearness needs numbers, but the inputs hold text ({error}): pass embed=, a "
-            f"transformer or function that turns inputs into numbers, or 'prediction'."
+            f"distances need numbers, but the inputs contain text ({error}): pass embed=, a "
+            "transformer or function that turns inputs into numbers, or 'prediction'."
         ) from error
     if len(features) != n_rows(X):
         raise CalliperError(
@@ -407,10 +382,9 @@ class Embedding(Keeps):
     ) -> tuple[IntArray, list[FloatArray]]:
         """Predict and map some rows again, in a smaller batch and alone; refuse other results.
 
-        Dropout left on fails since it is random, batch normalisation in training mode since rows
-        depend on the rest of the batch; then calibration and new rows would not be treated alike.
-        Returns the numbers of these rows and each of their predictions, which may differ by
-        rounding; only the first if the model cannot predict one row.
+        Dropout left on is random, and by batch normalisation in training mode rows depend on one
+        another: new rows would not be treated like calibration rows. Returns the numbers of these
+        rows and their predictions; only in a batch if the model cannot predict one row.
         """
         rows, n = indexable(X)[0], len(y_pred)
         few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
@@ -435,11 +409,11 @@ class Embedding(Keeps):
 
     def refitted(self, model: Any) -> "Embedding":
         """The same space, in the same units, around another fit of the model."""
-        space = self.space.with_model(open_model(model))
+        space = self.space.with_model(models.open_model(model))
         return Embedding(space, self.n_outputs, self.n_columns, model=model)
 
     def _predict(self, X: Any) -> FloatArray:
-        return predictions(self.model, X, self.n_outputs)
+        return models.predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
         if isinstance(self.space, Untouched):  # perhaps a frame, for a method that converts it

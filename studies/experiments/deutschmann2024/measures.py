@@ -9,7 +9,7 @@ column of its own. Bins of the widths are deciles however few the test points, a
 from __future__ import annotations
 
 from calliper import Intervals, metrics
-from calliper.metrics import Context, Measure
+from calliper.lab.metrics import Context, Measure
 from studies.experiments import FloatArray
 
 #: Directions tried, and test points used, by the worst slab.

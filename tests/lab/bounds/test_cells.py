@@ -83,7 +83,7 @@ def test_labels_of_any_kind_and_their_words():
 @pytest.mark.parametrize(
     ("cells", "covered", "options", "message"),
     [
-        ([0, 1], [True], {}, "covered has 1 values for 2 rows"),
+        ([0, 1], [True], {}, "covered must .* got 1 values for 2 rows"),
         ([0, 1], [True, 0.5], {}, r"covered must be True or False.*got 0\.5 at position 1"),
         ([0, 1], [True, np.nan], {}, "covered must be finite"),
         ([0, 1], np.ones((2, 3)), {}, r"covered must have one value.*\(2, 3\)"),

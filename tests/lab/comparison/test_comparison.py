@@ -198,7 +198,7 @@ def test_missing_predictions_are_counted():
     [
         ({"feature_names": ("a",)}, "2 different names"),
         ({"ids": ["x"]}, "ids has 1 labels for 4 rows"),
-        ({"Z": np.zeros((3, 2))}, "y has 4 values for 3 rows"),
+        ({"Z": np.zeros((3, 2))}, "y must .* got 4 values for 3 rows"),
         ({"y": [1.0, nan, 2.0, 3.0]}, "y must be finite"),
     ],
 )

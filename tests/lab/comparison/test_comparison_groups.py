@@ -11,7 +11,7 @@ from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
 from calliper.lab.comparison._comparison import Cut
 from calliper.lab.comparison._contest import short_bins
-from calliper.metrics import CoverageTable
+from calliper.lab.metrics import CoverageTable
 
 OTHERS = ("mean_width", "lower", "upper")
 CITIES = np.array(["Aarau", "Basel", "Chur"])

@@ -14,7 +14,7 @@ import pytest
 
 from calliper import KNN, CalliperError, FullRescaled, Split
 from calliper.lab.evaluation import FailedTrialsWarning, Records, TornStoreWarning, evaluate
-from calliper.metrics import Measure
+from calliper.lab.metrics import Measure
 from cases.evaluation import Failing, Logging, Slow, fan, without_time
 
 SCRIPT = """

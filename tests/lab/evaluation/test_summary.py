@@ -5,7 +5,7 @@ import pytest
 
 from calliper import CalliperError
 from calliper.lab.evaluation import Records, last_digit, one_sigma, summarise
-from calliper.metrics import MEASURES as REGISTERED
+from calliper.lab.metrics import MEASURES as REGISTERED
 from studies.experiments import latex
 
 NAN, INF = float("nan"), float("inf")

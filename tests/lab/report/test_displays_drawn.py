@@ -28,7 +28,7 @@ from matplotlib import pyplot  # noqa: E402
 INF = float("inf")
 N = 300
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::calliper.metrics.SparseBinsWarning"),
+    pytest.mark.filterwarnings("ignore::calliper.lab.metrics.SparseBinsWarning"),
     pytest.mark.filterwarnings("error::RuntimeWarning"),
 ]
 

@@ -16,6 +16,14 @@ from calliper.guarantees import coverage_law
 from calliper.intervals import Intervals
 from calliper.lab import report
 from calliper.lab.evaluation import one_sigma
+from calliper.lab.metrics import (
+    coverage_by_group,
+    coverage_by_value,
+    coverage_by_width,
+    empirical_coverage,
+    r2_sqi,
+    tau_sqi,
+)
 from calliper.lab.report import (
     BandDisplay,
     CalibrationCurveDisplay,
@@ -26,14 +34,6 @@ from calliper.lab.report import (
     WidthErrorDisplay,
 )
 from calliper.lab.report._style import percent
-from calliper.metrics import (
-    coverage_by_group,
-    coverage_by_value,
-    coverage_by_width,
-    empirical_coverage,
-    r2_sqi,
-    tau_sqi,
-)
 
 INF = float("inf")
 

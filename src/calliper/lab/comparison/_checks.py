@@ -185,9 +185,7 @@ def _short_groups(parts: Sequence[Cut], n_calibration: int, chosen: str | None) 
         what = f"groups {'is' if len(told) == 1 else 'are'} covered less than chance explains"
         first = "; ".join(words for _, words in sorted(told)[:5])
         rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
-        yield _found(
-            "short-group", f"{len(told)} of {len(parts[0].table.n)} {what}: {first}{rest}."
-        )
+        yield _found("short-group", f"{len(told)} of {len(table.n)} {what}: {first}{rest}.")
 
 
 def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:

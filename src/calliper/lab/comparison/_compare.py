@@ -90,11 +90,8 @@ def compare(
         raise CalliperError(f"even split conformal failed: {failure}")
     found.checks = (*check_data(found, named),)
     report(0.6)
-    redrawn, factor = redraw(
-        {method: named[method] for method in found.methods},
-        found,
-        lambda fraction: report(0.6 + 0.3 * fraction),
-    )
+    able = {method: named[method] for method in found.methods}
+    redrawn, factor = redraw(able, found, lambda fraction: report(0.6 + 0.3 * fraction))
     for at, others in zip(found.levels, redrawn, strict=True):
         rows = row_scores(found, found.answered, at)
         case = Case(found, at, Scores(found.methods, rows, others, factor))

@@ -9,13 +9,13 @@ import numpy as np
 from scipy.stats import rankdata
 
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_vector
+from calliper._validation import check_features, check_vector, labels_of
 from calliper._writing import to_text
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.metrics import CoverageTable
-from calliper.rows import labels_of, same_rows
+from calliper.lab.metrics import CoverageTable
+from calliper.rows import same_rows
 from calliper.scores import Score
 
 #: Increased when a field of the JSON changes its meaning or is removed, not when one is added.
@@ -65,16 +65,14 @@ class Points:
                 f"{len(names)}: {names!r}."
             )
         labels = map(labels_of, (self.Z, self.y, self.y_pred))
-        checked = {
-            "index": next((each for each in labels if each is not None), None),
-            "Z": Z,
-            "y": check_vector(self.y, "y", n=n),
-            "y_pred": check_vector(self.y_pred, "y_pred", n=n),
-            "ids": None if self.ids is None else check_labels(self.ids, "ids", n=n),
-            "feature_names": names,
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self.__dict__.update(
+            index=next((each for each in labels if each is not None), None),
+            Z=Z,
+            y=check_vector(self.y, "y", n=n),
+            y_pred=check_vector(self.y_pred, "y_pred", n=n),
+            ids=None if self.ids is None else check_labels(self.ids, "ids", n=n),
+            feature_names=names,
+        )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -298,6 +296,7 @@ class Comparison:
         """The values that :meth:`to_json` writes: everything but the points."""
         columns = ("labels", "n", "coverage", "lower", "upper", "mean_width")
         own = ("coverage", "levels", "methods", "random_state", "deciles")
+        failed = [{"method": a.method, "failure": a.failure} for a in self.answers if a.failure]
         return {
             "schema": SCHEMA,
             **{name: getattr(self, name) for name in own},
@@ -308,9 +307,7 @@ class Comparison:
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "checks": [asdict(check) for check in self.checks],
             "records": [asdict(record) for record in self.records],
-            "failures": [
-                {"method": a.method, "failure": a.failure} for a in self.answers if a.failure
-            ],
+            "failures": failed,
             "parts": [
                 dict(zip(part._fields, part[:-1], strict=False))
                 | {column: vars(part.table)[column] for column in columns}

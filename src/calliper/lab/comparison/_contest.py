@@ -25,7 +25,7 @@ Statistics, doi:10.1214/aos/1176347263.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, nan, sqrt
 from time import perf_counter
@@ -35,10 +35,12 @@ import numpy as np
 from scipy import stats
 
 from calliper import metrics
+from calliper._notebook import Progress
 from calliper._stored import calibrate_rows
 from calliper._types import FloatArray
 from calliper.calibration import measured
 from calliper.calibrators import FullRescaled, Split, as_calibrator
+from calliper.exceptions import unheard
 from calliper.lab.comparison._comparison import Answer, Comparison, Cut, Points, Record
 from calliper.quantile import conformal_rank
 from calliper.scores import as_score
@@ -121,7 +123,7 @@ class Scores:
         self.names, self.rows, self.redrawn, self.factor = names, rows, redrawn, factor
         self.means: FloatArray = rows.mean(axis=0)
 
-    def of(self, name: str, reference: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    def of(self, name: str, reference: str) -> dict[str, float]:
         """The mean score of a method, and its ratio to another's, with errors over test points."""
         a, b = self.names.index(name), self.names.index(reference)
         own, others = self.rows[:, a], self.rows[:, b]
@@ -131,7 +133,8 @@ class Scores:
         elif np.isfinite(base) and base != 0:
             finite = np.isfinite(score)
             ratio = score / base, _error(own - score / base * others) / base if finite else nan
-        return (score, _error(own)), ratio
+        names = "score", "score_error", "relative_score", "relative_score_error"
+        return dict(zip(names, (score, _error(own), *ratio), strict=True))
 
     def variance(self, a: int, b: int) -> float:
         """Variance of the difference of two mean scores over calibration sets of N points."""
@@ -168,16 +171,13 @@ def _error(rows: FloatArray) -> float:
 
 def row_scores(found: Comparison, answers: Sequence[Answer], level: float) -> FloatArray:
     """The interval score of each test point, (m, methods)."""
+    every = (answer.at(level) for answer in answers)
     y = found.test.y
-    return np.column_stack(
-        [metrics.interval_scores(y, each.at(level), coverage=level) for each in answers]
-    )
+    return np.column_stack([metrics.interval_scores(y, each, coverage=level) for each in every])
 
 
 def redraw(
-    methods: Mapping[str, Any],
-    found: Comparison,
-    progress: Callable[[float], None] = lambda fraction: None,
+    methods: Mapping[str, Any], found: Comparison, progress: Progress = lambda fraction: None
 ) -> tuple[FloatArray, float]:
     """Mean scores with other calibration sets, (levels, R, 2, methods), and n / 2N.
 
@@ -213,7 +213,6 @@ def measure(
     both = [COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]
     low, high = by_chance(level, len(found.calibration), m, both).tolist()
     split = next(each.method for each in found.answered if each.constant)
-    (score, score_error), (ratio, ratio_error) = scores.of(answer.method, split)
     guarantee = answer.guarantees[found.levels.index(level)]
     return Record(
         method=answer.method,
@@ -221,10 +220,7 @@ def measure(
         coverage_error=sqrt(measured["coverage"] * (1 - measured["coverage"]) / m),
         chance_low=low,
         chance_high=high,
-        score=score,
-        score_error=score_error,
-        relative_score=ratio,
-        relative_score_error=ratio_error,
+        **scores.of(answer.method, split),
         worst_by_prediction=_worst(parts, answer.method, "prediction"),
         worst_by_width=_worst(parts, answer.method, "width"),
         proved=guarantee.proved,
@@ -248,9 +244,7 @@ def cut(found: Comparison, answer: Answer, level: float) -> Iterator[Cut]:
     values = {("prediction", ""): test.y_pred}
     values |= {("feature", test.feature_names[i]): test.Z[:, i] for i in found.shown_features}
     tables: dict[tuple[str, str], metrics.CoverageTable] = {}
-    with warnings.catch_warnings():
-        # The checks report ties, constant values and small bins once for all methods.
-        warnings.simplefilter("ignore")
+    with unheard(Warning):  # the checks report ties and small bins once for all methods
         finite = intervals.width[np.isfinite(intervals.width)]
         if len(finite) and np.ptp(finite) > 1e-9 * finite.max():
             tables["width", ""] = metrics.coverage_by_width(test.y, intervals)
@@ -281,8 +275,6 @@ def deciles(found: Comparison, level: float) -> Iterator[dict[str, Any]]:
     for answer in found.answered:
         width = answer.at(level).width
         finite = np.isfinite(width)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            table = metrics.sqi_table(found.test.errors[finite], width[finite], level)
-        named = {"method": answer.method, "level": level}
-        yield {**named, "width": table.isq, "error": table.csq}
+        with unheard(Warning):
+            isq, csq = metrics.sqi_table(found.test.errors[finite], width[finite], level)
+        yield {"method": answer.method, "level": level, "width": isq, "error": csq}

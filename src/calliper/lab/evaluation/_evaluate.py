@@ -30,7 +30,7 @@ from calliper.exceptions import FailedTrialsWarning, warn
 from calliper.lab.evaluation import _problems as checked
 from calliper.lab.evaluation._problems import Method, Problem, Sizes
 from calliper.lab.evaluation._records import ROW_FIELDS, Records, Row, Store, versions
-from calliper.metrics import Context, Measure
+from calliper.lab.metrics import Context, Measure
 from calliper.rows import Rows
 from calliper.scores import as_score
 
@@ -75,8 +75,8 @@ def evaluate(
         later call computes only what is missing: trials with other data, parameters, levels,
         measures or versions, and those with errors. Functions are compared by their code, defaults
         and closures, but not by the functions they call or the code of your own classes.
-    measures : mapping from a name to a function or a :class:`calliper.metrics.Measure`
-        Functions of ``(y, intervals, context)``; by default ``calliper.metrics.MEASURES``.
+    measures : mapping from a name to a function or a :class:`calliper.lab.metrics.Measure`
+        Functions of ``(y, intervals, context)``; by default ``calliper.lab.metrics.MEASURES``.
     progress : callable or True, optional
         Called with the fraction of trials done; may raise to stop. ``True`` shows a bar.
 
@@ -122,11 +122,8 @@ def evaluate(
     records = Records(rows, described, [settings])
     if failures := records.failures:
         names = ", ".join(dict.fromkeys(row["method"] for row in failures))
-        warn(
-            f"{len(failures)} of {len(records)} rows have errors ({names}); the first: "
-            f"{failures[0]['error']} See Records.failures.",
-            FailedTrialsWarning,
-        )
+        what = f"{len(failures)} of {len(records)} rows have errors ({names}); the first"
+        warn(f"{what}: {failures[0]['error']} See Records.failures.", FailedTrialsWarning)
     return records
 
 

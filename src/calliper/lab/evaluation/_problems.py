@@ -10,7 +10,7 @@ from calliper._types import FloatArray
 from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation._records import ROW_FIELDS
-from calliper.metrics import MEASURES, Measure
+from calliper.lab.metrics import MEASURES, Measure
 from calliper.rows import same_rows
 from calliper.scores import Score, as_score
 

@@ -131,9 +131,8 @@ class Store:
         given, is_file = self.path, self.path.suffix == ".jsonl"
         self.path = given if is_file else given / "trials.jsonl"
         if self.path.is_dir() or (not is_file and given.is_file()):
-            raise CalliperError(
-                f"store must be a folder or a .jsonl file; {given} is neither: rename it."
-            )
+            what = f"store must be a folder or a .jsonl file; {given} is neither"
+            raise CalliperError(f"{what}: rename it.")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         content = self.path.read_bytes() if self.path.exists() else b""
         whole = content.rfind(b"\n") + 1

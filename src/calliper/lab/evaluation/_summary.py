@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from math import hypot, isfinite, isinf, isnan, nan, sqrt
@@ -22,12 +22,13 @@ import numpy as np
 from calliper._validation import check_option
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation._records import Records, Row
-from calliper.metrics import MEASURES
+from calliper.lab.metrics import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Uncertainty = Literal["splits", "bootstrap"]
+Measures = dict[str, dict[str, Any]]
 
 #: Default columns, those of the paper first.
 TABLE = ("coverage", "mean_width", "r2_sqi", "tau_sqi", "tau_si", "interval_score")
@@ -99,7 +100,7 @@ class Summary:
     """
 
     by: tuple[str, ...]
-    measures: dict[str, dict[str, Any]]
+    measures: Measures
     lines: list[Line]
     notes: list[str]
     levels: tuple[float, ...]
@@ -229,7 +230,7 @@ def summarise(
     return Summary(keys, shown, lines, _notes(records, shown), levels, uncertainty)
 
 
-def _columns(records: Records, measures: Sequence[str] | None) -> dict[str, dict[str, Any]]:
+def _columns(records: Records, measures: Sequence[str] | None) -> Measures:
     if measures is None:
         known = records.measures
         own = [name for name in known if name not in MEASURES]
@@ -246,7 +247,7 @@ def _refuse_unknown(names: Sequence[str], known: dict[str, Any], what: str) -> N
         raise CalliperError(f"{what} must be a list of {', '.join(known)}; got {names!r}.")
 
 
-def _notes(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
+def _notes(records: Records, shown: Measures) -> list[str]:
     """Widths that are not compared; failed and skipped rows by method, problem and error."""
     widths = [name for name, measure in shown.items() if measure.get("if_covered")]
     measured = any(measure.get("best") == "level" for measure in records.measures.values())
@@ -289,20 +290,15 @@ def _entry(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str
 
 def _misses(values: Any, rows: list[Row]) -> bool:
     """Whether a mean coverage is below its level by more than chance."""
-    level, n, m = (
-        np.array([row[key] for row in rows], float) for key in ("level", "n_calibration", "n_test")
-    )
+    keys = ("level", "n_calibration", "n_test")
+    level, n, m = (np.array([row[key] for row in rows], float) for key in keys)
     by_law = float(np.mean(level * (1 - level) * (1 / (n + 2) + 1 / m)))
     seen = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
     standard_error = sqrt(max(seen, by_law) / len(values))
     return bool(values.mean() < level.mean() - FLAG * standard_error)
 
 
-def _mark_best(
-    lines: list[dict[str, TableEntry]],
-    shown: Mapping[str, dict[str, Any]],
-    known: Mapping[str, dict[str, Any]],
-) -> None:
+def _mark_best(lines: list[dict[str, TableEntry]], shown: Measures, known: Measures) -> None:
     """Mark the best entries of one group, and flag widths whose coverage is not shown."""
     levels = [name for name, measure in known.items() if measure.get("best") == "level"]
     for name, measure in shown.items():

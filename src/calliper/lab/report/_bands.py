@@ -15,9 +15,9 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.lab.evaluation import one_sigma
+from calliper.lab.metrics import MEASURES, IntervalsLike, one_level
 from calliper.lab.report import _style as style
 from calliper.lab.tuning import CRITERIA_IN_WORDS, TuningCurve
-from calliper.metrics import MEASURES, IntervalsLike, one_level
 from calliper.rows import same_rows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from scipy import stats
 from calliper import metrics
 from calliper._notebook import sampled
 from calliper._types import FloatArray
-from calliper._validation import check_level, check_levels, check_vector
+from calliper._validation import at_least, check_level, check_levels, check_vector
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.guarantees import coverage_law
@@ -131,8 +131,9 @@ class CoverageDisplay(style.Display):
 
         Parameters
         ----------
-        y, intervals, values, groups, n_bins : as in :func:`calliper.metrics.coverage_by_value` and
-            :func:`calliper.metrics.coverage_by_group`; values or groups, not both
+        y, intervals, values, groups, n_bins : as in
+            :func:`calliper.lab.metrics.coverage_by_value` and
+            :func:`calliper.lab.metrics.coverage_by_group`; values or groups, not both
         what : name of the values or groups, with the unit; by default that of the series
         coverage : the level to draw; by default that of the intervals, if known
         """
@@ -252,7 +253,7 @@ class RunningCoverageDisplay(style.Display):
         the level asked for in the long run.
         """
         values, level = check_vector(outside, "outside"), check_level(coverage)
-        size = metrics.at_least(window, 1, "window")
+        size = at_least(window, 1, "window")
         if len(values) < size or values.min() < 0 or values.max() > 1:
             raise CalliperError(
                 f"outside must hold shares between 0 and 1, at least the {size} of one window; got "
@@ -384,14 +385,14 @@ class CoverageLawDisplay(style.Display):
             raise CalliperError(
                 f"coverages must be at least two shares between 0 and 1; got {len(values)}{span}."
             )
-        level, n = check_levels(coverage)[0], metrics.at_least(n_calibration, 1, "n_calibration")
+        level, n = check_levels(coverage)[0], at_least(n_calibration, 1, "n_calibration")
         rank = conformal_rank(level, n)
         if rank > n:
             raise CalliperError(
                 f"{n} calibration points cannot support coverage {level:g}: every interval is "
                 f"infinite and covers, so there is no law to compare with."
             )
-        size = 1 if n_test is None else metrics.at_least(n_test, 1, "n_test")
+        size = 1 if n_test is None else at_least(n_test, 1, "n_test")
         law = stats.betabinom(size, rank, n + 1 - rank) if n_test else coverage_law(level, n)
         first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4])
         x = np.arange(first, last + 1) if n_test else np.linspace(first, last, 400)
@@ -457,7 +458,7 @@ class PITDisplay(style.Display):
     def from_distribution(
         cls, y: Any, distribution: Distribution, *, n_bins: int = 10, random_state: Any = 0
     ) -> Self:
-        """Count targets in bins, with the arguments of :func:`calliper.metrics.pit_histogram`."""
+        """Count targets in bins, with arguments of :func:`calliper.lab.metrics.pit_histogram`."""
         return cls(metrics.pit_histogram(y, distribution, n_bins=n_bins, random_state=random_state))
 
     def _draw(self, ax: Any, color: str = style.BLUE) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """Figures of widths: against errors, over the inputs in two dimensions, and column by column."""
 
-import warnings
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Self
@@ -12,9 +11,9 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from calliper import metrics
 from calliper._notebook import sampled
-from calliper._types import FloatArray, IntervalModel, RadiusModel
-from calliper._validation import check_features, check_level
-from calliper.exceptions import CalliperError
+from calliper._types import FloatArray
+from calliper._validation import at_least, check_features, check_level
+from calliper.exceptions import CalliperError, unheard
 from calliper.lab.report import _style as style
 from calliper.rows import same_rows
 
@@ -65,20 +64,18 @@ class WidthErrorDisplay(style.Display):
         coverage: float | None = None,
         n_bins: int = 10,
     ) -> Self:
-        """Compute bins and measures; all parameters are those of :func:`calliper.metrics.r2_sqi`.
+        """Compute bins and measures; parameters are those of :func:`calliper.lab.metrics.r2_sqi`.
 
         Undefined measures are NaN without a warning: the figure says so.
         """
         read = metrics.one_level(intervals)
         level = metrics.level_of(read, coverage)
-        policy: dict[str, Any] = {"y_pred": y_pred, "infinite": "keep", "max_score": None}
-        errors, widths = metrics.scores_and_widths(y, read, **policy)
+        errors, widths = metrics.scores_and_widths(y, read, y_pred)
         how: dict[str, Any] = {"y_pred": y_pred, "coverage": level, "n_bins": n_bins}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            table = metrics.sqi_table(errors, widths, level, n_bins=n_bins)
+        with unheard(Warning):
+            isq, csq = metrics.sqi_table(errors, widths, level, n_bins=n_bins)
             r2, tau = metrics.r2_sqi(y, read, **how), metrics.tau_sqi(y, read, **how)
-        return cls(widths, errors, table.isq, table.csq, coverage=level, r2=r2, tau=tau)
+        return cls(widths, errors, isq, csq, coverage=level, r2=r2, tau=tau)
 
     @property
     def n_infinite(self) -> int:
@@ -141,11 +138,7 @@ class EmbeddingDisplay(style.Display):
 
     @classmethod
     def from_intervals(
-        cls,
-        X: Any,
-        intervals: metrics.IntervalsLike,
-        *,
-        project: bool = True,
+        cls, X: Any, intervals: metrics.IntervalsLike, *, project: bool = True
     ) -> Self:
         """Find the two main directions of all rows.
 
@@ -201,16 +194,14 @@ class EmbeddingDisplay(style.Display):
             words += " · two main directions of the standardised inputs"
         if len(known) and known[0] == known[-1]:
             words += f" · all finite widths are {known[0]:.3g}"
-        return "Where intervals are wide", words + (
-            f" · {n_infinite:,} infinite" * bool(n_infinite)
-        )
+        return "Where intervals are wide", words + f" · {n_infinite:,} infinite" * bool(n_infinite)
 
 
 @dataclass(eq=False)
 class WidthImportanceDisplay(style.Display):
     """Which columns make intervals wide, over all rows and, if asked for, in one row.
 
-    The importance of column j is what a permutation π of it changes, over m rows of widths w(x_i),
+    The importance of column j is what a permutation π of it changes, over m rows of widths w(x_i)::
 
         I_j = mean_i |w(x_i with x_{π(i)j} in place of x_ij) − w(x_i)|,
 
@@ -263,7 +254,8 @@ class WidthImportanceDisplay(style.Display):
         row : the row of X to explain, if one is wanted
         n_repeats, max_rows, random_state : permutations of each column, most rows, and the seed
         """
-        if not isinstance(model, IntervalModel | RadiusModel):
+        has_intervals = hasattr(model, "predict_interval")
+        if not (has_intervals or hasattr(model, "predict_radius")):
             raise CalliperError(
                 f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
             )
@@ -271,7 +263,7 @@ class WidthImportanceDisplay(style.Display):
 
         def widths(rows: Any) -> FloatArray:
             """The widths of the intervals, (m,); an infinite one is an error."""
-            if isinstance(model, IntervalModel):
+            if has_intervals:
                 width = np.asarray(model.predict_interval(rows, coverage=level).width)
             else:
                 width = 2 * np.asarray(model.predict_radius(rows, level))
@@ -284,19 +276,18 @@ class WidthImportanceDisplay(style.Display):
 
         X = X if hasattr(X, "iloc") else np.asarray(X)
         if len(X.shape) != 2 or len(X) < 2:
-            raise CalliperError(
-                f"X must have two dimensions and at least two rows; got shape {X.shape}."
-            )
+            what = "X must have two dimensions and at least two rows"
+            raise CalliperError(f"{what}; got shape {X.shape}.")
         if row is not None and not 0 <= row < len(X):
             raise CalliperError(f"row must be a number from 0 to {len(X) - 1}; got {row!r}.")
-        rng, most = check_random_state(random_state), metrics.at_least(max_rows, 2, "max_rows")
+        rng, most = check_random_state(random_state), at_least(max_rows, 2, "max_rows")
         few = _safe_indexing(X, np.sort(rng.permutation(len(X))[:most]))
         found = permutation_importance(
             SimpleNamespace(fit=len),  # which scikit-learn requires and does not call
             few,
             before := widths(few),
             scoring=lambda _, rows, y: -float(np.abs(widths(rows) - y).mean()),
-            n_repeats=metrics.at_least(n_repeats, 1, "n_repeats"),
+            n_repeats=at_least(n_repeats, 1, "n_repeats"),
             random_state=rng,
         )
         names = style.columns_of(X) or [f"column {j}" for j in range(1, X.shape[1] + 1)]
@@ -348,13 +339,11 @@ class WidthImportanceDisplay(style.Display):
 
 def _with_values(X: Any, row: int, others: Any, column: int) -> Any:
     """The row repeated, with the values of the other rows in one column."""
-    rows = _safe_indexing(X, np.full(len(others), row))
+    rows = _safe_indexing(X, np.full(len(others), row)).copy()
     if hasattr(rows, "iloc"):
-        name, rows = rows.columns[column], rows.copy()
-        rows[name] = others.iloc[:, column].to_numpy()
-        return rows.astype({name: others.dtypes.iloc[column]})
-    rows = np.array(rows)
-    rows[:, column] = others[:, column]
+        rows.isetitem(column, others.iloc[:, column].array)
+    else:
+        rows[:, column] = others[:, column]
     return rows
 
 

@@ -18,8 +18,8 @@ from calliper._writing import to_text
 from calliper.lab._words import number, percent, percent_down, seconds, with_error
 from calliper.lab.comparison import Comparison
 from calliper.lab.comparison._comparison import Record
+from calliper.lab.metrics import MEASURES
 from calliper.lab.report.page._figures import figure_items
-from calliper.metrics import MEASURES
 
 __all__ = ["Provenance", "render_page"]
 

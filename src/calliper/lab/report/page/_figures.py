@@ -26,9 +26,7 @@ _TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);m
 def figure_items() -> dict[str, Any]:
     """Each figure as JSON that BokehJS draws into the element of that name."""
     source = {
-        name: _bokeh("models").ColumnDataSource(
-            {column: [] for column in columns.split()}, name=name
-        )
+        name: _bokeh("models").ColumnDataSource({key: [] for key in columns.split()}, name=name)
         for name, columns in _SOURCES.items()
     }
     drawings = {"curve": _curve, "parts": _parts, "widths": _widths, "points": _points}
@@ -81,12 +79,9 @@ def _hover(drawn: Any, renderers: list[Any], lines: dict[str, str]) -> Any:
 
 def _bars(drawn: Any, source: dict[str, Any], which: str, columns: str, level: float) -> list[Any]:
     """Points with error bars for the chosen method and the one to compare with, and the level."""
-    drawn.xaxis.ticker = _bokeh("models").FixedTicker(
-        ticks=[]
-    )  # 0, 1, 2, …, which the script names
-    drawn.add_layout(
-        _bokeh("models").Span(location=level, dimension="width", name="level", **_DASHED)
-    )
+    models = _bokeh("models")
+    drawn.xaxis.ticker = models.FixedTicker(ticks=[])  # 0, 1, 2, …, which the script names
+    drawn.add_layout(models.Span(location=level, dimension="width", name="level", **_DASHED))
     caught, (x, y, low, high) = [], columns.split()
     for role, marker in (("other", "square"), ("focus", "circle")):
         data = source[f"{which}_{role}"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from calliper import metrics
 
-PAGE = Path(__file__).parents[2] / "docs" / "judging-intervals.md"
+PAGE = Path(__file__).parents[3] / "docs" / "judging-intervals.md"
 
 
 def test_every_measure_is_on_the_page():

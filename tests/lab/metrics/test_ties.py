@@ -10,8 +10,8 @@ from scipy.stats import kendalltau
 from sklearn.exceptions import UndefinedMetricWarning
 
 from calliper.intervals import Intervals
-from calliper.metrics import tau_si
-from calliper.metrics._adaptivity import sort_widths, sort_with_ties, tie_rounding
+from calliper.lab.metrics import tau_si
+from calliper.lab.metrics._adaptivity import sort_widths, sort_with_ties, tie_rounding
 
 EPS = np.finfo(float).eps
 

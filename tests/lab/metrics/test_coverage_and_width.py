@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from calliper import metrics
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.metrics import empirical_coverage, fraction_infinite, mean_width
+from calliper.lab.metrics import empirical_coverage, fraction_infinite, mean_width
 
 INF = float("inf")
 LEVELS = Intervals(np.zeros((3, 2)), np.array([[1.0, 2.0], [3.0, 4.0], [5.0, INF]]), (0.8, 0.9))
@@ -106,7 +106,7 @@ def test_no_rows_no_mean(measure):
 
 
 def test_targets_are_checked():
-    with pytest.raises(CalliperError, match="y has 2 values for 1 rows"):
+    with pytest.raises(CalliperError, match=r"y must .* got 2 values for 1 rows"):
         empirical_coverage([0.0, 1.0], ([0.0], [1.0]))
     with pytest.raises(CalliperError, match=r"y must be finite: 1 of 1 .* at position 0"):
         empirical_coverage([np.nan], ([0.0], [1.0]))

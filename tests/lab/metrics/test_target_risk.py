@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.metrics import excess_risk_of_target_coverage as ert
+from calliper.lab.metrics import excess_risk_of_target_coverage as ert
 from oracles import metrics as metric_oracles
 
 LOSSES = pytest.mark.parametrize("loss", ["l1", "l2", "kl"])
@@ -116,5 +116,5 @@ def test_bad_input_is_refused():
         ert(y, intervals, x, n_folds=41)
     with pytest.raises(CalliperError, match="got 21 for 20"):
         ert(y, intervals, x, n_folds=21, max_points=20)
-    with pytest.raises(CalliperError, match="coverage must be given"):
+    with pytest.raises(CalliperError, match="pass coverage="):
         ert(y, tuple(intervals), x)

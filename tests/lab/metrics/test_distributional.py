@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calliper import CalliperError, Split
-from calliper.metrics import crps, pit_histogram, quantile_calibration
+from calliper.lab.metrics import crps, pit_histogram, quantile_calibration
 
 
 def batch(errors, m):

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.metrics import (
+from calliper.lab.metrics import (
     Estimate,
     bootstrap,
     empirical_coverage,

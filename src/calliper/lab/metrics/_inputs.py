@@ -81,8 +81,8 @@ def one_level(intervals: IntervalsLike) -> Intervals:
     if n_levels > 1:
         known = f" {read.coverage}" if read.coverage is not None else ", unnamed"
         raise CalliperError(
-            f"intervals must have one level; got {n_levels}{known}: pass intervals.at(level) of "
-            f"one, for which Intervals(..., coverage=) names them."
+            f"intervals must have one level; got {n_levels}{known}: pass intervals.at(level) for "
+            "one of them (Intervals(..., coverage=) sets the levels)."
         )
     return replace(read, lower=read.lower[:, 0], upper=read.upper[:, 0])
 
@@ -91,10 +91,8 @@ def level_of(intervals: Intervals, coverage: float | None) -> float:
     """The given level, or that of the intervals."""
     level = intervals.coverage if coverage is None else coverage
     if level is None:
-        raise CalliperError(
-            "coverage must be given, since the intervals do not carry their level: pass "
-            "coverage=, for example 0.9."
-        )
+        what = "the level of these intervals is not known"
+        raise CalliperError(f"{what}: pass coverage=, for example 0.9.")
     return check_level(level[0] if isinstance(level, tuple) and len(level) == 1 else level)
 
 

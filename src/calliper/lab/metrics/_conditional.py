@@ -36,9 +36,9 @@ from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import at_least, check_option
 from calliper.exceptions import CalliperError
-from calliper.metrics import _inputs as inputs
-from calliper.metrics._adaptivity import sort_widths
-from calliper.metrics._inputs import IntervalsLike, UndefinedError, nan_if_undefined
+from calliper.lab.metrics import _inputs as inputs
+from calliper.lab.metrics._adaptivity import sort_widths
+from calliper.lab.metrics._inputs import IntervalsLike, UndefinedError, nan_if_undefined
 
 Loss = Literal["l1", "l2", "kl"]
 Side = Literal["both", "under", "over"]
@@ -214,16 +214,13 @@ def worst_slab_coverage(
     along = features[part:] @ found.direction
     inside = (found.low - _SAME_PROJECTION <= along) & (along <= found.high + _SAME_PROJECTION)
     if not inside.any():
-        raise UndefinedError(
-            f"none of the {len(along)} test rows lies in the slab chosen by {part} others"
-        )
+        which = f"none of the {len(along)} test rows"
+        raise UndefinedError(f"{which} lies in the slab chosen by {part} others")
     return float(covered[part:][inside].mean())
 
 
-def find_slab(
-    features: FloatArray, covered: BoolArray, directions: FloatArray, smallest: int
-) -> Slab:
-    """The slab of least coverage with at least ``smallest`` of the points, over all directions."""
+def find_slab(features: FloatArray, covered: BoolArray, directions: FloatArray, least: int) -> Slab:
+    """The slab of least coverage with at least ``least`` of the points, over all directions."""
     every = features @ directions[0]
     best = Slab(directions[0], float(every.min()), float(every.max()), float(covered.mean()))
     for block in row_slices(len(directions), max(1, BLOCK_FLOATS // len(features))):
@@ -235,7 +232,7 @@ def find_slab(
         cut = np.ones(hits.shape, dtype=bool)
         cut[:, 1:-1] = np.diff(along, axis=1) > _SAME_PROJECTION
         while True:
-            row, start, stop = _least_sum(hits, cut, best.coverage, smallest)
+            row, start, stop = _least_sum(hits, cut, best.coverage, least)
             coverage = float((hits[row, stop] - hits[row, start]) / (stop - start))
             if coverage >= best.coverage:
                 break
@@ -244,17 +241,15 @@ def find_slab(
     return best
 
 
-def _least_sum(
-    hits: FloatArray, cut: BoolArray, mean: float, smallest: int
-) -> tuple[int, int, int]:
+def _least_sum(hits: FloatArray, cut: BoolArray, mean: float, least: int) -> tuple[int, int, int]:
     """Row, start and stop of the window with the least Σ(c − mean), between marked cuts."""
     excess = hits - mean * np.arange(hits.shape[1])
     opening = np.where(cut, excess, -np.inf)
     highest = np.maximum.accumulate(opening, axis=1)
-    total = np.where(cut[:, smallest:], excess[:, smallest:], np.inf)
-    total -= highest[:, : hits.shape[1] - smallest]
+    total = np.where(cut[:, least:], excess[:, least:], np.inf)
+    total -= highest[:, : hits.shape[1] - least]
     row, last = np.unravel_index(int(np.argmin(total)), total.shape)
-    return int(row), int(np.argmax(opening[row, : last + 1])), int(last) + smallest
+    return int(row), int(np.argmax(opening[row, : last + 1])), int(last) + least
 
 
 @nan_if_undefined

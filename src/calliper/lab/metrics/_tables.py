@@ -22,8 +22,8 @@ from calliper._validation import at_least, check_levels, check_vector
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._adaptivity import sort_widths
-from calliper.metrics._inputs import FEWEST, IntervalsLike, one_level
+from calliper.lab.metrics._adaptivity import sort_widths
+from calliper.lab.metrics._inputs import FEWEST, IntervalsLike, one_level
 from calliper.quantile import conformal_rank
 from calliper.rows import numbered, same_rows
 
@@ -59,7 +59,7 @@ class CoverageTable:
 
     Examples
     --------
-    >>> from calliper.metrics import coverage_by_group
+    >>> from calliper.lab.metrics import coverage_by_group
     >>> table = coverage_by_group([1.0, 9.0] * 30, ([0.0] * 60, [3.0] * 60), ["a", "b"] * 30)
     >>> table.labels, table.coverage
     (('a', 'b'), array([1., 0.]))
@@ -233,10 +233,8 @@ def _by_quantiles(
         edges = np.append(edges, np.nan)
     found = _table(labels, y, intervals, order, start, edges)
     if n_known == 1 and known[0] == known[-1]:
-        warn(
-            f"all {len(known)} {what} are equal ({known[0]:g}): there is only one bin.",
-            SparseBinsWarning,
-        )
+        text = f"all {len(known)} {what} are equal ({known[0]:g}): there is only one bin."
+        warn(text, SparseBinsWarning)
     else:
         numbers = [f"number {place + 1}" for place in range(n_known)]
         _warn_of_few(found.n[:n_known], f"bins of the {what}", numbers)
@@ -244,15 +242,10 @@ def _by_quantiles(
 
 
 def _table(
-    labels: Sequence[str],
-    y: Any,
-    intervals: Intervals,
-    order: IntArray,
-    start: IntArray,
-    edges: FloatArray | None = None,
+    labels: list[str], y: Any, read: Intervals, order: IntArray, start: IntArray, edges: Any = None
 ) -> CoverageTable:
     """The table of rows in the order of their bins, each from its ``start`` to the next one."""
-    covered, widths = intervals.contains(y)[order], intervals.width[order]
+    covered, widths = read.contains(y)[order], read.width[order]
     n = np.diff(np.append(start, len(covered)))
     hits = np.add.reduceat(covered, start, dtype=np.intp)
     mean_width = np.add.reduceat(widths, start) / n

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import r2_score
 
-from calliper.metrics import SparseBinsWarning, r2_sqi, tau_sqi
-from calliper.metrics._adaptivity import merge, quantile_edges, tie_rounding
+from calliper.lab.metrics import SparseBinsWarning, r2_sqi, tau_sqi
+from calliper.lab.metrics._adaptivity import merge, quantile_edges, tie_rounding
 
 INF = float("inf")
 ignore_warnings = pytest.mark.filterwarnings("ignore::UserWarning")

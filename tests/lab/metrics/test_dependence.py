@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import mean_pinball_loss
 
 from calliper.intervals import Intervals
-from calliper.metrics import (
+from calliper.lab.metrics import (
     coverage_width_correlation,
     fraction_infinite,
     hsic,

@@ -10,8 +10,8 @@ from calliper import Intervals, metrics
 from calliper.lab.comparison import compare
 from calliper.lab.comparison._comparison import Record
 from calliper.lab.evaluation import Problem, evaluate
+from calliper.lab.metrics import MEASURES, Context, measured
 from calliper.lab.report.page import PAGE_COLUMNS
-from calliper.metrics import MEASURES, Context, measured
 from cases.comparisons import methods, points
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import UndefinedMetricWarning
 
 from calliper.exceptions import CalliperError
-from calliper.metrics import worst_slab_coverage
-from calliper.metrics._conditional import find_slab
+from calliper.lab.metrics import worst_slab_coverage
+from calliper.lab.metrics._conditional import find_slab
 from oracles import metrics as metric_oracles
 
 

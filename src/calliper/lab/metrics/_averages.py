@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import BoolArray, FloatArray, IntervalModel
+from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_level, check_vector
-from calliper.metrics import _inputs as inputs
-from calliper.metrics._inputs import IntervalsLike, as_intervals
+from calliper.lab.metrics import _inputs as inputs
+from calliper.lab.metrics._inputs import IntervalsLike, as_intervals
 from calliper.quantile import as_fraction
 from calliper.rows import same_rows
 
@@ -196,7 +196,7 @@ def interval_scorer(coverage: float = 0.9) -> Callable[[Any, Any, Any], float]:
 
 
 def _minus_score(estimator: Any, X: Any, y: Any, *, coverage: float) -> float:
-    if not isinstance(estimator, IntervalModel):
+    if not hasattr(estimator, "predict_interval"):
         raise TypeError(
             f"interval_scorer needs an estimator with predict_interval(X, coverage); "
             f"got {type(estimator).__name__}: wrap it in ConformalRegressor."

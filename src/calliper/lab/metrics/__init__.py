@@ -1,16 +1,8 @@
 """Measures of intervals and distributions, as numbers or tables, from targets ``y``."""
 
-from calliper._validation import at_least
 from calliper.exceptions import SparseBinsWarning
-from calliper.metrics._adaptivity import (
-    Infinite,
-    r2_sqi,
-    scores_and_widths,
-    sqi_table,
-    tau_si,
-    tau_sqi,
-)
-from calliper.metrics._averages import (
+from calliper.lab.metrics._adaptivity import r2_sqi, scores_and_widths, sqi_table, tau_si, tau_sqi
+from calliper.lab.metrics._averages import (
     empirical_coverage,
     fraction_infinite,
     interval_score,
@@ -20,16 +12,22 @@ from calliper.metrics._averages import (
     median_width,
     pinball_loss,
 )
-from calliper.metrics._bootstrap import Estimate, bootstrap
-from calliper.metrics._conditional import (
+from calliper.lab.metrics._bootstrap import Estimate, bootstrap
+from calliper.lab.metrics._conditional import (
     coverage_width_correlation,
     excess_risk_of_target_coverage,
     hsic,
     worst_slab_coverage,
 )
-from calliper.metrics._inputs import IntervalsLike, as_intervals, level_of, one_level, unit_spread
-from calliper.metrics._measures import MEASURES, Context, Measure, measured
-from calliper.metrics._tables import (
+from calliper.lab.metrics._inputs import (
+    IntervalsLike,
+    as_intervals,
+    level_of,
+    one_level,
+    unit_spread,
+)
+from calliper.lab.metrics._measures import MEASURES, Context, Measure, measured
+from calliper.lab.metrics._tables import (
     CoverageTable,
     ShareTable,
     binomial_bounds,

@@ -4,20 +4,20 @@ A measure is a function ``(y, intervals, context)`` that returns one number; ``i
 their level, ``context`` what else is known about the rows and the method.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from inspect import signature
 from math import nan
 from typing import Any, Literal, get_args
 
 from calliper._types import FloatArray
 from calliper._validation import check_option
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, unheard
 from calliper.intervals import Intervals
-from calliper.metrics import _averages as averages
-from calliper.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
-from calliper.metrics._tables import CoverageTable, coverage_by_value, coverage_by_width
+from calliper.lab.metrics import _averages as averages
+from calliper.lab.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
+from calliper.lab.metrics._tables import CoverageTable, coverage_by_value, coverage_by_width
 
 Best = Literal["smaller", "larger", "level", "none"]
 
@@ -94,84 +94,76 @@ class Measure:
         return {"best": self.best, "if_covered": self.if_covered, "label": self.label}
 
 
-def _ask(
-    metric: Callable[..., Any], takes: Iterable[str], y: Any, intervals: Intervals, context: Context
-) -> float:
+def _ask(metric: Callable[..., Any], y: Any, intervals: Intervals, context: Context) -> float:
     """A metric of the intervals; of a table the worst coverage, unless it has only one bin."""
-    pred = context.y_pred
+    pred, takes = context.y_pred, signature(metric).parameters
     known = {"y": y, "y_pred": pred, "values": pred, "coverage": context.level}
-    found = metric(intervals=intervals, **{name: known[name] for name in takes})
+    found = metric(intervals=intervals, **{name: known[name] for name in known if name in takes})
     if isinstance(found, CoverageTable):
         return found.worst if len(found.n) > 1 else nan
     return float(found)
 
 
-def _of(metric: Callable[..., Any], *takes: str) -> MeasureFunction:
-    return partial(_ask, metric, takes)  # which can be pickled
+def _of(metric: Callable[..., Any], meaning: str, label: str | None = None, **how: Any) -> Measure:
+    return Measure(partial(_ask, metric), meaning=meaning, label=label, **how)  # can be pickled
 
 
+_NARROW: Any = {"best": "smaller", "if_covered": True}
 #: The default measures of an evaluation; the first five are the columns of the paper's table.
 MEASURES: Mapping[str, Measure] = {
-    "coverage": Measure(
-        _of(averages.empirical_coverage, "y"),
-        best="level",
-        meaning="share of the test points inside their intervals",
+    "coverage": _of(
+        averages.empirical_coverage, "share of the test points inside their intervals", best="level"
     ),
-    "mean_width": Measure(
-        _of(averages.mean_width),
-        best="smaller",
-        if_covered=True,
-        label="mean width",
-        meaning="upper minus lower end, in the unit of the target",
+    "mean_width": _of(
+        averages.mean_width,
+        "upper minus lower end, in the unit of the target",
+        "mean width",
+        **_NARROW,
     ),
-    "r2_sqi": Measure(
-        _of(r2_sqi, "y", "y_pred", "coverage"),
+    "r2_sqi": _of(
+        r2_sqi,
+        "are widths proportional to errors in each tenth of the widths: 1 is best, negative is no "
+        "better than a constant width",
+        "R²_SQI",
         best="larger",
-        label="R²_SQI",
-        meaning="are widths proportional to errors in each tenth of the widths: 1 is best, "
-        "negative is no better than a constant width",
     ),
-    "tau_sqi": Measure(
-        _of(tau_sqi, "y", "y_pred", "coverage"),
+    "tau_sqi": _of(
+        tau_sqi,
+        "do errors grow with the tenths of the widths: 1 if they always do",
+        "τ_SQI",
         best="larger",
-        label="τ_SQI",
-        meaning="do errors grow with the tenths of the widths: 1 if they always do",
     ),
-    "tau_si": Measure(
-        _of(tau_si, "y", "y_pred"),
+    "tau_si": _of(
+        tau_si,
+        "rank correlation of width and error: 1 if wider always means a larger error, 0 if widths "
+        "say nothing",
+        "τ_SI",
         best="larger",
-        label="τ_SI",
-        meaning="rank correlation of width and error: 1 if wider always means a larger error, 0 "
-        "if widths say nothing",
     ),
-    "interval_score": Measure(
-        _of(averages.interval_score, "y", "coverage"),
+    "interval_score": _of(
+        averages.interval_score,
+        "width plus a penalty for misses; the measure that decides",
+        "interval score",
         best="smaller",
-        label="interval score",
-        meaning="width plus a penalty for misses; the measure that decides",
     ),
-    "median_width": Measure(
-        _of(averages.median_width),
-        best="smaller",
-        if_covered=True,
-        label="median width",
-        meaning="half of the intervals are narrower; half of it is the typical ±",
+    "median_width": _of(
+        averages.median_width,
+        "half of the intervals are narrower; half of it is the typical ±",
+        "median width",
+        **_NARROW,
     ),
-    "fraction_infinite": Measure(
-        _of(averages.fraction_infinite),
-        best="smaller",
-        label="infinite",
-        meaning="share of infinite intervals",
+    "fraction_infinite": _of(
+        averages.fraction_infinite, "share of infinite intervals", "infinite", best="smaller"
     ),
-    "worst_by_prediction": Measure(
-        _of(coverage_by_value, "y", "values"),
-        label="worst tenth, prediction",
-        meaning="coverage in the worst tenth of the predictions, or larger parts if they are tied",
+    "worst_by_prediction": _of(
+        coverage_by_value,
+        "coverage in the worst tenth of the predictions, or larger parts if they are tied",
+        "worst tenth, prediction",
     ),
-    "worst_by_width": Measure(
-        _of(coverage_by_width, "y"),
-        label="worst tenth, width",
-        meaning="coverage in the worst tenth of the method's own widths",
+    "worst_by_width": _of(
+        coverage_by_width,
+        "coverage in the worst tenth of the method's own widths",
+        "worst tenth, width",
     ),
 }
 
@@ -180,6 +172,5 @@ def measured(
     names: Iterable[str], y: FloatArray, intervals: Intervals, context: Context
 ) -> dict[str, float]:
     """Values of :data:`MEASURES` by name; NaN, without a warning, if undefined."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with unheard(Warning):
         return {name: float(MEASURES[name].function(y, intervals, context)) for name in names}

@@ -9,7 +9,7 @@ with Jackknife+ Rescaled Scores", TMLR, section 2.2.
 """
 
 from math import ceil
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.stats import kendalltau
@@ -18,13 +18,8 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_option, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._inputs import (
-    IntervalsLike,
-    UndefinedError,
-    level_of,
-    nan_if_undefined,
-    one_level,
-)
+from calliper.lab.metrics import _inputs as inputs
+from calliper.lab.metrics._inputs import IntervalsLike, UndefinedError, nan_if_undefined
 from calliper.quantile import as_fraction
 from calliper.rows import same_rows
 
@@ -64,9 +59,8 @@ def tau_si(
     >>> round(tau_si([1.0, 3.0, 2.0, 4.0], ([-1, -2, -3, -4], [1, 2, 3, 4]), y_pred=[0] * 4), 3)
     0.667
     """
-    scores, widths = scores_and_widths(
-        y, one_level(intervals), y_pred=y_pred, infinite=infinite, max_score=max_score
-    )
+    read = inputs.one_level(intervals)
+    scores, widths = scores_and_widths(y, read, y_pred, infinite, max_score)
     if len(widths) < 2:
         raise UndefinedError(f"{len(widths)} rows are left, and 2 are needed")
     for values, name in (scores, "scores"), (widths, "widths"):
@@ -115,13 +109,13 @@ def tau_sqi(
     >>> tau_sqi(radius / 2, (-radius, radius), coverage=0.95)
     1.0
     """
-    rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
-    table = _in_bins(y, intervals, coverage, rows, n_bins, "median", min_bin_size)
-    narrow, wide = np.triu_indices(len(table.csq), 1)
-    csq = tie_rounding(table.csq, table.csq)
+    rows = y_pred, infinite, max_score
+    _, csq = _in_bins(y, intervals, coverage, rows, n_bins, "median", min_bin_size)
+    narrow, wide = np.triu_indices(len(csq), 1)
+    csq = tie_rounding(csq, csq)
     rise = np.sign(csq[wide] - csq[narrow])
     if not rise.any():
-        raise UndefinedError(f"the score quantile is {table.csq[0]:g} in every bin")
+        raise UndefinedError(f"the score quantile is {csq[0]:g} in every bin")
     # τ-b over all pairs: bins are few and never tied.
     return float(rise.sum() / np.sqrt(len(rise) * np.count_nonzero(rise)))
 
@@ -170,36 +164,36 @@ def r2_sqi(
     >>> round(r2_sqi(y, (-1.96 * spread, 1.96 * spread), coverage=0.95), 2)
     0.93
     """
-    rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
-    table = _in_bins(y, intervals, coverage, rows, n_bins, bin_width, min_bin_size)
-    if np.isinf(table.isq[-1]):
-        which = f"{np.count_nonzero(np.isinf(table.isq))} of {len(table.isq)} bins"
+    rows = y_pred, infinite, max_score
+    isq, csq = _in_bins(y, intervals, coverage, rows, n_bins, bin_width, min_bin_size)
+    if np.isinf(isq[-1]):
+        which = f"{np.count_nonzero(np.isinf(isq))} of {len(isq)} bins"
         raise UndefinedError(f"the size of {which} is infinite; use 'cap' or 'drop'")
     # In units of the widest bin, so that squares neither overflow nor underflow.
-    isq, csq = table.isq / table.isq[-1], table.csq / table.isq[-1]
-    total = np.sum((isq - isq.mean()) ** 2)
+    size, error = isq / isq[-1], csq / isq[-1]
+    total = np.sum((size - size.mean()) ** 2)
     if total == 0:
-        raise UndefinedError(f"the size is {table.isq[0]:g} in every bin")
-    return float(1 - np.sum((isq - 2 * csq) ** 2) / total)
+        raise UndefinedError(f"the size is {isq[0]:g} in every bin")
+    return float(1 - np.sum((size - 2 * error) ** 2) / total)
 
 
 def _in_bins(
     y: Any, intervals: IntervalsLike, coverage: float | None, rows: Any, *bins: Any
-) -> "SQITable":
+) -> tuple[FloatArray, FloatArray]:
     """ISQ and CSQ of at least two bins."""
-    read = one_level(intervals)
-    level = level_of(read, coverage)
-    scores, widths = scores_and_widths(y, read, **rows)
-    table = sqi_table(scores, widths, level, *bins)
-    if len(table.isq) > 1:
-        return table
+    read = inputs.one_level(intervals)
+    level = inputs.level_of(read, coverage)
+    scores, widths = scores_and_widths(y, read, *rows)
+    isq, csq = sqi_table(scores, widths, level, *bins)
+    if len(isq) > 1:
+        return isq, csq
     if len(widths) and widths.min() == widths.max():
         raise UndefinedError(f"all {len(widths)} widths are equal ({widths[0]:g})")
     raise UndefinedError(f"{len(widths)} rows leave fewer than two bins of widths")
 
 
 def scores_and_widths(
-    y: Any, intervals: Intervals, *, y_pred: Any, infinite: Infinite, max_score: float | None
+    y: Any, intervals: Intervals, y_pred: Any, infinite: Infinite = "keep", max_score: Any = None
 ) -> tuple[FloatArray, FloatArray]:
     """``|y − ŷ|`` and upper − lower of the rows to compare, sorted by score, with rounding ties."""
     check_option(infinite, get_args(Infinite), "infinite")
@@ -274,13 +268,6 @@ def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
     return sort_with_ties(width, ends)
 
 
-class SQITable(NamedTuple):
-    """Interval size and score quantile of each bin, from narrow to wide intervals."""
-
-    isq: FloatArray
-    csq: FloatArray
-
-
 def sqi_table(
     scores: FloatArray,
     widths: FloatArray,
@@ -288,15 +275,15 @@ def sqi_table(
     n_bins: int = 10,
     bin_width: BinWidth = "median",
     min_bin_size: int | None = None,
-) -> SQITable:
-    """ISQ and CSQ of every bin; O(n log n)."""
+) -> tuple[FloatArray, FloatArray]:
+    """ISQ and CSQ of every bin, from narrow to wide intervals; O(n log n)."""
     check_option(bin_width, get_args(BinWidth), "bin_width")
     n_bins = at_least(n_bins, 2, "n_bins")
     if min_bin_size is None:
         min_bin_size = max(20, ceil(2 / (1 - as_fraction(coverage))))
     smallest = at_least(min_bin_size, 1, "min_bin_size")
     if not len(widths):
-        return SQITable(np.empty(0), np.empty(0))
+        return np.empty(0), np.empty(0)
     order = np.argsort(widths)
     ordered, scores = widths[order], scores[order]
     cuts = quantile_edges(ordered, n_bins)
@@ -312,7 +299,7 @@ def sqi_table(
         isq = edges[first] / 2 + edges[last + 1] / 2
     else:
         isq = np.array([np.median(ordered[each]) for each in bins])
-    return SQITable(isq, np.array([np.quantile(scores[each], coverage) for each in bins]))
+    return isq, np.array([np.quantile(scores[each], coverage) for each in bins])
 
 
 def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:

@@ -16,9 +16,9 @@ from calliper._types import FloatArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
-from calliper.metrics._inputs import IntervalsLike, one_level
-from calliper.metrics._tables import ONE_SIGMA_TAIL
+from calliper.lab.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
+from calliper.lab.metrics._inputs import IntervalsLike, one_level
+from calliper.lab.metrics._tables import ONE_SIGMA_TAIL
 from calliper.rows import same_rows
 
 _SPLIT_THE_ROWS = (unwrap(worst_slab_coverage), unwrap(excess_risk_of_target_coverage))
@@ -92,7 +92,7 @@ def bootstrap(
 
     Examples
     --------
-    >>> from calliper.metrics import empirical_coverage
+    >>> from calliper.lab.metrics import empirical_coverage
     >>> y = np.repeat([0.0, 9.0], [900, 100])
     >>> estimate = bootstrap(empirical_coverage, y, (y * 0 - 1, y * 0 + 1), random_state=0)
     >>> estimate.value, round(estimate.error, 3)

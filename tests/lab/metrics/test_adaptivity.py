@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import r2_score
 
 from calliper.intervals import Intervals
-from calliper.metrics import SparseBinsWarning, r2_sqi, tau_si, tau_sqi
+from calliper.lab.metrics import SparseBinsWarning, r2_sqi, tau_si, tau_sqi
 from cases.adaptivity import two_sizes
 from oracles import rescaled as oracles
 
