@@ -391,8 +391,8 @@ def test_a_calibrated_model_shows_what_it_is():
     assert shown[1] == "  calibrated on 150 rows by FullRescaled"
     assert shown[2] == "  feature space: prediction and expected error (2 dimensions)"
     assert shown[3].startswith("  locality: RBF(")
-    assert shown[4] == "  left-out errors: LeftOut(450 of 450 training rows, 5 folds)"
-    assert shown[5] == f"  {model.error_model_.describe()}" and "450 left-out errors" in shown[5]
+    assert shown[4] == "  held-out errors: LeftOut(450 of 450 training rows, 5 folds)"
+    assert shown[5] == f"  {model.error_model_.describe()}" and "450 held-out errors" in shown[5]
     assert shown[6] == "  guaranteed coverage at level 0.9: 0.9006"
     page = model._repr_mimebundle_()["text/html"]
     assert "calibrated on 150 rows by FullRescaled" in page and "level 0.9: 0.9006" in page

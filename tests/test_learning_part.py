@@ -274,10 +274,13 @@ def test_equal_calls_give_equal_intervals():
     [
         (
             {"groups": ["a", None, *["b"] * 498]},
-            r"1 of 500 is missing, the first \(None\) at posi",
+            r"1 of 500 values is missing \(None at posi",
         ),
         ({"weights": [1.0, np.nan, *[1.0] * 498]}, "position 1"),
-        ({"weights": [*[1.0] * 11, -1.0, *[1.0] * 488]}, r"1 of 500 are not, .* position 11\."),
+        (
+            {"weights": [*[1.0] * 11, -1.0, *[1.0] * 488]},
+            r"1 of 500 values is negative .* position 11\)\.",
+        ),
     ],
 )
 def test_groups_and_weights_are_refused_by_the_numbers_of_the_rows_given(given, message):

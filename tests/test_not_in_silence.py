@@ -287,7 +287,7 @@ def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
 def test_a_confidence_wants_a_coverage_beside_it(kind):
     made = calibrated(kind)
     for ask in (lambda **how: made.predict_interval(X[:2], **how), made.guarantee):
-        with pytest.raises(CalliperError, match=r"pass coverage=0\.95 alone"):
+        with pytest.raises(CalliperError, match=r"contain 0\.95 of the targets, pass only"):
             ask(confidence=0.95)
         ask(coverage=0.9, confidence=0.95)
 

@@ -142,7 +142,7 @@ def test_column_vectors_are_never_broadcast():
     [
         (lambda X: np.zeros((len(X), 2)), "predictions must have one value for each row"),
         (lambda X: np.zeros(3), "predictions must .* got 3 values for 200 rows"),
-        (lambda X: np.full(len(X), np.nan), "predictions must be finite: 200 of 200"),
+        (lambda X: np.full(len(X), np.nan), "predictions must be finite, but 200 of 200"),
     ],
 )
 def test_bad_predictions(predict, message):
@@ -159,7 +159,7 @@ def test_bad_calls():
         ConformalRegressor(7).calibrate(X_CAL, Y_CAL)
     with pytest.raises(NotFittedError):
         ConformalRegressor(LinearRegression()).calibrate(X_CAL, Y_CAL)
-    with pytest.raises(CalliperError, match="y must be finite: 1 of 200"):
+    with pytest.raises(CalliperError, match="y must be finite, but 1 of 200"):
         ConformalRegressor(MODEL).calibrate(X_CAL, np.r_[np.nan, Y_CAL[1:]])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL[:-1])

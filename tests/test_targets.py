@@ -318,7 +318,7 @@ def nan_at(y):
     ("spoil", "settings", "message"),
     [
         (lambda y: y[:, 0], {}, r"column for each target.*got shape \(300,\). Use Conformal"),
-        (nan_at, {}, r"y \(1\) must be finite: 1 of 300 .* position 7"),
+        (nan_at, {}, r"y \(1\) must be finite, but 1 of 300 .* position 7"),
         (lambda y: y * [1, 0], {}, r"target 1 are all zero on 225 left-out rows.*constant"),
         (lambda y: y, {"units": [1.0]}, r"there are 2 targets, but units are \[1.0\]"),
         (lambda y: y, {"units": [1.0, 0.0]}, "units must be positive"),

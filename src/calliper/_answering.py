@@ -29,8 +29,8 @@ from calliper.space import Embedding, ErrorModel, LeftOut
 #: predicts calibration and new rows alike, that their order does not matter; and who calibrates.
 CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
 UNCHECKED = (
-    "Not checked: whether the model was trained on these rows, since no training rows were given "
-    "(calibrate with X_train and y_train)."
+    "No training rows were given, so calliper could not check whether the model was trained on the "
+    "calibration rows. To check it, pass X_train and y_train to calibrate."
 )
 NOT_ALONE = (
     "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
@@ -141,7 +141,7 @@ class Calibration(Keeps):
             f"calibrated on {self.n_calibration:,} rows by {promise.method}{others}",
             f"feature space: {self.space.describe()}" if method.judges_nearness else "",
             "" if locality is None else f"locality: {locality.describe()}",
-            "" if self.left_out is None or taught else f"left-out errors: {self.left_out}",
+            "" if self.left_out is None or taught else f"held-out errors: {self.left_out}",
             self.around,
             f"guaranteed coverage at level 0.9: {floored(promise.proved)}{why}{unless}",
             UNCHECKED if self.unchecked and self.no_guarantee is None else "",

@@ -392,8 +392,8 @@ def _refuse_unfitted(model: Any, X: Any) -> None:
         models.predictions(model, rows.first_rows(X))
     except NotFittedError as error:
         raise NotFittedError(
-            f"{error} calibrate needs a model that is already fitted; fit(X, y) trains a copy of "
-            f"it on some of the rows and calibrates on the rest."
+            f"{error} ConformalRegressor.calibrate needs a model that is already fitted. To train "
+            f"a copy of it on some rows and calibrate on the rest, call ConformalRegressor.fit."
         ) from error
     except Exception:  # reported better where the space is made
         return

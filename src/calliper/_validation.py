@@ -126,9 +126,9 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     """Refuse a confidence without a level that it is about."""
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
-            f"confidence={confidence!r} needs coverage= as well: coverage is the share of targets "
-            "inside, confidence the share of calibration sets for which that holds. For intervals "
-            f"that contain {confidence!r} of the targets, pass coverage={confidence!r} alone."
+            f"confidence={confidence!r} also needs coverage=. Coverage is the share of targets "
+            "inside; confidence is the share of calibration sets that reach this coverage. For "
+            f"intervals that contain {confidence!r} of the targets, pass only coverage=."
         )
 
 
@@ -233,8 +233,9 @@ def numbers_or_zeros(Z: Any) -> Any:
 
 def counted(wrong: Any, values: Any, what: str) -> str:
     """How many of the values are wrong, and the first of them; ``wrong`` are their positions."""
-    number = f"{len(wrong)} of {len(values)} {'is' if len(wrong) == 1 else 'are'}"
-    return f"{number} {what}, the first ({values[wrong[0]]}) at position {wrong[0]}"
+    one = len(wrong) == 1
+    number = f"{len(wrong)} of {len(values)} values {'is' if one else 'are'} {what}"
+    return f"{number}{'' if one else ', the first'} ({values[wrong[0]]} at position {wrong[0]})"
 
 
 def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
@@ -258,7 +259,7 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
         found = counted(wrong, vector, "NaN or infinite")
-        raise CalliperError(f"{name} must be finite: {found}. Remove or repair those rows.")
+        raise CalliperError(f"{name} must be finite, but {found}. Remove or repair such rows.")
     return vector
 
 
@@ -403,9 +404,9 @@ def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     if n_outputs == 1 and len(shape) == 2 and shape[1] > 1:
         raise CalliperError(
             f"predictions must have one value for each row, shape (n,); got shape {shape}. For a "
-            "model that predicts quantiles, pass score_function=DistributionError(probabilities), "
-            "or QuantileError() with Split() if there are two; for several targets, use "
-            "MultiTargetRegressor."
+            "model that predicts quantiles, pass score_function=DistributionError(probabilities); "
+            "for two quantiles, QuantileError() together with Split() also works. For several "
+            "targets, use MultiTargetRegressor."
         )
     if n_outputs == 1:
         return check_vector(y_pred, "predictions", n=n)
@@ -424,7 +425,8 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
     try:
         levels = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
     except (OverflowError, TypeError, ValueError):
-        raise CalliperError(f"{name} must be a number such as 0.9; got {coverage!r}.") from None
+        got = f"{coverage!r:.80}".splitlines()[0]
+        raise CalliperError(f"{name} must be a number such as 0.9; got {got}.") from None
     if levels.ndim != 1 or not len(levels):
         raise CalliperError(f"{name} must be one level or a list of levels; got {coverage!r}.")
     if not np.all((levels > 0) & (levels < 1)):
@@ -477,7 +479,7 @@ def check_bounds(
         low = high = 0.0
     if not low < high:
         raise CalliperError(
-            f"bounds must be a pair (y_min, y_max) of numbers or None with y_min < y_max; got "
+            f"bounds must be a pair (y_min, y_max) with y_min < y_max, each a number or None; got "
             f"{bounds!r:.80}."
         )
     known = np.empty(0) if targets is None else targets

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._kept import Field, Inline, Keeps, NameList, Number, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
-from calliper._validation import check_level, check_vector, n_rows
+from calliper._validation import check_level, check_vector, counted, n_rows
 from calliper.exceptions import CalliperError, ShiftWarning, warn
 from calliper.quantile import Shares, effective_size, required_calibration_size
 from calliper.rows import stacked
@@ -251,8 +251,8 @@ def check_weights(
     wrong = np.flatnonzero(vector <= 0 if positive else vector < 0)
     if len(wrong):
         raise CalliperError(
-            f"weights must be {'positive' if positive else '0 or more'}: {len(wrong)} of "
-            f"{len(vector)} are not, the first ({vector[wrong[0]]:g}) at position {wrong[0]}."
+            f"weights must be {'positive' if positive else '0 or more'}, but "
+            f"{counted(wrong, vector, '0 or negative' if positive else 'negative')}."
         )
     if some and not vector.any():
         raise CalliperError(f"all {len(vector)} weights are 0, so no calibration rows are left.")

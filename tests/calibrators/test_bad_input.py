@@ -16,8 +16,8 @@ from cases.edges import METHODS, NEW, RESCALED, SCORES, Z
 @pytest.mark.parametrize(
     ("Z", "scores", "message"),
     [
-        (Z, np.r_[SCORES[:-1], np.nan], "NaN or infinite, the first .nan. at position 49"),
-        (Z, np.r_[np.inf, SCORES[1:]], "must be finite: 1 of 50"),
+        (Z, np.r_[SCORES[:-1], np.nan], "NaN or infinite .nan at position 49"),
+        (Z, np.r_[np.inf, SCORES[1:]], "must be finite, but 1 of 50"),
         (np.where(Z == Z[3, 1], np.nan, Z), SCORES, "contains NaN"),
         (np.where(Z == Z[3, 1], np.inf, Z), SCORES, "contains infinity"),
         (Z * 1e160, SCORES, "as large as .*e.160; .* Rescale that feature"),
@@ -39,7 +39,7 @@ def test_bad_calibration_data(method, Z, scores, message):
 @pytest.mark.parametrize("method", [*RESCALED, MADSplit()], ids=repr)
 def test_negative_scores_are_refused_where_they_are_rescaled(method):
     with pytest.raises(
-        CalliperError, match=r"2 of 50 are below 0, the first \(-1.0\) at position 4"
+        CalliperError, match=r"2 of 50 values are below 0, the first \(-1.0 at position 4"
     ):
         method.fit(Z, np.where(np.isin(np.arange(50), [4, 9]), -1.0, SCORES))
 

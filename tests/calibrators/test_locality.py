@@ -152,7 +152,7 @@ def test_a_rule_that_is_right_is_kept_and_a_wrong_one_is_not():
         found = search(Z, errors, 400, length_scale=length_scale)
         assert (found.chosen_by == "rule") == kept, found
         assert found.n_errors == 800
-        assert ("clearly better on 800 left-out errors" in found.describe()) == kept
+        assert ("clearly better on 800 held-out errors" in found.describe()) == kept
 
 
 def test_fewer_calibration_points_mean_smoother_scales():
@@ -185,7 +185,7 @@ def test_the_calibrator_uses_what_was_found_and_says_so():
     by_hand = FullRescaled(found.kernel, shrinkage=found.shrinkage, statistic=found.statistic)
     by_hand.fit(cal, scores)
     np.testing.assert_array_equal(method.predict_radius(new), by_hand.predict_radius(new))
-    assert "chosen on 500 left-out errors" in method.locality_.describe()
+    assert "chosen on 500 held-out errors" in method.locality_.describe()
     assert by_hand.locality_.chosen_by == "user" and "as given" in by_hand.locality_.describe()
     given = FullRescaled(shrinkage=0.6, random_state=0)
     given.fit(cal, scores, left_out=(Z, errors))

@@ -149,7 +149,7 @@ def test_few_points_zeros_and_levels():
 
 def test_bad_input():
     method = JackknifeMinmaxRescaled()
-    with pytest.raises(CalliperError, match=r"NaN or infinite, the first .nan. at position 49"):
+    with pytest.raises(CalliperError, match=r"NaN or infinite .nan at position 49"):
         method.fit(Z, np.r_[SCORES[:-1], np.nan])
     with pytest.raises(CalliperError, match="Negative values in scores"):
         method.fit(Z, SCORES - 5)

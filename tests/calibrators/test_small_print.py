@@ -60,7 +60,7 @@ def test_levels_and_settings_that_nobody_gives_are_those_documented():
 def test_wrong_weights_of_further_points_are_told_by_their_own_places():
     Z, scores = draw(20)
     method = Split().fit(Z, scores, weights=np.ones(20))
-    with pytest.raises(CalliperError, match=r"1 of 3 are not, the first \(-2\) at position 1\."):
+    with pytest.raises(CalliperError, match=r"1 of 3 values is negative \(-2.0 at position 1\)\."):
         method.extend(Z[:3], scores[:3], weights=[1.0, -2.0, 1.0])
 
 

@@ -83,7 +83,7 @@ def test_bad_training_errors(method):
 @each_method
 @quiet
 def test_bad_calibration_data_and_new_rows(method):
-    with pytest.raises(CalliperError, match=r"NaN or infinite, the first .nan. at position 49"):
+    with pytest.raises(CalliperError, match=r"NaN or infinite .nan at position 49"):
         fit(method, scores=np.r_[SCORES[:-1], np.nan])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fit(method, scores=SCORES[:-1])

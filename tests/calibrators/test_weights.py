@@ -256,7 +256,7 @@ def test_one_weight_with_nearly_all_mass_is_pointed_out():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([-1.0] + [1.0] * 9, r"0 or more: 1 of 10 are not, the first \(-1\) at position 0"),
+        ([-1.0] + [1.0] * 9, r"0 or more, but 1 of 10 values is negative \(-1.0 at position 0"),
         ([0.0] * 10, "all 10 weights are 0"),
         ([np.nan] + [1.0] * 9, "weights must be finite"),
         ([np.inf] + [1.0] * 9, "weights must be finite"),
@@ -272,7 +272,7 @@ def test_bad_weights(weights, message):
 def test_bad_weights_of_new_rows():
     split = Split().fit(np.zeros((10, 1)), np.arange(10.0), weights=np.ones(10))
     for new, message in [
-        ([1.0, 0.0], r"positive: 1 of 2 are not, the first \(0\) at position 1"),
+        ([1.0, 0.0], r"positive, but 1 of 2 values is 0 or negative \(0.0 at"),
         ([1.0], "weights must .* got 1 values for 2"),
         ([1.0, np.nan], "weights must be finite"),
         (None, "fitted with weights: also pass weights of the new rows"),

@@ -155,7 +155,7 @@ def test_bad_predictions(predict, message):
 
 def test_absolute_errors_refuse_two_columns():
     """Who forgot the score of a quantile model is told which one it needs."""
-    message = r"one value for each row.*\(200, 2\).* QuantileError\(\) with Split"
+    message = r"one value for each row.*\(200, 2\).* QuantileError\(\) together with"
     with pytest.raises(CalliperError, match=message):
         ConformalRegressor(fixed_quantiles(2)).calibrate(X_CAL, Y_CAL)
 

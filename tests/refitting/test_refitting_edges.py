@@ -70,7 +70,7 @@ def test_bad_numbers_of_bootstraps(n_bootstraps):
 def test_bad_input(method):
     with pytest.raises(NotFittedError):
         clone(method).predict_interval(NEW)
-    with pytest.raises(CalliperError, match="y must be finite: 120 of 120"):
+    with pytest.raises(CalliperError, match="y must be finite, but 120 of 120"):
         clone(method).fit(X, np.full(120, np.nan))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         clone(method).fit(X, Y[:-1])

@@ -56,7 +56,7 @@ def test_it_finds_bias_and_sides():
     again = ErrorModel().fit(X, errors).predict(X)
     np.testing.assert_array_equal(again.shift, model.predict(X).shift)
     assert "centre is the prediction plus" in model.describe()
-    assert "each side has its own unit (learnt from 500 left-out errors)" in model.describe()
+    assert "have their own sizes (learnt from 500 held-out errors)" in model.describe()
 
 
 def test_noise_teaches_no_shift_and_left_out_rows_are_unseen():
@@ -106,7 +106,7 @@ def test_parts_can_be_switched_off():
 
 
 def test_too_few_errors_and_wrong_rows_are_refused():
-    with pytest.raises(CalliperError, match=r"at least 40 left-out errors.*got 39, 39 of them not"):
+    with pytest.raises(CalliperError, match=r"at least 40 held-out errors.*got 39, 39 of them not"):
         ErrorModel().fit(X[:39], Y[:39])
     with pytest.raises(CalliperError, match="got 50, 0 of them not 0"):
         ErrorModel().fit(X[:50], np.zeros(50))

@@ -151,14 +151,14 @@ class Locality(Keeps):
         of = "" if self.statistic == "mean" else f" ({self.statistic})"
         what = f"{self.kernel!r}{of}, shrinkage {self.shrinkage:g}"
         if self.shrinkage == 1:
-            what = "plain split (one scale for all)"
+            what = "none, widths do not depend on neighbours"
         if self.chosen_by == "user":
             return f"{what}, as given"
         why = "chosen by the number of calibration points"
         if self.chosen_by == "left-out errors":
-            why = f"chosen on {self.n_errors} left-out errors"
+            why = f"chosen on {self.n_errors} held-out errors"
         elif self.n_errors:
-            why += f"; nothing else was clearly better on {self.n_errors} left-out errors"
+            why += f"; nothing else was clearly better on {self.n_errors} held-out errors"
         if np.isnan(self.against_split):
             return f"{what}, {why}"
         gain = f"estimated interval score {self.against_split:.3f} times that of plain split"

@@ -241,15 +241,15 @@ def _checked(values: Any, name: str, n: int) -> FloatArray | None:
 
 
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:
-    """One warning that says how many rows are missing in which groups."""
+    """One warning that says which groups need how many more rows."""
     told = [
-        f"{label!r} has {n or 'none'} (missing: {least - n})"
+        f"{label!r} has {n or 'none'} ({least - n} more needed)"
         for label, n in sorted(short.items(), key=lambda item: item[1])
     ]
-    rest = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    rest = f", and {len(told) - NAMED} more groups have too few" if len(told) > NAMED else ""
     warn(
         f"Coverage {level:g} needs at least {least} calibration rows in each group. Among the "
-        f"groups of the new rows, {'; '.join(told[:NAMED])}{rest}: their intervals are infinite. "
-        "Calibrate on more rows of these groups, or merge similar groups.",
+        f"groups of the new rows, {', '.join(told[:NAMED])}{rest}, so their intervals are "
+        "infinite. Calibrate on more rows of these groups, or merge similar groups.",
         SmallCalibrationWarning,
     )

@@ -121,7 +121,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         if not errors.any():
             raise CalliperError(
                 f"all of {len(errors)} training errors are 0, so no metric can be learnt on them: "
-                f"pass left-out errors, or use KNN(...)."
+                f"pass held-out errors, or use KNN(...)."
             )
         labels = np.log(errors + FLOOR * errors.mean())
         how = {"n_directions": self.n_directions, "max_iter": self.max_iter}

@@ -192,7 +192,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         n = len(errors)
         if n < FEWEST_ERRORS or not errors.any():
             raise CalliperError(
-                f"an ErrorModel needs at least {FEWEST_ERRORS} left-out errors, not all of them "
+                f"an ErrorModel needs at least {FEWEST_ERRORS} held-out errors, not all of them "
                 f"0; got {n}, {np.count_nonzero(errors)} of them not 0."
             )
         self.n_errors_, self.n_features_in_ = min(n, self.max_errors), clues.shape[1]
@@ -252,10 +252,10 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """Its effect on an interval in words; empty if there is none."""
         parts = []
         if self.shift_share_:
-            parts.append("the centre is the prediction plus the expected error")
+            parts.append("the centre is the prediction plus the estimated bias")
         if self.units_kept_:
-            parts.append("each side has its own unit")
-        learnt = f" (learnt from {self.n_errors_:,} left-out errors)"
+            parts.append("errors below and above have their own sizes")
+        learnt = f" (learnt from {self.n_errors_:,} held-out errors)"
         return f"{' and '.join(parts)}{learnt}" if parts else ""
 
     def _fit_shift(

@@ -189,7 +189,7 @@ def test_bad_input(change, message):
 def test_missing_predictions_are_counted():
     y_pred = np.zeros(100)
     y_pred[[3, 8, 50]] = nan
-    with pytest.raises(CalliperError, match=r"y_pred must be finite: 3 of 100 .* at position 3"):
+    with pytest.raises(CalliperError, match=r"y_pred must be finite, but 3 of 100 .* position 3"):
         Points(np.zeros((100, 1)), np.zeros(100), y_pred)
 
 

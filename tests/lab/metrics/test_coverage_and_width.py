@@ -108,5 +108,5 @@ def test_no_rows_no_mean(measure):
 def test_targets_are_checked():
     with pytest.raises(CalliperError, match=r"y must .* got 2 values for 1 rows"):
         empirical_coverage([0.0, 1.0], ([0.0], [1.0]))
-    with pytest.raises(CalliperError, match=r"y must be finite: 1 of 1 .* at position 0"):
+    with pytest.raises(CalliperError, match=r"y must be finite, but 1 of 1 .* at position 0"):
         empirical_coverage([np.nan], ([0.0], [1.0]))

@@ -170,8 +170,8 @@ def test_frame_and_gap():
     ("groups", "message"),
     [
         (["a"] * 29, r"groups has 29 labels for 30 rows"),
-        (["a", None] * 15, r"15 of 30 are missing, the first \((None|nan)\) at position 1"),
-        ([1.0, np.nan] * 15, r"15 of 30 are missing, the first \((None|nan)\) at position 1"),
+        (["a", None] * 15, r"15 of 30 values are missing, the first \((None|nan) at position 1"),
+        ([1.0, np.nan] * 15, r"15 of 30 values are missing, the first \((None|nan) at position 1"),
         (np.array([1, "a"] * 15, dtype=object), "labels of one kind"),
     ],
 )
@@ -182,7 +182,7 @@ def test_bad_groups_are_refused(groups, message):
 
 def test_bad_values_and_bins_are_refused():
     ends = (np.zeros(30), np.ones(30))
-    with pytest.raises(CalliperError, match=r"values must be finite: 1 of 30"):
+    with pytest.raises(CalliperError, match=r"values must be finite, but 1 of 30"):
         coverage_by_value(np.zeros(30), ends, np.append(np.zeros(29), np.inf))
     with pytest.raises(CalliperError, match="known in some rows; all 30 are missing"):
         coverage_by_value(np.zeros(30), ends, np.full(30, np.nan))
