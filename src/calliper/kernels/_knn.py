@@ -32,7 +32,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import CHUNK_ROWS, distinct, map_row_blocks
+from calliper._blocks import CHUNK_ROWS, distinct, map_row_blocks, row_slices
 from calliper._handlers import CELLS
 from calliper._kept import Array, Keeps
 from calliper._types import FloatArray, IntArray
@@ -216,21 +216,34 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     def order_statistics(
         self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
     ) -> FloatArray:
-        if shares is not None:
-            return super().order_statistics(Z, asked, shares)
         nearest: Nearest = self.means
         k, every = nearest.k, np.arange(len(self.rescaled))
 
-        def merged(points: IntArray, without: FloatArray, mean: FloatArray) -> FloatArray:
+        def merged(
+            points: IntArray, without: FloatArray, mean: FloatArray, own: Shares | None = None
+        ) -> FloatArray:
             """From means without some points, (m, W) both, and without any other, (m,)."""
             value = times(without + self.offset, self.rescaled[points])
             known = self.ordered, mean + self.offset, self.position[points], value
-            return np.stack([merged_multiple(*known, rank) for rank in asked], axis=1)
+            merge = merged_multiple if own is None else own.merged_multiple
+            return np.stack([merge(*known, each) for each in asked], axis=1)
 
-        def plain(near: IntArray) -> FloatArray:
-            few = nearest.few_without
-            blocks = map_row_blocks(lambda rows: merged(*few(near[rows])), len(near), 4 * k)
-            return np.concatenate(blocks)
+        def plain(near: IntArray, own: Shares | None = None) -> FloatArray:
+            def one_block(rows: slice) -> FloatArray:
+                return merged(*nearest.few_without(near[rows]), own and own.of_rows(rows))
+
+            return np.concatenate(map_row_blocks(one_block, len(near), 4 * k))
+
+        if shares is not None:  # of equal rows each has its own weight, so none stands for another
+            found = np.empty((len(Z), len(asked)))
+            ordered = shares.reordered(np.argsort(self.position))
+            for rows in row_slices(len(Z), CHUNK_ROWS):
+                near, is_tied = nearest.search.nearest(Z[rows], k + 1)
+                found[rows] = plain(near, ordered.of_rows(rows))
+                if is_tied.any():
+                    own = shares.of_rows(rows).of_rows(is_tied)
+                    found[rows][is_tied] = super().order_statistics(Z[rows][is_tied], asked, own)
+            return found
 
         def tied(near: IntArray | None, distance: FloatArray) -> FloatArray:
             points = np.broadcast_to(every, distance.shape) if near is None else near
