@@ -21,7 +21,7 @@ needed. Subsampling, other losses and penalties on leaves leave no such sign.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -277,18 +277,18 @@ def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
 def rows_of_groups(labels: Any, name: str = "groups") -> dict[Any, IntArray]:
     """The numbers of each group's rows, in order of appearance; missing labels are refused."""
     rows: list[Any] = np.asarray(labels).tolist()
-    missing = [row for row, label in enumerate(rows) if _is_missing(label)]
+    found: dict[Any, list[int]] = defaultdict(list)
+    try:
+        for row, label in enumerate(rows):
+            found[label].append(row)
+    except TypeError as error:
+        raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from None
+    missing = sorted(row for label, own in found.items() if _is_missing(label) for row in own)
     if missing:
         raise CalliperError(
             f"{name} must have a label in every row: {valid.counted(missing, rows, 'missing')}. "
             f"Fill missing labels, for example with 'unknown'."
         )
-    found: dict[Any, list[int]] = {}
-    try:
-        for row, label in enumerate(rows):
-            found.setdefault(label, []).append(row)
-    except TypeError as error:
-        raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from None
     return {label: np.array(numbers, dtype=np.intp) for label, numbers in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""Every measure on a million test points, against one sort of them."""
+"""Every measure on a million test points, against one stable argsort of them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ def measures(rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
 def main(rounds: int) -> str:
     rng = np.random.default_rng(0)
     work, values = measures(rng), rng.normal(size=N)
-    time = best_times({"sort": partial(np.sort, values), **work}, rounds)
-    rows = [[name, verdict(time[name] / time["sort"], LIMIT)] for name in work]
-    return table([f"{N:,} test points", "/ np.sort of them"], rows)
+    # Vector instructions make np.sort up to 14 times faster, and leave a stable argsort as it is.
+    unit = partial(np.argsort, values, kind="stable")
+    time = best_times({"argsort": unit, **work}, rounds)
+    rows = [[name, verdict(time[name] / time["argsort"], LIMIT)] for name in work]
+    return table([f"{N:,} test points", "/ stable argsort of them"], rows)

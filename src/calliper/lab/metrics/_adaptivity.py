@@ -252,12 +252,15 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
     ordered, size = values[order], magnitude[order]
     # Neighbours that are not tied by the largest magnitude are not tied by their own.
     most = 2 * float(size.max(initial=0.0))
-    near = ~(ordered[1:] > ordered[:-1] + eps * (most + 6 * ordered[:-1]))
-    value, own, first = ordered.tolist(), size.tolist(), [*range(len(values))]
-    for here in (1 + np.flatnonzero(near)).tolist():
+    near = np.append(False, ~(ordered[1:] > ordered[:-1] + eps * (most + 6 * ordered[:-1])))
+    if not near.any():
+        return order, ordered
+    first = np.maximum.accumulate(np.where(near, 0, np.arange(len(values))))
+    apart = ordered > ordered[first] + eps * (size[first] + size + 6 * ordered[first])
+    for here in np.flatnonzero(near & np.isin(first, first[apart])):  # runs wider than one tie
         tie = first[here - 1]
-        if not value[here] > value[tie] + eps * (own[tie] + own[here] + 6 * value[tie]):
-            first[here] = tie
+        above = ordered[here] > ordered[tie] + eps * (size[tie] + size[here] + 6 * ordered[tie])
+        first[here] = here if above else tie
     return order, ordered[first]
 
 

@@ -215,7 +215,8 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
         raise CalliperError(f"groups has {len(group)} labels for {len(read.lower)} rows.")
     start = np.append(0, np.cumsum(np.bincount(group))[:-1])
     names = [*map(str, labels)]
-    found = _table(names, y, read, np.argsort(group, kind="stable"), start)
+    small = group.astype(np.min_scalar_type(len(names)))  # short integers are sorted by radix
+    found = _table(names, y, read, np.argsort(small, kind="stable"), start)
     _warn_of_few(found.n, "groups", [*map(repr, names)])
     return found
 
@@ -255,9 +256,10 @@ def _table(
 def _with_gaps(values: Any, n: int) -> FloatArray:
     """One number for each row, NaN where it is missing, but not in all rows."""
     given = np.asarray(values)
-    if given.dtype.kind not in "fO":
+    flat, kind = given.ravel(), given.dtype.kind
+    if kind not in "fO":
         return check_vector(values, "values", n=n)
-    gaps = np.array([value is None or value != value for value in given.ravel().tolist()], bool)
+    gaps = np.isnan(flat) if kind == "f" else np.array([x is None or x != x for x in flat], bool)
     if len(gaps) == n and gaps.all():
         raise CalliperError(f"values must be known in some rows; all {n} are missing.")
     filled = np.where(gaps.reshape(given.shape), 0.0, given)
