@@ -43,25 +43,25 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ##@ every day
 
-demo: .venv/demo-ready  ## intervals that widen where the model errs: a table and a figure, in seconds
+demo: .venv/demo-ready  ## adaptive intervals on an example: a table and a figure, in seconds
 	$(BIN)/calliper demo
 
-test: .venv/ready  ## what must hold: lint and tests, side by side; test-long has the rest
+test: .venv/ready  ## lint and tests, side by side; test-long runs the slow tests
 	$(MAKE) --jobs 2 lint tests
 
-test-long: .venv/ready  ## tests that take long: of killed processes, browsers, threads, many draws
+test-long: .venv/ready  ## slow tests: killed processes, browsers, threads, many draws
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m long
 
-bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
+bench: .venv/bench-ready  ## speed, relative to bare neighbour searches and to other libraries in the same run
 	$(BIN)/python -m studies.benchmarks
 
-docs: .venv/docs-ready  ## the site in build/site
+docs: .venv/docs-ready  ## build the site in build/site
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
 
-help:  ## these targets
+help:  ## list these targets
 	@sed -nE 's/^##@ (.*)/\n\1/p; s/^([a-z-]+):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
-##@ checks: how it is attacked and measured
+##@ checks: stress tests and measurements
 
 lint: .venv/ready  ## style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -70,32 +70,32 @@ lint: .venv/ready  ## style, types and the direction of imports
 	$(BIN)/lint-imports
 
 # Several test processes share the cores; threads that wait must sleep, not spin.
-tests: .venv/ready  ## the tests of make test alone
+tests: .venv/ready  ## the tests of make test, without lint
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m 'not long'
 
-house: .venv/ready  ## how large the house is: lines, modules, files entered by a call, constants
+house: .venv/ready  ## size of the code: lines, modules, files entered by a call, constants
 	$(BIN)/python -m checks.house
 
-coverage: .venv/ready  ## lines and branches of the numerical core that its own tests run: all of them
+coverage: .venv/ready  ## check that the tests of the numerical core run all its lines and branches
 	$(BIN)/python -m checks.mutants --coverage
 
-mutants: .venv/ready  ## break the numerical core in small ways for half an hour more; checks/mutants/mutants.md
+mutants: .venv/ready  ## mutation testing of the numerical core for another half hour; checks/mutants/mutants.md
 	$(BIN)/python -m checks.mutants --minutes $(or $(MINUTES),30)
 
-laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; checks/promises/promises.md
+laws: .venv/ready  ## try to break every guarantee for another 55 minutes, on two cores; checks/promises/promises.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m checks.promises --minutes $(or $(MINUTES),55)
 
-fuzz: .venv/ready  ## give odd files, tables and calls to all that reads: MINUTES=... (20) or INPUTS=... of each kind
+fuzz: .venv/ready  ## fuzz files, tables and calls: MINUTES=... (20) or INPUTS=... of each kind
 	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m checks.fuzzing $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),20))
 
-faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
+faults: .venv/ready  ## kill, full disk, Ctrl-C … at every step of every write (minutes)
 	$(BIN)/python checks/faults/sweep.py
 
 docs-check: docs  ## spelling, links, notebooks, and the site in a browser: themes, phone, desktop
 	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
 	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
 
-##@ studies: whether the claims are true
+##@ studies: evidence for the claims
 
 paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run
@@ -103,27 +103,27 @@ paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tab
 paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run --quick
 
-peers-table: .venv/peers-ready  ## MAPIE, crepes and models of quantiles beside calliper; CALLIPER_DATA names the data folder
+peers-table: .venv/peers-ready  ## compare with MAPIE, crepes and quantile models; CALLIPER_DATA names the data folder
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.peers
 
-distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder
+distributions-table: .venv/bench-ready  ## compare CRPS with crepes; CALLIPER_DATA names the data folder
 	$(BIN)/python -m studies.experiments.distributions.study
 
-baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD beside ours (minutes)
+baselines-table: .venv/ready  ## compare with the paper's 1-D rows for MADSplit and LVD (minutes)
 	$(BIN)/python -m studies.experiments.baselines.one_dimensional
 
-tuning-table: .venv/ready  ## the paper's table on kernel tuning beside ours (a quarter of an hour)
+tuning-table: .venv/ready  ## compare with the paper's table on kernel tuning (a quarter of an hour)
 	$(BIN)/python -m studies.experiments.tuning.paper_table
 
 tuning-study: .venv/ready  ## which criterion tunes best; CALLIPER_DATA names the data folder
 	$(BIN)/python -m studies.experiments.tuning.study
 	$(BIN)/python -m studies.experiments.tuning.summary
 
-nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the data folder
+nearness-study: .venv/ready  ## compare spaces and methods; CALLIPER_DATA names the data folder
 	$(BIN)/python -m studies.experiments.nearness.study
 	$(BIN)/python -m studies.experiments.nearness.summary
 
-plots: .venv/ready  ## the figures docs/images/plot-*.png of the pages
+plots: .venv/ready  ## draw the figures docs/images/plot-*.png of the pages
 	$(BIN)/python docs/make_plots.py
 
 ##@ release
@@ -133,13 +133,13 @@ plots: .venv/ready  ## the figures docs/images/plot-*.png of the pages
 	$(PIP) --editable '.[release]'
 	@touch $@
 
-release-check: .venv/release-ready  ## build, look inside, install and try what would be published
+release-check: .venv/release-ready  ## build, inspect, install and try what would be published
 	$(BIN)/python -m checks.release.check
 
-lock: .venv/release-ready  ## renew requirements-dev.lock: every package by version and hash
+lock: .venv/release-ready  ## update requirements-dev.lock: every package by version and hash
 	$(BIN)/python -m checks.release.lock
 
-audit: .venv/release-ready  ## known weaknesses of the locked packages; says so without a network
+audit: .venv/release-ready  ## known vulnerabilities of the locked packages; says so if there is no network
 	$(BIN)/python -m checks.release.audit
 
 .venv-minimal/ready: pyproject.toml checks/release/minimal.py

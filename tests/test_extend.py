@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -254,7 +255,7 @@ def test_what_is_refused_changes_nothing():
     before = method.predict_radius(new)
     for arguments, how, words in [
         ((Z[:2], [1.0]), {}, "scores must .* got 1 values for 2 rows"),
-        ((Z[:1], [-1.0]), {}, "Negative values in scores"),
+        ((Z[:1], [-1.0]), {}, "scores must not be negative"),
         ((Z[:1], [np.nan]), {}, "scores must be finite"),
         ((Z[:1, :1], [1.0]), {}, "features"),
         ((Z[:0], []), {}, "minimum of 1 is required"),
@@ -361,18 +362,39 @@ def test_signs_that_do_not_belong_to_their_scores_are_refused():
     assert method.extend(Z[:1], [1.0], signs=[-1.0]).n_calibration_ == 401
 
 
-@pytest.mark.parametrize("n", [200, 400])
-def test_rows_that_are_added_twice_are_pointed_out(n):
-    """With n = 400 most of them teach, and only the others are among those that calibrate."""
+def drawn(n):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(n + 50, 2))
-    y = X[:, 0] + rng.normal(size=n + 50)
+    X = rng.normal(size=(n, 2))
+    return X, X[:, 0] + rng.normal(size=n)
+
+
+@pytest.mark.parametrize("n", [200, 500])
+def test_rows_that_are_added_twice_are_pointed_out(n):
+    """With n = 500 some of them teach."""
+    X, y = drawn(n + 500)
     model = ConformalRegressor(lambda X: X[:, 0], embed="prediction", random_state=0)
     model.calibrate(X[:n], y[:n])
     with warnings.catch_warnings():
         warnings.simplefilter("error", SharedRowsWarning)
-        model.extend(X[n:], y[n:])
-    with pytest.warns(SharedRowsWarning, match="of the 50 new rows have the same errors"):
-        model.extend(X[n:], y[n:])
-    with pytest.warns(SharedRowsWarning, match=f"of the {n} new rows have the same errors"):
-        model.calibrate(X[:n], y[:n]).extend(X[:n], y[:n])
+        copy(model).extend(X[n:], y[n:])
+        copy(model).extend(X[n : n + 50], y[n : n + 50], window=100)
+    late = np.append(np.arange(n, n + 450), np.arange(50))
+    with pytest.warns(SharedRowsWarning, match=f"{n} of the {n} new rows have the same errors"):
+        copy(model).extend(X[:n], y[:n])
+    with pytest.warns(SharedRowsWarning, match="50 of the 500 new rows have the same errors"):
+        copy(model).extend(X[late], y[late])
+    few = slice(n, n + 50)
+    model.extend(X[few], y[few])
+    with pytest.warns(SharedRowsWarning, match="50 of the 50 new rows have the same errors"):
+        model.extend(X[few], y[few])
+
+
+@pytest.mark.parametrize("digits", [2, 3, 12])
+@pytest.mark.parametrize(("n", "more"), [(200, 5000), (5000, 5000), (5000, 200)])
+def test_errors_that_coincide_by_chance_are_not_pointed_out(n, more, digits):
+    """Rounded errors, and very many of them."""
+    _, errors = drawn(n + more)
+    errors = np.abs(errors).round(digits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SharedRowsWarning)
+        Split().fit(np.zeros((n, 1)), errors[:n]).warn_if_known(errors[n:])

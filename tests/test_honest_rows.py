@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._answering import UNCHECKED
 from calliper._blocks import map_slices
-from calliper._stored import calibrate_stored
 from calliper.calibrators import ConditionalCalibration
+from calliper.cli._calibration import calibrate_stored
 from calliper.exceptions import (
     EmbeddingWarning,
     RowOrderWarning,

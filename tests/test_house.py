@@ -303,13 +303,13 @@ def test_import_loads_what_intervals_need_and_no_more(imported):
     loaded = [name for name in imported["loaded"] if name.startswith("calliper.")]
     later = (
         "cli",
-        "distributed",
         "files",
         "information",
         "lab",
         "monitoring",
         "online",
         "refitting",
+        "scale",
     )
     assert len(loaded) < MOST_LOADED
     assert [name for name in loaded if name.split(".")[1] in later] == []

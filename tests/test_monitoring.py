@@ -5,6 +5,7 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
@@ -27,7 +28,7 @@ from studies.experiments.drift import alarms as study
 WAYS = {
     "law": ({"coverage": 0.8, "n_calibration": 19}, (4, 20), None),
     "tails": ({"coverage": 0.8, "n_calibration": 19, "tails": 2}, (4, 20), None),
-    "tolerated": ({"tolerated": 0.25}, None, Fraction(1, 4)),
+    "tolerated": ({"coverage": 0.75, "tolerated": 0.25}, None, Fraction(1, 4)),
     "online": ({"coverage": 0.9, "online": True}, None, Fraction(1, 10)),
 }
 
@@ -226,6 +227,8 @@ def test_the_law_is_read_from_the_model(rows):
         ({"tolerated": 0.0}, "tolerated"),
         ({"tolerated": 1.0}, "tolerated"),
         ({"tolerated": float("nan")}, "tolerated"),
+        ({"tolerated": 12}, r"tolerated .* got 12\. If it is a percentage, divide by 100"),
+        ({"tolerated": 0.9}, r"share of misses, at most 0\.55 .* got 0\.9\."),
         ({"coverage": 1.2, "tolerated": 0.1}, "coverage"),
         ({"tolerated": 0.1, "false_alarms": 0}, "false_alarms"),
         ({"tolerated": 0.1, "side": "less"}, "side must be"),
@@ -238,6 +241,15 @@ def test_the_law_is_read_from_the_model(rows):
 def test_parameters_that_say_nothing_are_refused(given, match):
     with pytest.raises(CalliperError, match=match):
         CoverageMonitor(**given).update(True)
+    if "tolerated" in given:  # a class method may look at once
+        with pytest.raises(CalliperError, match=match):
+            CoverageMonitor.of(None, **given)
+
+
+def test_rates_that_agree_with_the_level_are_taken():
+    assert CoverageMonitor(0.9, tolerated=1 - 0.9).update(True).evidence < 1
+    assert CoverageMonitor(0.5, tolerated=0.6).update(True).evidence < 1
+    assert CoverageMonitor(0.9, tolerated=0.05, side="fewer").update(True).evidence > 0
 
 
 @pytest.mark.parametrize(
@@ -245,6 +257,8 @@ def test_parameters_that_say_nothing_are_refused(given, match):
 )
 def test_labels_that_are_not_true_or_false_are_refused_and_leave_no_trace(inside):
     monitor = CoverageMonitor(tolerated=0.1).update(True)
+    with pytest.raises(CalliperError, match=r"True or False .*\.contains\(y\); got 0 +0\.5\.$"):
+        CoverageMonitor(n_calibration=100).update(pd.Series(np.full(500, 0.5)))
     with pytest.raises(CalliperError, match="inside must be True or False"):
         monitor.update(inside)
     assert len(monitor.log_evidence) == 1
@@ -260,25 +274,25 @@ def test_labels_name_their_steps_in_any_order_and_each_counts_once():
     assert (named.alarm_at, named.since) == (steps[plain.alarm_at], steps[plain.since])
     assert f"probably since step {steps[plain.since]}:" in named.describe()
     for told, words in [
-        ({"step": 50}, "step 50 has its label already"),
+        ({"step": 50}, "step 50 already has a label"),
         ({"step": 7.0}, "step must be an integer"),
-        ({"step": [1, 2]}, "2 steps were named for 1 labels"),
+        ({"step": [1, 2]}, "got 2 steps for 1 labels"),
         ({}, "60 of 60 labels so far came with a step"),
     ]:
         with pytest.raises(CalliperError, match=words):
             named.update(True, **told)
-    with pytest.raises(CalliperError, match="step 4 has its label already"):
+    with pytest.raises(CalliperError, match="step 4 already has a label"):
         named.update([True, True], step=[4, 4])
     again = CoverageMonitor.from_json(named.to_json())
     assert (again.since, len(again.log_evidence)) == (named.since, 60)
-    with pytest.raises(CalliperError, match="step 50 has its label already"):
+    with pytest.raises(CalliperError, match="step 50 already has a label"):
         again.update(False, step=50)
 
 
 def test_parameters_stay():
     monitor = CoverageMonitor(tolerated=0.1).update(True)
     monitor.tolerated = 0.5
-    with pytest.raises(CalliperError, match="holds for fixed parameters only"):
+    with pytest.raises(CalliperError, match="holds only if parameters do not change"):
         monitor.update(True)
 
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -18,6 +18,7 @@ from calliper import (
     AbsoluteError,
     CalliperError,
     ConformalRegressor,
+    ErrorModel,
     FullRescaled,
     MultiTargetRegressor,
     QuantileError,
@@ -88,6 +89,10 @@ def boosted():
     return HistGradientBoostingRegressor(max_iter=5).fit(X[:200], Y[:200])
 
 
+def bagged():
+    return RandomForestRegressor(20, random_state=0).fit(X[:200], Y[:200])
+
+
 def forest():
     """One that was trained on the rows in another order than they are told."""
     return RandomForestRegressor(5, random_state=0).fit(X[:200][::-1], Y[:200][::-1])
@@ -100,13 +105,15 @@ def forest():
             boosted(),
             None,
             None,
-            "only used to check .*refits=5 trains the model",
+            "used only to check .*refits=5 would train the model",
         ),
-        (boosted().predict, None, None, "only used to check .*refits=5"),
-        (forest(), None, None, "rows that it was trained on, in that order; otherwise refits="),
+        (boosted().predict, None, None, "used only to check .*refits=5"),
+        (forest(), None, None, r"in that order \(these do not match\); otherwise refits="),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
         (MODEL, Split(), 5, "Split does not use out-of-fold errors"),
+        (bagged(), None, 5, "refits=5 has no effect: out-of-bag errors are used instead"),
         (boosted(), None, 2, None),
+        (bagged(), None, None, None),
         (MODEL, None, None, None),
         (MODEL, Split(), None, None),
     ],
@@ -134,7 +141,23 @@ def test_a_forest_knows_the_rows_that_it_was_trained_on(method, n_more):
         with pytest.raises(CalliperError, match="trained on these calibration rows"):
             ConformalRegressor(trained, method).calibrate(*rows)
         other = Y[:200] + np.random.default_rng(1).normal(size=200)  # measured again
-        ConformalRegressor(trained, Split()).calibrate(X[:200], other)
+        made = ConformalRegressor(trained, Split()).calibrate(X[:200], other)
+        with pytest.raises(CalliperError, match="trained on these calibration rows"):
+            made.extend(*rows)
+
+
+def test_what_a_forest_needs_of_training_rows_in_another_order_is_said():
+    trained = RandomForestRegressor(10, random_state=0).fit(X[:200], Y[:200])
+    with pytest.warns(
+        UnusedWarning, match=r"in that order \(these do not match\); otherwise refit"
+    ):
+        ConformalRegressor(trained).calibrate(*CAL, X_train=X[:200][::-1], y_train=Y[:200][::-1])
+
+
+def test_a_dict_of_quantile_models_can_be_trained_again():
+    models = {p: QuantileRegressor(quantile=p).fit(X[:100], Y[:100]) for p in (0.1, 0.5, 0.9)}
+    with pytest.warns(UnusedWarning, match="refits=5 would train the model five"):
+        ConformalRegressor(models).calibrate(*CAL, X_train=X[:100], y_train=Y[:100])
 
 
 @pytest.mark.parametrize("method", [None, Split()], ids=repr)
@@ -169,7 +192,9 @@ def test_bounds_that_calibration_targets_leave_are_refused_after_more_rows_too(m
 
 def test_training_rows_without_targets_are_said():
     made = ConformalRegressor(boosted())
-    with pytest.warns(UnusedWarning, match="X_train alone is only used to check .* pass y_train"):
+    with pytest.warns(
+        UnusedWarning, match="Without y_train, X_train is used only to check .* pass y_train"
+    ):
         made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnusedWarning)
@@ -180,6 +205,49 @@ def test_training_rows_without_targets_are_said():
             made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with pytest.warns(UnusedWarning, match="learning_part=100 is not used"):
         ConformalRegressor(MODEL, error_model=None, learning_part=100).calibrate(*CAL)
+
+
+@pytest.mark.parametrize(
+    ("given", "n", "trained", "said"),
+    [
+        ({"calibrator": Split()}, 200, False, True),
+        ({"learning_part": None}, 200, False, True),
+        ({}, 60, False, True),
+        ({"calibrator": Split()}, 200, True, True),
+        ({"calibrator": Split(), "learning_part": 100}, 200, False, False),
+        ({"calibrator": Split(), "refits": 3}, 200, True, False),
+        ({"refits": 3}, 60, True, False),
+    ],
+)
+def test_an_error_model_that_has_nothing_to_learn_from_is_said(given, n, trained, said):
+    made = ConformalRegressor(MODEL, error_model=ErrorModel(), **given)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnusedWarning)
+        made.calibrate(CAL[0][:n], CAL[1][:n], **(TRAIN if trained else {}))
+    found = [str(each.message) for each in caught if each.category is UnusedWarning]
+    assert len(found) == said and (made.error_model_ is None) == said
+    assert not said or re.search("error_model is not used: .* learning_part=0.5", found[0])
+
+
+@pytest.mark.parametrize("method", [None, Split()], ids=repr)
+@pytest.mark.parametrize("embed", ["nonsense", 5, "prediction ", ""])
+def test_an_embed_that_names_no_space_is_refused_where_none_is_needed_too(method, embed):
+    with pytest.raises(TypeError, match="embed must be a function of the inputs"):
+        ConformalRegressor(MODEL, method, embed=embed).calibrate(*CAL)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("k", [1, 2])
+def test_units_without_a_joint_box_are_said(joint, k):
+    y = np.column_stack([CAL[1], 5 * CAL[1]][:k])
+    model = LinearRegression().fit(CAL[0] + 1, y)
+    made = MultiTargetRegressor(model, Split(), joint=joint, units=[1, 5][:k])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnusedWarning)
+        made.calibrate(CAL[0], y)
+    found = [str(each.message) for each in caught if each.category is UnusedWarning]
+    assert len(found) == (k == 1 or not joint)
+    assert not found or re.search("units have no effect without .*joint=True", found[0])
 
 
 @pytest.mark.filterwarnings("error::calliper.exceptions.UnusedWarning")
@@ -258,6 +326,17 @@ def test_levels_by_other_names_are_pointed_out(kind, words):
         fitted.predict_interval(X[:2], **words)
 
 
+def test_other_words_are_pointed_out():
+    with pytest.raises(TypeError, match=r"no argument 'method'.*ConformalRegressor\(model, calibr"):
+        ConformalRegressor(MODEL, method="split")
+    wrong = {"group": "groups=", "refits": r"\(model, refits=", "shuffle": r"\(model, shuffle="}
+    for word, right in wrong.items():
+        with pytest.raises(
+            TypeError, match=rf"^calibrate has no argument '{word}'\. Use .*{right}"
+        ):
+            ConformalRegressor(MODEL).calibrate(*CAL, **{word: 1})
+
+
 def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
     made = calibrated(ConformalRegressor)
     for words in ({"coverage": 0.95}, {"confidence": 0.95}, {"alpha": 0.05}):
@@ -267,15 +346,15 @@ def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
             ):
                 tell(*CAL, **words)
     with pytest.raises(
-        TypeError, match=r"has no argument alpha.*Controller\(coverage=0\.95\).*1 - alpha"
+        TypeError, match=r"has no argument 'alpha'.*Controller\(coverage=0\.95\).*1 - alpha"
     ):
         Controller(alpha=0.05)
     for kind in (Split, FullRescaled):
-        with pytest.raises(TypeError, match=r"has no argument alpha.*coverage=0\.95.*1 - alpha"):
+        with pytest.raises(TypeError, match=r"has no argument 'alpha'.*coverage=0\.95.*1 - alpha"):
             kind(alpha=0.05)
     with pytest.raises(CalliperError, match=r"coverage=0\.01 and rate=0\.9 look swapped"):
         _ = Controller(0.01, rate=0.9).level
-    with pytest.raises(TypeError, match=r"has no argument alpha.* interval\(coverage=0\.95\)"):
+    with pytest.raises(TypeError, match=r"has no argument 'alpha'.* interval\(coverage=0\.95\)"):
         made.predict_distribution(X[:2]).interval(alpha=0.05)
     with pytest.raises(CalliperError, match=r"controller chooses the level: leave coverage=0\.8"):
         Controller(0.9).predict_interval(made, X[:2], coverage=0.8)
@@ -287,7 +366,7 @@ def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
 def test_a_confidence_wants_a_coverage_beside_it(kind):
     made = calibrated(kind)
     for ask in (lambda **how: made.predict_interval(X[:2], **how), made.guarantee):
-        with pytest.raises(CalliperError, match=r"contain 0\.95 of the targets, pass only"):
+        with pytest.raises(CalliperError, match=r"If 0\.95 is the coverage .* pass only"):
             ask(confidence=0.95)
         ask(coverage=0.9, confidence=0.95)
 
@@ -307,6 +386,22 @@ def test_an_unfitted_model_is_named_before_anything_else():
             ConformalRegressor(LinearRegression()).calibrate(*CAL)
 
 
+@pytest.mark.parametrize("kind", [LinearRegression, RandomForestRegressor, Split])
+@pytest.mark.parametrize("front", [ConformalRegressor, MultiTargetRegressor, JackknifePlus])
+def test_a_class_is_no_model(front, kind):
+    for tell in {"fit", "calibrate"} & {*dir(front)}:
+        with pytest.raises(TypeError, match=f"the class {kind.__name__}: pass an instance"):
+            getattr(front(kind), tell)(CAL[0], np.column_stack([CAL[1]] * 2))
+
+
+def test_values_of_rows_are_no_model():
+    with pytest.raises(
+        TypeError, match=r"got numbers of shape \(200,\)\. .* errors: FullRescaled\(\)\.fit"
+    ) as found:
+        ConformalRegressor(CAL[1]).calibrate(*CAL)
+    assert len(str(found.value)) < 250
+
+
 @pytest.mark.parametrize("size", [0, 1.0, 90, 40, None, True])
 def test_a_calibration_size_is_called_by_its_name(size):
     with pytest.raises(CalliperError, match=r"calibration_size must be .* 1 to 39 of the 40 rows"):
@@ -315,8 +410,10 @@ def test_a_calibration_size_is_called_by_its_name(size):
 
 def test_several_columns_are_joined_by_a_function():
     rows = pd.DataFrame(X, columns=list("abc"))
-    with pytest.raises(CalliperError, match=r"got shape \(2,\).* a function of the rows"):
+    with pytest.raises(CalliperError, match=r"got shape \(2,\).* a function of X that"):
         ConformalRegressor(MODEL, Split()).calibrate(rows, Y, groups=["a", "b"])
+    with pytest.raises(CalliperError, match=r"got shape \(2,\)\.$"):  # labels, no columns
+        ConformalRegressor(MODEL, Split()).calibrate(rows, Y, groups=["red", "blue"])
 
 
 def test_a_pair_of_numbers_is_no_choice_of_rows():

@@ -209,13 +209,13 @@ def test_labels_of_steps_that_are_not_waiting_are_refused_and_change_nothing():
     control.update(intervals.contains(y[:3])[1], step=5)
     before = control.ask(8)
     for told, words in [
-        ({"step": 4}, "step 4, which was never requested; 4 were"),
-        ({"step": 5}, "step 5 has its label already: each counts once"),
-        ({"step": [3, 3], "inside": [True, True]}, "step 3 has its label already"),
+        ({"step": 4}, "step 4, which was never predicted \\(4 steps were"),
+        ({"step": 5}, "step 5 already has a label, and each step counts once"),
+        ({"step": [3, 3], "inside": [True, True]}, "step 3 already has a label"),
         ({"step": [3, 6]}, "step has 2 values, but inside has 1"),
         ({"step": 3.0}, "step must be an integer"),
         ({"step": "noon"}, "step must be an integer"),
-        ({}, "before a level was requested.* 3 named steps are waiting for labels"),
+        ({}, "before a level was requested.* 3 steps are waiting for labels"),
     ]:
         with pytest.raises(CalliperError, match=words):
             control.update(**{"inside": True, **told})
@@ -435,7 +435,7 @@ def test_parameters_that_change_midway_are_refused(changed):
     bound, before = control.bound, control.get_params()
     control.set_params(**changed)
     for use in (lambda: control.level, lambda: control.bound, lambda: control.update(True)):
-        with pytest.raises(CalliperError, match=r"\w+ was .* and is .* now, but its bound"):
+        with pytest.raises(CalliperError, match=r"\w+ was .* and is .* now, but the bound"):
             use()
     assert control.set_params(**before).bound == bound
 
@@ -505,7 +505,7 @@ def test_history_bound_and_words():
     control = Controller(0.9, rate=0.1)
     assert (
         control.bound == pytest.approx(0.9)
-        and "Steps with a label: none so far" in control.describe()
+        and "Steps with a label: none so far. So few labels at this" in control.describe()
     )
     assert np.isnan(control.history.coverage)
     for hit in [True] * 19 + [False]:
@@ -513,7 +513,7 @@ def test_history_bound_and_words():
     assert control.history.coverage == pytest.approx(0.95)
     assert control.bound == pytest.approx((0.9 + 0.1 * 0.1) / (0.1 * 20))
     assert "Steps with a label: 20, of which 95.00% were inside" in control.describe()
-    assert "at most 45.50% off" in control.describe()
+    assert "within 45.50% of the coverage asked for" in control.describe()
 
 
 def test_a_prediction_without_its_update_is_said():
@@ -578,7 +578,7 @@ def test_bad_news_is_refused_and_changes_nothing(told, words):
 def test_rows_in_place_of_a_model_are_refused():
     split = Split().fit(np.zeros((20, 1)), np.arange(20.0))
     control, rows = Controller(), np.zeros((2, 1))
-    words = "pass a calibrated regressor.*got a ndarray, and then a Split"
+    words = "pass a calibrated regressor.*got a ndarray and a Split"
     for ask in (control.predict_interval, control.predict_radius):
         with pytest.raises(TypeError, match=words):
             ask(rows, split)
@@ -607,7 +607,10 @@ def test_running_coverage_is_the_share_of_each_window():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([0, 1], {"window": 3}), "at least the 3 of one window; got 2, from 0 to 1"),
+        (
+            ([0, 1], {"window": 3}),
+            "at least 3 shares between 0 and 1, one window; got 2, from 0 to 1",
+        ),
         (([0, 2], {"window": 2}), "shares between 0 and 1"),
         (([], {"window": 2}), "got 0, from 0 to 0"),
     ],

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 STEP = re.compile(
     r"\*\*(File|Line|End)\*\*(?: of)? `(?P<path>[^`]+)`(?:, after `(?P<after>.+?)`)?[.:;,].*?"
@@ -89,6 +91,12 @@ for method in (FullRescaled(Laplacian(0.1)), JackknifeRescaled(Laplacian(0.1))):
     assert radius[0] < radius[1]
     save(method, "kept.calliper")
     assert np.array_equal(load("kept.calliper").predict_radius([[0.1], [0.9]]), radius)
+try:
+    FullRescaled(Laplacian(-1)).fit(Z, errors)
+except ValueError as error:
+    assert "length_scale must be a positive" in str(error), error
+else:
+    raise AssertionError("a length scale below 0 must be refused")
 MADSplit(Laplacian(0.1)).fit(Z, errors, training=(Z, errors)).predict_radius(Z)
 table = np.column_stack([Z[:, 0], errors, 0 * errors])
 np.savetxt("cal.csv", table, delimiter=",", header="x,y,y_pred", comments="")
@@ -169,6 +177,18 @@ assert all(row["widest"] > 0 for row in records.where(split=0))
 """,
 }
 
+#: Examples of what recipes add.
+DOCUMENTED = """
+import doctest
+
+for name in ("calibrators.DistanceSplit", "kernels.Laplacian", "scores.SquaredError"):
+    kind = NAMES[f"calliper.{name}"]
+    assert not lacks(kind), (name, lacks(kind))
+    module = import_module(kind.__module__)
+    tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert tried.attempted and not tried.failed
+"""
+
 
 def recipes():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -199,20 +219,45 @@ def test_every_recipe_is_tried():
     assert list(recipes()) == list(TRIED)
 
 
-def test_recipes_work_as_written(tmp_path):
-    """All of them in one copy, and what a reader would try in one process."""
-    source = tmp_path / "calliper"
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """The source with all recipes followed, in a folder of its own, and the files they touched."""
+    source = tmp_path_factory.mktemp("followed") / "src" / "calliper"
     shutil.copytree(ROOT / "src" / "calliper", source, ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copy(ROOT / "pyproject.toml", source.parents[1])
     for name, recipe in recipes().items():
         assert follow(recipe, source) <= (3 if "option" in name else 2)
-    script = tmp_path / "tried.py"
+    steps = [step for recipe in recipes().values() for step in STEP.finditer(recipe)]
+    return source.parents[1], sorted({step["path"] for step in steps})
+
+
+def ran(folder, *command):
+    known = {"PYTHONPATH": "src", "MYPYPATH": "src", "OMP_NUM_THREADS": "1"}
+    how = {"cwd": folder, "env": os.environ | known, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, *command], **how)
+
+
+def test_recipes_work_as_written(followed):
+    """What a reader would try after each of them, in one process."""
+    folder, _ = followed
     lines = [COMMAND, *(f"{text}\nprint({name!r})" for name, text in TRIED.items())]
-    script.write_text("\n".join(lines), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    (folder / "tried.py").write_text("\n".join(lines), encoding="utf-8")
+    done = ran(folder, "tried.py")
     assert done.stdout.splitlines() == list(TRIED), done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_recipes_are_typed_and_in_order(followed):
+    folder, files = followed
+    for tool in ("ruff check", "ruff format --check", "mypy --follow-imports=silent"):
+        done = ran(folder, "-m", *tool.split(), *files)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_public_names_of_recipes_are_documented(followed):
+    """As ``test_reference`` wants it, with examples that run."""
+    folder, _ = followed
+    lines = (ROOT / "tests" / "test_reference.py").read_text(encoding="utf-8"), DOCUMENTED
+    (folder / "documented.py").write_text("\n".join(lines), encoding="utf-8")
+    done = ran(folder, "documented.py")
+    assert done.returncode == 0, done.stdout + done.stderr

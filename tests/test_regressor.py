@@ -21,6 +21,8 @@ from calliper import (
     FullRescaled,
     JackknifeRescaled,
     MultiTargetRegressor,
+    QuantileError,
+    QuantileModel,
     SignedError,
     Split,
     metrics,
@@ -157,6 +159,11 @@ def test_bad_calls():
         ConformalRegressor(MODEL.predict).fit(X, Y)
     with pytest.raises(TypeError, match="must have a predict method or be a function"):
         ConformalRegressor(7).calibrate(X_CAL, Y_CAL)
+    pair, score = {0.05: MODEL, 0.95: MODEL}, QuantileError()
+    with pytest.raises(TypeError, match=r"}: pass QuantileModel\({…}, \[0\.05, 0\.95\]\)"):
+        ConformalRegressor(pair, Split(), score_function=score).calibrate(X_CAL, Y_CAL)
+    pair = QuantileModel(pair, [0.05, 0.95])
+    ConformalRegressor(pair, Split(), score_function=score).calibrate(X_CAL, Y_CAL)
     with pytest.raises(NotFittedError):
         ConformalRegressor(LinearRegression()).calibrate(X_CAL, Y_CAL)
     with pytest.raises(CalliperError, match="y must be finite, but 1 of 200"):

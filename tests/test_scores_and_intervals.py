@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calliper import AbsoluteError, CalliperError, Intervals, SignedError
-from calliper.scores import JointError, QuantileError, ScaledError
+from calliper.scores import JointError, QuantileError, ScaledError, as_score, named_scores
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -156,7 +156,10 @@ def test_ends_that_make_no_sense_are_refused():
     rows = np.array([[0.0, 1.0, 1.0]])
     for how in (
         {"lowest": 1.0, "highest": 1.0},
+        {"lowest": 1.0, "highest": 0.0, "beyond": 2.0},
         {"beyond": -1.0},
+        {"beyond": -1.0, "pull": 1.0},
+        {"beyond": np.inf},
         {"pull": np.inf},
         {"lowest": np.nan},
         {"lowest": None},
@@ -320,3 +323,56 @@ def test_no_length_and_why():
     with pytest.raises(TypeError, match=r"unpack as lower, upper = intervals: .* rows, 3"):
         len(intervals)
     assert intervals and len([*intervals]) == 2
+
+
+def test_scores_have_names_on_the_command_line():
+    said = {name: repr(score) for name, score in named_scores().items()}
+    both = {side: f"SignedError(side={side!r})" for side in ("lower", "upper")}
+    assert said == {"absolute": "AbsoluteError()", "signed": "SignedError()", **both}
+
+
+def test_what_is_no_score_is_refused():
+    with pytest.raises(TypeError, match="score_function must be a score such as"):
+        as_score("absolute")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ({}, ""),
+        ({"lowest": 0.0}, "intervals stop at 0, where targets end"),
+        ({"lowest": 0.0, "highest": 1.5}, "intervals stop at 0 and 1.5, where targets end"),
+    ],
+)
+def test_ends_are_said_in_words(ends, said):
+    words = ScaledError(**ends).describe_ends()
+    assert words.startswith(said) and bool(words) == bool(ends)
+
+
+def test_a_score_of_ones_own_has_no_signs_unless_it_says_so():
+    class Own(AbsoluteError.__base__):
+        def invert(self, y_pred, radius):
+            return y_pred - radius, y_pred + radius
+
+    for ask in (Own().signed, Own().place):
+        with pytest.raises(NotImplementedError):
+            ask(np.ones(1), np.ones(1))
+
+
+def test_targets_beyond_an_end_are_further_out_by_as_much():
+    score = ScaledError(lowest=0.0, highest=4.0, beyond=100.0)
+    rows = np.tile([2.0, 1.0, 4.0], (4, 1))
+    found = score.signed(np.array([-1.0, 0.0, 4.0, 6.0]), rows)
+    np.testing.assert_array_equal(found, [-103.0, -2.0, 0.5, 101.0])
+
+
+def test_no_room_without_an_end_pulls_nothing():
+    rows = np.array([[2.0, 1.0, 1.0]])
+    lower, upper = ScaledError(lowest=0.0, pull=2.0).invert(rows, np.ones(1))
+    np.testing.assert_allclose([lower[0], upper[0]], [-2.0, 3.0])
+
+
+def test_a_target_is_placed_where_its_score_says_and_no_further():
+    rows = np.tile([2.0, 1.0, 4.0], (3, 1))
+    found = ScaledError().place(rows, np.array([-0.3, 0.0, 0.7]))
+    np.testing.assert_array_equal(found, [2.0 - 0.3, 2.0, 2.0 + 0.7 * 4.0])

@@ -7,6 +7,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
+from contextlib import closing
 
 import httpx
 import numpy as np
@@ -76,6 +78,7 @@ def without(name):
         ({"rows": [ROW] * 1001}, (None, None, "expected 1 to 1000 rows, got 1001")),
         ({"rows": [ROW], "coverge": 0.5}, (None, None, "Extra inputs are not permitted")),
         ({"rows": [ROW], "coverage": 0.91}, (None, None, "coverage must be one of")),
+        ({"rows": [ROW], "coverage": 90}, (None, None, "coverage must be a share")),
         ({"rows": [ROW], "coverage": math.nan}, (None, None, "coverage must be one of")),
     ],
 )  # fmt: skip
@@ -150,6 +153,21 @@ def test_a_label_is_on_the_disk_when_it_is_taken(tmp_path, monkeypatch):
     made.label({name: 0.5})
     assert said.index("PRAGMA synchronous = FULL") < said.index("COMMIT")
     assert made.totals() == [(0.9, 1, 1)]
+
+
+def test_a_worker_waits_while_another_makes_the_ledger(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    ledger, path = pytest.importorskip("ledger"), tmp_path / "x.sqlite"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE theirs (id TEXT)")
+    later = threading.Timer(0.3, other.execute, ["COMMIT"])
+    later.start()
+    assert ledger.Ledger(path).totals() == []
+    later.join()
+    other.close()
+    with closing(sqlite3.connect(path)) as third:
+        assert third.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_an_alarm_goes_off_over_all_workers(http):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -64,6 +65,10 @@ def test_a_ratio_that_is_no_weight_is_refused():
         LikelihoodRatio(LinearRegression()).fit(before, now)
     with pytest.raises(CalliperError, match="need rows; got 20 and 0"):
         LikelihoodRatio().fit(before, now[:0])
+    with pytest.raises(CalliperError, match=r"one dimension, \(20,\): call fit\(X_train, X_new\)"):
+        LikelihoodRatio().fit(before, now[:, 0])
+    with pytest.raises(NotFittedError, match=r"^This .* is not fitted: call fit\(X_train, X_new\)"):
+        calibrated(LikelihoodRatio())
 
 
 def test_learnt_weights_cover_what_is_shifted():

@@ -206,6 +206,16 @@ def test_the_model_is_asked_once_and_refitted_once_a_fold(data, joint):
     assert Counting.trained == 8
 
 
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_learning_part_beside_training_rows(data, joint):
+    X, y = data
+    model = MultiTargetRegressor(Ridge().fit(X[:150], y[:150]), joint=joint, refits=3)
+    model.set_params(learning_part=50, random_state=0)
+    model.calibrate(X[150:], y[150:], X_train=X[:150], y_train=y[:150])
+    assert (model.calibration_.n_taught, model.calibration_.n_calibration) == (50, 100)
+    assert np.isfinite(model.predict_interval(X, 0.9).width).all()
+
+
 @pytest.mark.filterwarnings("error:X has feature names")
 @pytest.mark.parametrize("joint", [True, False])
 def test_names_and_index_of_frames(data, joint):
@@ -319,7 +329,7 @@ def nan_at(y):
     [
         (lambda y: y[:, 0], {}, r"column for each target.*got shape \(300,\). Use Conformal"),
         (nan_at, {}, r"y \(1\) must be finite, but 1 of 300 .* position 7"),
-        (lambda y: y * [1, 0], {}, r"target 1 are all zero on 225 left-out rows.*constant"),
+        (lambda y: y * [1, 0], {}, r"target 1 are all zero on 225 held-out rows.*constant"),
         (lambda y: y, {"units": [1.0]}, r"there are 2 targets, but units are \[1.0\]"),
         (lambda y: y, {"units": [1.0, 0.0]}, "units must be positive"),
         (lambda y: y, {"units": [1.0, np.nan]}, "units must be finite"),

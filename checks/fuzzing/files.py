@@ -291,8 +291,35 @@ def _head(header, nodes, arrays, rng):
     here[key] = deepcopy(rng.choice(STRANGE))  # which may be changed in its turn
 
 
+def _emptied(header, nodes, arrays, rng):
+    """No rows are there to ask a model about, and something else is null."""
+    nodes["probe"] = {"dict": [["rows", None], ["said", {"dict": []}]]}
+    here, key = rng.choice(nodes_of(nodes["object"]))
+    here[key] = None if isinstance(key, str) else here[key]
+
+
+def _transplanted(header, nodes, arrays, rng):
+    """A parameter is an object of some class, perhaps inside others."""
+    node = deepcopy(rng.choice(GIVEN))
+    for _ in range(rng.choice([0, 0, 1, 18])):
+        outer = deepcopy(rng.choice([each for each in GIVEN if each["params"]]))
+        outer["params"][rng.choice([*outer["params"]])], node = node, outer
+    places = [here["params"] for here, key in nodes_of(nodes) if key == "params" and here[key]]
+    params = rng.choice(places)
+    params[rng.choice([*params])] = node
+
+
+def _given():
+    """Nodes of objects of every class that needs no parameters, not fitted."""
+    for name in CLASSES:
+        with suppress(TypeError, AttributeError, CalliperError):
+            yield _codec.Writer().record(_codec.class_named(name)())
+
+
+GIVEN = [*_given()]
 FORGERIES = (_numbers, _arrays, _node, _number_of_node, _sharing, _name, _nesting, _head)
-FORGED = (6, 4, 4, 4, 2, 2, 1, 1)
+FORGERIES += (_emptied, _transplanted)
+FORGED = (6, 4, 4, 4, 2, 2, 1, 1, 3, 2)
 
 
 WAYS = {raw: 1, members_changed: 1, forged: 8}
@@ -365,6 +392,7 @@ def examine(bases, number, path, watch):
         return "read without its hash", "raised"
     try:
         found = answers(made, base.case.X, base.case.asked)
+        calliper.save(made, path)
     except Exception as error:
         if is_named(error):  # such as rows of another width
             return "", f"asked {type(error).__name__}"

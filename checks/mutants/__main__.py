@@ -36,7 +36,8 @@ def main() -> None:
     if options.minutes:
         if touching.is_old():
             print("running the core's tests once, to see what each of them touches")
-            subprocess.run([sys.executable, "-m", "checks.mutants", "--coverage"], check=False)
+            once = ["--coverage", "--jobs", str(options.jobs)]
+            subprocess.run([sys.executable, "-m", "checks.mutants", *once], check=False)
         if touching.is_old():
             sys.exit("no mutants without tests that pass")
         how = {"only": options.only, "again": options.again, "explained": frozenset(page.reasons())}

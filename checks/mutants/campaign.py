@@ -352,11 +352,15 @@ def _renew_constant(mutant: Mutant, unit: Any) -> None:
         for part in owners.split("."):
             holder = getattr(holder, part)
         if name in getattr(holder, "__dataclass_fields__", {}):
-            _renew_field(holder, name, value)
+            heirs = (each for each in holder.__subclasses__() if name not in vars(each))
+            for kind in (holder, *heirs):  # each has its own __init__
+                _renew_field(kind, name, value)
+        _renew_kept(getattr(holder, name), value)
         setattr(holder, name, value)
         return
     for each, new in zip(names, values, strict=True):
         old = getattr(home, each)
+        _renew_kept(old, new)
         for module in list(sys.modules.values()):
             if (
                 getattr(module, "__name__", "").startswith("calliper")
@@ -366,13 +370,29 @@ def _renew_constant(mutant: Mutant, unit: Any) -> None:
 
 
 def _renew_field(holder: Any, name: str, value: Any) -> None:
-    """Another default of a field of a data class."""
+    """Another default of a field of a data class, by keyword alone or not."""
     start = holder.__init__
+    if name in (start.__kwdefaults__ or {}):
+        start.__kwdefaults__[name] = value
+        return
     taken = start.__code__.co_varnames[: start.__code__.co_argcount]
-    place = taken.index(name) - len(taken)
-    defaults = list(start.__defaults__)
-    defaults[place] = value
-    start.__defaults__ = tuple(defaults)
+    if name in taken:  # a ClassVar is not
+        defaults = list(start.__defaults__)
+        defaults[taken.index(name) - len(taken)] = value
+        start.__defaults__ = tuple(defaults)
+
+
+def _renew_kept(old: Any, new: Any) -> None:
+    """What files keep of a class was put together on import: what comes from ``old`` is renewed."""
+    if not isinstance(old, dict):
+        return
+    ours = (m for name, m in list(sys.modules.items()) if name.startswith("calliper"))
+    kinds = {each for module in ours for each in vars(module).values() if isinstance(each, type)}
+    for kind in kinds:
+        kept = vars(kind).get("keeps")
+        if isinstance(kept, dict):
+            renewed = {k: new.get(k, v) if v is old.get(k, kind) else v for k, v in kept.items()}
+            kind.keeps = renewed  # type: ignore[attr-defined]
 
 
 def _module(file: str) -> ModuleType | None:

@@ -1,6 +1,6 @@
 """Which tests touch which lines of the core, how long each takes, and what no test touches.
 
-One run of the core's own tests under coverage.py, with the name of the test as context. Tests of
+One run of the tests named below under coverage.py, with the name of the test as context. Tests of
 laws over many draws, of processes and of clusters are left out: they would notice many mutants,
 and take too long for each of them.
 """
@@ -20,13 +20,15 @@ import pytest
 
 from checks.mutants.mutators import ROOT, SOURCE, core_files
 
-#: The core's own tests.
+#: Tests of the core, of what files keep of it, and of what it tells users.
 _TESTS = """
 tests/kernels tests/calibrators tests/lab/bounds tests/properties tests/quantile_regression
 tests/distribution tests/test_guarantees.py tests/test_quantile.py
 tests/test_weighted_quantile.py tests/test_scores_and_intervals.py tests/test_extend.py
 tests/test_composition.py tests/test_shared_rows.py tests/test_shift.py tests/test_notebook.py
-tests/lab/test_tuning_curve.py tests/checks/test_found.py
+tests/lab/test_tuning_curve.py tests/checks/test_found.py tests/numerics
+tests/test_honest_rows.py tests/test_not_in_silence.py
+tests/files/test_files.py tests/files/test_brought.py tests/files/test_refusals.py
 src/calliper/kernels src/calliper/calibrators
 src/calliper/guarantees.py src/calliper/quantile.py src/calliper/scores.py
 """

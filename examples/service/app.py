@@ -127,6 +127,8 @@ def about() -> dict[str, Any]:
 def answer(asked: Rows) -> dict[str, Any]:
     """An interval for each row, and an id by which its label can be sent."""
     intervals = app.state.intervals
+    if 1 < asked.coverage < 100:
+        refuse([{"problem": f"coverage must be a share, not a percentage; got {asked.coverage:g}"}])
     if asked.coverage not in LEVELS:
         refuse([{"problem": f"coverage must be one of {LEVELS}; got {asked.coverage:g}"}])
     refuse_number(len(asked.rows), "rows")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic, sleep
 
 import numpy as np
 
@@ -20,6 +21,10 @@ CREATE TABLE IF NOT EXISTS totals (
     coverage REAL PRIMARY KEY, labelled INTEGER, inside INTEGER
 ) WITHOUT ROWID;
 """
+
+
+#: Seconds to wait for other workers.
+WAIT = 30.0
 
 
 class RefusedError(ValueError):
@@ -37,8 +42,8 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with closing(sqlite3.connect(path, timeout=30)) as database:
-            database.execute("PRAGMA journal_mode = WAL")  # who reads waits for nobody
+        with closing(sqlite3.connect(path, timeout=WAIT)) as database:
+            _read_beside_writers(database)
             database.executescript(SCHEMA)
 
     @contextmanager
@@ -48,7 +53,7 @@ class Ledger:
         ``synchronous`` is FULL to wait for the disk at the end, NORMAL to leave that to a later
         call.
         """
-        with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as database:
+        with closing(sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)) as database:
             database.execute(f"PRAGMA synchronous = {synchronous}")
             database.execute("BEGIN IMMEDIATE")
             yield database
@@ -91,7 +96,7 @@ class Ledger:
 
     def totals(self) -> list[tuple[float, int, int]]:
         """Of each level: the level, how many have labels, and how many of these lay inside."""
-        with closing(sqlite3.connect(self.path, timeout=30)) as database:
+        with closing(sqlite3.connect(self.path, timeout=WAIT)) as database:
             return database.execute("SELECT * FROM totals ORDER BY coverage").fetchall()
 
     def inside(self, coverage: float) -> list[bool]:
@@ -100,5 +105,18 @@ class Ledger:
             "SELECT lower <= y AND y <= upper FROM answers WHERE coverage = ? AND y IS NOT NULL "
             "ORDER BY place"
         )
-        with closing(sqlite3.connect(self.path, timeout=30)) as database:
+        with closing(sqlite3.connect(self.path, timeout=WAIT)) as database:
             return [bool(held) for (held,) in database.execute(ask, (coverage,))]
+
+
+def _read_beside_writers(database: sqlite3.Connection) -> None:
+    """Let who reads wait for nobody; SQLite does not wait here while another worker does this."""
+    until = monotonic() + WAIT
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if monotonic() > until:
+                raise
+        sleep(0.05)

@@ -21,7 +21,7 @@ from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import asked_as, is_frozen, predictions
 from calliper.quantile import as_fraction, conformal_rank
-from calliper.rows import PerRow, RowTrend, gathered, same_rows
+from calliper.rows import Rows, RowSources, RowTrend, gathered, same_rows
 from calliper.scores import AbsoluteError, ScaledError, Score, SignedError
 from calliper.space import Embedding, ErrorModel, LeftOut
 
@@ -71,7 +71,7 @@ class Calibration(Keeps):
     space: Annotated[Any, Inline(Embedding)] = None
     left_out: Annotated[LeftOut | None, Inline(LeftOut, optional=True)] = None
     #: What gives the group and the weight of a new row.
-    per_row: Annotated[PerRow, Inline(PerRow)] = PerRow()  # noqa: RUF009
+    per_row: Annotated[RowSources, Inline(RowSources)] = RowSources()  # noqa: RUF009
     row_trend: Annotated[RowTrend | None, Inline(RowTrend, optional=True)] = None
     #: Whether training rows were given; a sketch of those that the model was trained on.
     has_training: Annotated[bool, Number(bool)] = False
@@ -87,6 +87,8 @@ class Calibration(Keeps):
     trained_from: Any = None
     #: A few calibration rows as plain values, by which a file knows the model again.
     probe: Any = None
+    #: What was predicted of them, and how much that may differ in another batch.
+    predicted: tuple[FloatArray, FloatArray] | None = None
     #: Parameters of the regressor that the calibration followed, by name.
     chosen: Mapping[str, Any] = field(default_factory=dict)
     #: Of all calibration rows, to check bounds by; unknown after loading a file.
@@ -151,19 +153,17 @@ class Calibration(Keeps):
     def intervals(
         self,
         y_pred: FloatArray,
-        Z: FloatArray,
+        new: Rows,
         coverage: Coverage = 0.9,
         *,
-        bounds: tuple[float | None, float | None] | None = None,
-        index: Any = None,
-        confidence: float | None = None,
         X: Any = None,
-        **per_row: Any,
+        bounds: tuple[float | None, float | None] | None = None,
+        confidence: float | None = None,
     ) -> Intervals:
-        """Intervals around predictions (m,), or (m, p), of rows at ``Z``, at one level or several.
+        """Intervals around predictions (m,), or (m, p), of new rows, at one level or several.
 
-        ``index`` labels the rows, ``X`` are the rows themselves, for levels that plain split on all
-        rows must answer, and ``per_row`` their groups and weights.
+        ``X`` are the rows as they came: for their labels, and for levels that plain split on all
+        rows must answer.
         """
         levels = served = valid.check_levels(coverage)
         ends = None if bounds is None else valid.check_bounds(bounds, self.targets)
@@ -171,9 +171,7 @@ class Calibration(Keeps):
         if confidence is None:
             served = tuple(map(self._served, levels))
         # Predictions are the same at every level.
-        lower, upper = self.score.invert(
-            y_pred[:, None], self._radii(Z, served, confidence, **per_row)
-        )
+        lower, upper = self.score.invert(y_pred[:, None], self._radii(new, served, confidence))
         if served != levels:
             # Ends of the highest level that these rows serve stay inside: intervals are nested.
             higher = [number for number, level in enumerate(levels) if level != served[number]]
@@ -183,21 +181,23 @@ class Calibration(Keeps):
             upper[:, higher] = np.maximum(upper[:, higher], high)
         if ends is not None:
             lower, upper = np.clip(lower, *ends), np.clip(upper, *ends)
+        index, centre = valid.labels_of(X), self.centre(y_pred)
         if np.ndim(coverage) == 0:
-            return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
-        return Intervals(lower, upper, levels, index, self.centre(y_pred))
+            return Intervals(lower[..., 0], upper[..., 0], levels[0], index, centre)
+        return Intervals(lower, upper, levels, index, centre)
 
-    def _radii(
-        self, Z: FloatArray, levels: tuple[float, ...], confidence: float | None, **per_row: Any
-    ) -> FloatArray:
-        """Radii of rows at ``Z``, (m, L), or (m, L, 2) with two tails."""
+    def _radii(self, new: Rows, levels: tuple[float, ...], confidence: float | None) -> FloatArray:
+        """Radii of new rows, (m, L), or (m, L, 2) with two tails."""
         if confidence is not None:
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         per_tail = [self._of_tail(level) for level in levels]
         distinct = tuple(sorted({*per_tail}))
-        known = {"confidence": confidence, **per_row}
-        asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
+        tails = [
+            each.predict_radius(
+                new.Z, distinct, confidence=confidence, weights=new.weights, groups=new.groups
+            )
+            for each in self.calibrators
+        ]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         return radius[..., 0] if len(tails) == 1 else radius
@@ -227,15 +227,15 @@ class Calibration(Keeps):
             f"Coverage {', '.join(map(str, levels))} needs more than the {self.n_calibration:,} "
             "calibration rows, so at this level intervals have the constant width of Split on all "
             f"{self.on_all.n_calibration_:,} rows. What was learnt from {self.n_taught:,} of them "
-            "is not used. learning_part=None calibrates on all rows.",
+            "is not used. To calibrate on all rows, set learning_part=None.",
             SmallCalibrationWarning,
         )
         return low, high
 
     def distribution(
-        self, y_pred: FloatArray, Z: FloatArray, *, bounds: Any = None, index: Any, **per_row: Any
+        self, y_pred: FloatArray, new: Rows, *, X: Any, bounds: Any = None
     ) -> Distribution:
-        """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
+        """Predictive distributions of new rows; arguments as those of :meth:`intervals`."""
         if not self.score.has_distribution:
             raise CalliperError(
                 f"{self.score!r} does not support predictive distributions: use AbsoluteError(). "
@@ -246,9 +246,9 @@ class Calibration(Keeps):
         if bounds is not None:
             bounds = valid.check_bounds(bounds, self.targets)
         made: Distribution = calibrator.predict_distribution(
-            Z, np.zeros(len(y_pred)), bounds=bounds, **per_row
+            new.Z, np.zeros(len(y_pred)), bounds=bounds, weights=new.weights, groups=new.groups
         )
-        return made._placed(y_pred, self.score, index)
+        return made._placed(y_pred, self.score, valid.labels_of(X))
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
@@ -321,18 +321,16 @@ def handled(method: valid.Method) -> valid.Method:
     return ask  # type: ignore[return-value]
 
 
-def predicted(
-    front: Any, X: Any, groups: Any, weights: Any
-) -> tuple[FloatArray, FloatArray, dict[str, Any]]:
-    """Predictions and features; and labels, groups and weights of the rows, by name."""
+def predicted(front: Any, X: Any, groups: Any, weights: Any) -> tuple[FloatArray, Rows]:
+    """Predictions of new rows; and their features, groups and weights."""
     check_calibrated(front)
     valid.check_new_rows(front, X)
-    made, per_row = front.calibration_, {}
-    if groups is not None or weights is not None or made.per_row != PerRow():
+    made, new = front.calibration_, Rows(None)
+    if groups is not None or weights is not None or made.per_row != RowSources():
         groups, weights = same_rows(X, "X", groups=groups, weights=weights)
-        per_row = made.per_row.new(X, groups=groups, weights=weights)
+        new = made.per_row.of_new(X, groups, weights)
     y_pred, Z = made.space.predict_and_transform(X)
-    return y_pred, Z, {"index": valid.labels_of(X), **per_row}
+    return y_pred, replace(new, Z=Z)
 
 
 class Answers:
@@ -351,6 +349,9 @@ class Answers:
             return y_pred
         _, score = asked_as(made.model, made.chosen["score_function"])
         return np.asarray(score.centre(y_pred))
+
+    #: So that ``models.unwrapped`` finds the model inside, unless a subclass predicts otherwise.
+    predicts_as_its_model = predict
 
     @handled
     def predict_interval(
@@ -380,9 +381,9 @@ class Answers:
         groups, weights : (m,), column name or function of the rows, optional
             Of each row, if :meth:`calibrate` was given them.
         """
-        y_pred, Z, per_row = predicted(self, X, groups, weights)
+        y_pred, new = predicted(self, X, groups, weights)
         return self.calibration_.intervals(
-            y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
+            y_pred, new, coverage, X=X, bounds=bounds, confidence=confidence
         )
 
     def ranking(
@@ -393,12 +394,12 @@ class Answers:
         The model predicts once. Ranks are shares of the thresholds, (m,); None if these differ
         between rows.
         """
-        y_pred, Z, per_row = predicted(self, X, groups, weights)
+        y_pred, new = predicted(self, X, groups, weights)
         made, ranks = self.calibration_, None
         if groups is None and weights is None and len(made.calibrators) == 1:
             scores = made.score.measure(y, y_pred) - (made.slack or 0.0)
-            ranks = made.calibrators[0].share_below(Z, scores)
-        return ranks, lambda levels: made.intervals(y_pred, Z, levels, X=X, **per_row).contains(y)
+            ranks = made.calibrators[0].share_below(new.Z, scores)
+        return ranks, lambda levels: made.intervals(y_pred, new, levels, X=X).contains(y)
 
     @handled
     def predict_distribution(
@@ -409,5 +410,5 @@ class Answers:
         See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
         and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
         """
-        y_pred, Z, per_row = predicted(self, X, groups, weights)
-        return self.calibration_.distribution(y_pred, Z, bounds=bounds, **per_row)
+        y_pred, new = predicted(self, X, groups, weights)
+        return self.calibration_.distribution(y_pred, new, X=X, bounds=bounds)

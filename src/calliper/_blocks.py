@@ -28,7 +28,7 @@ BLOCK_FLOATS = 1 << 18
 #: New rows that are searched for at a time, which bounds the memory of a prediction.
 CHUNK_ROWS = 1 << 16
 
-#: Both take a while to find out.
+#: Both are slow to determine, and do not change.
 _controller, _n_cores = cache(ThreadpoolController), cache(cpu_count)
 #: Whether this thread may use one core only.
 _ONE: ContextVar[bool] = ContextVar("one core", default=False)

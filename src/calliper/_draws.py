@@ -26,7 +26,7 @@ def as_bytes(rows: FloatArray) -> list[bytes]:
 
 
 def random_bits(key: bytes, rows: FloatArray) -> Any:
-    """64 bits for each number of rows, (m, d), by the key, the row, and its equals so far."""
+    """64 bits for each number of rows, (m, d), by key, row, and how often the row came before."""
     seen: dict[bytes, int] = {}
     bits = []
     for row in as_bytes(rows):

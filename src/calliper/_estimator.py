@@ -1,9 +1,8 @@
 """How regressors of one target and of several come to a calibration, and what follows from it.
 
 ``fit`` splits the data, trains, and calibrates on the part that the model has not seen;
-``calibrate`` takes a model that is already fitted. Both end in the same state. A class of several
-targets says how it checks them (``_check_known``, ``_check_targets``) and what calibration makes of
-them (``_calibrated``, ``_extended``). The rest is what scikit-learn, files and notebooks ask for.
+``calibrate`` takes a model that is already fitted. A class of several targets says how it checks
+them, and what calibration makes of them. The rest is what scikit-learn, files and notebooks need.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper import _validation as valid
-from calliper import models, rows
+from calliper import models, rows, space
 from calliper._answering import Calibration, check_calibrated, predicted
 from calliper._handlers import handler_of_collection
 from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
@@ -32,9 +31,9 @@ from calliper.calibration import calibrate_model, chosen_of, extended, warn_of_g
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnusedWarning, warn
 from calliper.guarantees import Guarantee
-from calliper.scores import DistributionError, ScaledError
+from calliper.scores import DistributionError, JointError, ScaledError
 from calliper.shift import ShiftReport
-from calliper.space import Training, knows_left_out, learnt_from_training, train_apart, why_no_refit
+from calliper.space import Training, learnt_from_training, train_apart, why_no_refit
 
 #: What to do with rows in order of time: where some are held out, and where some are learnt from.
 IN_TIME = (
@@ -126,14 +125,14 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
         if of_rows:
             groups = rows.row_values(groups, X, "groups")
         model, held_out, training = train_apart(self, X, known, together, fit_params)
-        per_row = rows.PerRow(groups[held_out] if of_rows else groups)
+        per_row = rows.RowSources(groups[held_out] if of_rows else groups)
         X, y = _safe_indexing(indexable(X)[0], held_out), known[held_out]
-        made = self._calibrated(model, X, y, training, order=held_out, per_row=per_row)
+        made = self._calibrated(model, X, y, training, per_row, order=held_out)
         training.progress(1.0)
         why = None if together is None else warn_of_groups(together[held_out])
         sketch = sketch_rows(training.X, training.y)
-        found = {"no_guarantee": why, "trained_from": self.estimator, "sketch": sketch}
-        return self._concluded(made, training, given=False, **found)
+        made = replace(made, no_guarantee=why, trained_from=self.estimator, sketch=sketch)
+        return self._concluded(made, training, given=False)
 
     @valid.unchanged_if_refused
     def calibrate(
@@ -159,9 +158,9 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
         y : (n,) targets
         X_train, y_train : rows that the model *was* trained on, or others not in X, optional
             They standardise the inputs, and are for calibrators that learn from training errors or
-            targets, such as ``MADSplit``; ``UnusedWarning`` says if they change nothing. If all
-            calibration rows are among them, that is refused; if some are, ``SharedRowsWarning``
-            says that there is no guarantee.
+            targets, such as ``MADSplit``; ``UnusedWarning`` says if left-out errors would be learnt
+            from, but they have none. Always checked: if all calibration rows are among them, that
+            is refused; if some are, ``SharedRowsWarning`` says that there is no guarantee.
         groups : (n,), column name or function of the rows, optional
             The guarantee then holds in each group, by a calibrator for each. A column name or a
             function is remembered; labels must be given to :meth:`predict_interval`, too.
@@ -170,7 +169,7 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
             :class:`calliper.shift.LikelihoodRatio`; or ``calliper.shift.Recency(half_life)``.
         """
         _, groups, weights = rows.same_rows(X, "X", y=y, groups=groups, weights=weights)
-        per_row, lazy = rows.PerRow(groups, weights), None
+        per_row, lazy = rows.RowSources(groups, weights), None
         if not isinstance(X, np.ndarray):
             handler = handler_of_collection(X)
             if handler is None:
@@ -195,20 +194,18 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
         _refuse_trained_on(model, y)
         if isinstance(weights, AgeingWeights):
             why = why or weights.explain()
-        made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
+        made = self._calibrated(model, X, y, training, per_row, lazy=lazy)
         if made.n_taught:
             rows.warn_of_times(*times, self.shuffle, "calibrate splits", DEALT_IN_TIME)
         _warn_if_other(before, made)
-        found = {"no_guarantee": why, "trained_from": origin, "sketch": sketch}
-        return self._concluded(made, training, given=True, **found)
+        made = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
+        return self._concluded(made, training, given=True)
 
-    def _concluded(
-        self, made: Calibration, training: Training, *, given: bool, **found: Any
-    ) -> Self:
+    def _concluded(self, made: Calibration, training: Training, *, given: bool) -> Self:
         """Keep the calibration, and point out what changes nothing."""
         for unused in _unused(self, made, training, given=given):
             warn(unused, UnusedWarning)
-        self.calibration_ = replace(made, **found)
+        self.calibration_ = made
         return self
 
     @valid.unchanged_if_refused
@@ -232,6 +229,7 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
         _, groups, weights = rows.same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y = rows.gathered(X, y, self.estimator)
         y = self._check_targets(y)
+        _refuse_trained_on(self.estimator_, y)
         self.calibration_ = self._extended(X, y, window, groups, weights)
         return self
 
@@ -266,8 +264,8 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
         """
         check_calibrated(self)
         (weights,) = rows.same_rows(X, "X", weights=weights)
-        new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
-        report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
+        new = replace(self.calibration_.per_row, groups=None).of_new(X, weights=weights)
+        report: ShiftReport = self.calibrators_[0].shift_report(new.weights, coverage)
         return report
 
     @valid.says_coverage
@@ -295,26 +293,30 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
     def _extended(
         self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
     ) -> Calibration:
-        """What it becomes with further rows."""
-        y_pred, Z, per_row = predicted(self, X, groups, weights)
+        y_pred, new = predicted(self, X, groups, weights)
         if len(y) != len(y_pred):
             raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
-        del per_row["index"]
-        return extended(self.calibration_, X, y, y_pred, Z, window=window, **per_row)
+        return extended(self.calibration_, X, y, y_pred, new, window)
 
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         """Checked targets; ``again`` if the model is that of ``fit``. Remembers columns of X."""
         return rows.check_known_rows(self, X, y)
 
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
-        """Checked targets, called by their name."""
         return valid.check_vector(y, name)
 
     def _calibrated(
-        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
+        self,
+        model: Any,
+        X: Any,
+        y: FloatArray,
+        training: Training,
+        per_row: rows.RowSources,
+        order: Any = None,
+        lazy: Any = None,
     ) -> Calibration:
-        """What calibration makes; ``how`` is what ``calibrate_model`` takes."""
-        return calibrate_model(self, model, X, y, training, **how)
+        """What calibration makes; arguments as those of ``calibrate_model``."""
+        return calibrate_model(self, model, X, y, training, per_row, order, lazy)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__…`` are those of the default calibrator, too."""
@@ -371,7 +373,7 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
 def _refuse_trained_on(model: Any, y: FloatArray) -> None:
     """Refuse a model whose trees hold the means of these targets."""
     opened = models.open_model(model)
-    if not opened.targets and models.family_of(opened.core).was_trained_on(opened.core, y):
+    if not opened.targets and models.was_trained_on(opened.core, y):
         raise CalliperError(
             "The model was trained on these calibration rows: its leaves contain the means of "
             f"their targets. {SEEN_IN_TRAINING}"
@@ -379,11 +381,7 @@ def _refuse_trained_on(model: Any, y: FloatArray) -> None:
 
 
 def _refuse_unfitted(model: Any, X: Any) -> None:
-    """Say that a model is not fitted, or a class, before anything is said of its space."""
-    if isinstance(model, type):
-        raise TypeError(
-            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
-        )
+    """Say that a model is not fitted, before anything is said of its space."""
     with suppress(NotFittedError):
         if isinstance(model, BaseEstimator):
             check_is_fitted(model)
@@ -414,10 +412,19 @@ def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
 
 
 def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -> Iterator[str]:
-    """What changes nothing: a gap, and refits or else training rows that were ``given``."""
-    folds, left_out = front.refits, made.left_out
-    refitted = left_out is not None and not left_out.source.startswith("out of bag")
-    if given and front.gap and not made.n_taught and not refitted:
+    """What changes nothing: parameters, and training rows that were ``given``."""
+    folds, left_out, model = front.refits, made.left_out, made.chosen.get("error_model")
+    bagged = left_out is not None and left_out.source.startswith("out of bag")
+    if left_out is None and model is not None and not isinstance(model, str):
+        yield (
+            "error_model is not used: there are no held-out errors to learn from. Pass "
+            "learning_part=0.5, or X_train, y_train and refits=5, or leave error_model out."
+        )
+    if vars(front).get("units") is not None and not isinstance(made.score, JointError):
+        yield "units have no effect without several targets and joint=True: leave them out."
+    if folds and bagged:
+        yield f"refits={folds} has no effect: out-of-bag errors are used instead. Leave it out."
+    if given and front.gap and not made.n_taught and (bagged or left_out is None):
         yield (
             f"gap={front.gap} has no effect: all rows are used to calibrate and nothing is "
             "refitted, so there are no parts to leave a gap between."
@@ -430,7 +437,7 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
     known = left_out is not None and left_out.n_training > made.n_taught
     if training.X is None or (training.y is not None and known):
         return
-    uses, why = made.calibrators[0].uses, why_no_refit(made.model)
+    uses, why = made.calibrators[0].uses, why_no_refit(made.space.model)
     learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
     embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
     mapped = not isinstance(embed, str) or embed == "inputs"
@@ -448,16 +455,16 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             )
     elif given and learns and not (mapped or sloped or learnt_from_training(made.space.space)):
         more = why and f"the model {why}"
-        more = more or "refits=5 trains the model five more times to compute them"
+        more = more or "refits=5 would train the model five more times to compute them"
         if training.y is None:
-            more = "pass y_train, too"
-        elif knows_left_out(made.space.space):
+            more = "to compute them, pass y_train as well"
+        elif models.open_model(made.model).has_bags and space.knows_left_out(made.space.space):
             more = (
                 "a bootstrapped model has them if X_train and y_train are the rows that it was "
-                f"trained on, in that order; otherwise {more}"
+                f"trained on, in that order (these do not match); otherwise {more}"
             )
-        only = "X_train alone is" if training.y is None else "X_train and y_train are"
+        only = "Without y_train, X_train is" if training.y is None else "X_train and y_train are"
         yield (
-            f"{only} only used to check that no calibration row is among them. Widths are learnt "
-            f"from errors on rows that were left out of training: {more}."
+            f"{only} used only to check that no calibration row is also a training row. There are "
+            f"no out-of-bag or out-of-fold errors to learn widths from: {more}."
         )

@@ -1,7 +1,8 @@
 """Which module handles rows that are not NumPy arrays: Dask collections, tensors, network inputs.
 
-The core has no code for Dask, tensors or devices. This registry finds the module by the type of
-the rows, and imports it only then.
+This registry finds the module by the type of the rows, and imports it only then. Other modules of
+the core only name kinds of rows (``rows.state_of``) and what to do instead (``targets``), or make
+an array of a tensor that a model answers (``models._distributions``).
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._das
 TENSORS = {"torch.Tensor": "calliper.scale._device"}
 #: The same for inputs of networks, which become rows.
 INPUTS = dict.fromkeys(
-    ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
+    ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.scale._inputs"
 )
 #: The same for models that take a dict for each row.
-NETWORKS = {"torch.Module": "calliper.models._networks"}
+NETWORKS = {"torch.Module": "calliper.scale._inputs"}
 #: Modules of engines, by the first part of an engine's name.
 ENGINES = {"torch": "calliper.scale._device"}
 ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
@@ -84,3 +85,8 @@ def in_memory(values: Any) -> Any:
     """A tensor as an array in main memory; anything else as it came."""
     handler = handler_of_tensor(values)
     return values if handler is None else handler.in_memory(values)
+
+
+def as_tensor(array: Any) -> Any:
+    """The tensor that :func:`in_memory` has made an array of."""
+    return import_module(TENSORS["torch.Tensor"]).as_tensor(array)

@@ -17,7 +17,7 @@ def on_demand(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(f"{package}.{homes[name]}")
         found = module if name == homes[name] else getattr(module, name)
-        vars(sys.modules[package])[name] = found  # so that nobody asks here again
+        vars(sys.modules[package])[name] = found  # so that this is called once for each name
         return found
 
     return find

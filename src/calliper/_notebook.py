@@ -102,8 +102,8 @@ def histogram(values: FloatArray, name: str) -> str:
     if not len(known):
         return ""
     bins = min(30, 1 + int(np.sqrt(len(known))))
-    place = (_shares(known)[0] * bins).astype(int).clip(0, bins - 1)
-    counts, step = np.bincount(place, minlength=bins), (WIDTH_PX - 8) / bins
+    number = (_shares(known)[0] * bins).astype(int).clip(0, bins - 1)
+    counts, step = np.bincount(number, minlength=bins), (WIDTH_PX - 8) / bins
     bar: Any = {"width": step * 0.9, "stroke": "none", "fill_opacity": "0.6"}
     marks = [
         _mark("rect", x=4 + step * at, y=HEIGHT_PX - 6 - tall, height=tall, **bar)
@@ -119,8 +119,8 @@ def _shares(values: FloatArray) -> tuple[FloatArray, tuple[float, float] | None]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     half = high / 2 - low / 2  # the whole range may overflow
     share = (values / 2 - low / 2) / half if half > 0 else np.where(np.isnan(values), values, 0.5)
-    placed = np.where(np.isinf(values), values > 0, np.clip(share, 0.0, 1.0))
-    return placed, (low, high) if len(finite) else None
+    share = np.where(np.isinf(values), values > 0, np.clip(share, 0.0, 1.0))
+    return share, (low, high) if len(finite) else None
 
 
 def floored(share: float) -> str:

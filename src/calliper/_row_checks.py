@@ -29,8 +29,8 @@ from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: The consequence if the model was trained on calibration rows.
 SEEN_IN_TRAINING = (
-    "The model has seen them, so its errors there are smaller than on new rows. Calibrate on "
-    "rows that were not used for training."
+    "Its errors on these rows are therefore smaller than on new rows. Calibrate on rows that were "
+    "not used for training."
 )
 #: Share of a column's spread within which numbers agree; standard deviations beyond chance.
 AGREEMENT, BEYOND = 1e-4, 6.0
@@ -41,7 +41,8 @@ FEW = ((5, 0.05), (10, 0.01))
 NEARLY_ALL, FINE, FEWEST_KINDS, _FEW_ROWS = 0.99, 0.95, 20, 8
 #: Numbers that a row is projected to; more columns are projected without units; stands for a gap.
 _PROJECTED, _WIDE, _GAP = 3, 512, -97.3
-#: Offsets of two grids: what lies at an edge of one does not in the other; mixes steps of a grid.
+#: Offsets of two grids, since rows at the edge of a cell may fall on either side; and factors
+#: that make one number of the cell of a row.
 _OFFSETS = (0.318, 0.818)
 _MIX = np.random.default_rng(2).integers(2**62, size=_PROJECTED)
 
@@ -72,7 +73,7 @@ class SharedRows:
         return f"{text}, but not all." if self.certain else f"{text}."
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RowSketch(Keeps):
     """Rows as a few numbers each, by which copies of them are recognised; 24 bytes a row.
 
@@ -115,8 +116,9 @@ def find_shared(known: RowSketch, X: Any, y: Any) -> SharedRows:
     >>> find_shared(known, X[90:190], X[90:190, 0]).describe()
     '10 of 100 calibration rows are also training rows (same inputs and target).'
     """
-    if known.names is not None and isinstance(X, Frame) and {*known.names} <= {*X.columns}:
-        X = X[list(known.names)]
+    names = dict.fromkeys(known.names or ())  # a file might name a column twice
+    if names and isinstance(X, Frame) and names.keys() <= {*X.columns}:
+        X = X[[*names]]
     columns = [*_columns(X), *(_columns(y) if known.has_targets else [])]
     n = len(columns[-1])
     if len(columns) != len(known.units) or not len(known.numbers) or not n:

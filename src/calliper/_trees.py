@@ -21,9 +21,11 @@ from calliper.exceptions import CalliperError
 
 #: The child of a leaf.
 LEAF = -1
+#: How many steps all trees may take together, in units of their nodes: none waits long for another.
+MOST_STEPS = 64
 #: Rows times trees that are walked together.
 AT_ONCE = 1 << 20
-#: What nodes of histogram boosting call what those of a ``Tree`` say.
+#: Fields of the nodes of a ``Tree``, and their names in histogram boosting.
 OF_HISTOGRAMS = {
     "feature": "feature_idx",
     "threshold": "num_threshold",
@@ -35,7 +37,7 @@ OF_HISTOGRAMS = {
 
 
 def tree_field(tree: Any, name: str) -> NDArray[Any]:
-    """(nodes,) what the nodes of a ``Tree``, or of a ``TreePredictor``, say."""
+    """One field of the nodes of a ``Tree``, or of a ``TreePredictor``, (nodes,)."""
     if hasattr(tree, "nodes"):
         return np.asarray(tree.nodes[OF_HISTOGRAMS[name]])
     return np.asarray(getattr(tree, name)).ravel()
@@ -48,10 +50,10 @@ class PlainTrees(Keeps):
     Attributes
     ----------
     sizes : (t,) number of nodes of each tree, the root first
-    feature, threshold : (n,) the column that a node asks for; rows up to the threshold go left
+    feature, threshold : (n,) the column that a node splits on; rows up to the threshold go left
     left, right : (n,) children, counted from the first node of all; −1 at leaves
     gap_left : (n,) whether a missing number goes left
-    value : (n,) what a leaf says
+    value : (n,) the value of a leaf
     n_features : columns that rows must have
     """
 
@@ -85,7 +87,7 @@ class PlainTrees(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """The trees, if they are such."""
+        """The trees, if their nodes are valid."""
         made = cls(**state)
         own, inner = np.arange(len(made.left)), made.left != LEAF
         if not 0 < made.sizes.sum() == len(own):
@@ -96,10 +98,12 @@ class PlainTrees(Keeps):
         above, below = np.tile(own[inner], 2), np.append(made.left[inner], made.right[inner])
         if (below <= above).any() or (tree[below] != tree[above]).any():
             raise CalliperError("a tree node points outside its tree.")
-        if len(np.unique(below)) < len(below):  # a walk would double at each of them
+        if len(np.unique(below)) < len(below):  # a walk would double its steps at each of them
             raise CalliperError("a tree node has two parents.")
         if (made.feature >= max(made.n_features, 1)).any():
             raise CalliperError(f"a tree splits on a feature beyond the {made.n_features} known.")
+        if made._walked[1] * (len(made.sizes) - 1) > MOST_STEPS * len(own):
+            raise CalliperError("one tree is much deeper than the others.")
         return made
 
     @cached_property
@@ -127,17 +131,17 @@ class PlainTrees(Keeps):
         roots, depth, following = self._walked
         cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
         gaps = bool(np.isnan(cells).any())
-        place = np.repeat(roots[:, None], len(rows), axis=1)
+        node = np.repeat(roots[:, None], len(rows), axis=1)
         for _ in range(depth):
-            numbers = cells.take(starts + self.feature.take(place))
-            goes_left = numbers <= self.threshold.take(place)
+            numbers = cells.take(starts + self.feature.take(node))
+            goes_left = numbers <= self.threshold.take(node)
             if gaps:
-                goes_left |= np.isnan(numbers) & self.gap_left.take(place)
-            place = following.take(2 * place + goes_left)
-        return place
+                goes_left |= np.isnan(numbers) & self.gap_left.take(node)
+            node = following.take(2 * node + goes_left)
+        return node
 
     def values(self, rows: NDArray[Any]) -> FloatArray:
-        """(trees, m) what each tree says of each row."""
+        """(trees, m) what each tree predicts of each row."""
         return np.asarray(self.value.take(self.leaves(rows)))
 
 
@@ -149,6 +153,11 @@ class BoostedSum(Keeps):
     baseline: Annotated[float, Number()]
     slope: Annotated[float, Number()] = 0.0
     intercept: Annotated[float, Number()] = 0.0
+
+    def __post_init__(self) -> None:
+        most = len(self.trees.sizes) * float(np.abs(self.trees.value).max()) + abs(self.baseline)
+        if not np.isfinite(max(1.0, abs(self.slope)) * most + abs(self.intercept)):
+            raise CalliperError("the values of trees are too large to be added.")
 
     @classmethod
     def of(cls, model: Any, slope: float = 0.0, intercept: float = 0.0) -> Self | None:

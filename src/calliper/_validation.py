@@ -20,6 +20,7 @@ from calliper._handlers import (
     EngineRows,
     handler_of_collection,
     handler_of_tensor,
+    in_memory,
 )
 from calliper._types import BoolArray, Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
@@ -43,10 +44,13 @@ NO_ROWS = {
 }
 #: The default level; its identity tells it from a 0.9 that the user passes.
 USUAL_COVERAGE = float("0.9")
-#: Names of other libraries for a share of misses and for a level; our own names, elsewhere.
+#: Names of other libraries for a share of misses and a level; our own, elsewhere; other words.
 MISSES = frozenset({"alpha", "significance", "significance_level"})
 LEVEL_WORDS = MISSES | {"confidence_level", "level"}
 OUR_WORDS = LEVEL_WORDS | {"coverage", "confidence"}
+INSTEAD = {"group": "calibrate(X, y, groups=…)", "method": "{}(model, calibrator=…)"}
+IN_CONSTRUCTOR = ("refits", "shuffle", "learning_part", "error_model", "embed", "random_state")
+INSTEAD |= {name: f"{{}}(model, {name}=…)" for name in IN_CONSTRUCTOR}
 
 
 def engine_of(rows: Any, named: str | None) -> Any:
@@ -65,13 +69,18 @@ def check_engine(named: Any) -> Any:
 
 
 def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
-    """Point to ``coverage=`` if a class or a method gets a level under another name."""
-    if not known.keys() & OUR_WORDS:
+    """Point to ``coverage=`` if a class or method gets a level by another name; to others too."""
+    if not known.keys() & (OUR_WORDS | INSTEAD.keys()):
         return
     made: Any = called
     found = signature(made.__init__ if isinstance(called, type) else called).parameters
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return  # it passes on what it does not know
+    for name in (known.keys() - found.keys()) & INSTEAD.keys():
+        use = INSTEAD[name].format(
+            called.__name__ if "calibrator" in found else "ConformalRegressor"
+        )
+        raise TypeError(f"{called.__name__} has no argument {name!r}. Use {use}.")
     here = "coverage" in found
     for name in (known.keys() - found.keys()) & (LEVEL_WORDS if here else OUR_WORDS):
         level = known[name] if isinstance(known[name], Real) else None
@@ -79,7 +88,7 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
             level = 1 - float(level)
         call = called.__name__ if here else "predict_interval"
         raise TypeError(
-            f"{called.__name__} has no argument {name}. Use {call}("
+            f"{called.__name__} has no argument {name!r}. Use {call}("
             f"{'X, ' if call == 'predict_interval' else ''}coverage={level or USUAL_COVERAGE:g})"
             f"{f': coverage is 1 - {name}' if name in MISSES else ''}."
         )
@@ -127,8 +136,8 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
             f"confidence={confidence!r} also needs coverage=. Coverage is the share of targets "
-            "inside; confidence is the share of calibration sets that reach this coverage. For "
-            f"intervals that contain {confidence!r} of the targets, pass only coverage=."
+            "inside their intervals; confidence is the share of calibration sets that reach this "
+            f"coverage. If {confidence!r} is the coverage that you want, pass only coverage=."
         )
 
 
@@ -140,12 +149,9 @@ def as_array(values: Any, name: str, beside: Any = None) -> Any:
 
 def refuse_collection(what: Any, name: str) -> None:
     """Refuse a collection before anything fetches all its rows into this process."""
-    if not isinstance(what, np.ndarray) and handler_of_collection(what) is not None:
-        raise TypeError(
-            f"{name} is a Dask {type(what).__name__}, and all its rows would have to be loaded "
-            "into this process. calibrate, predict, predict_interval and predict_distribution "
-            f"take it; elsewhere pass {name}.compute(), or a sample of it."
-        )
+    handler = None if isinstance(what, np.ndarray) else handler_of_collection(what)
+    if handler is not None:
+        handler.refuse(what, name)
 
 
 def refuse_sparse(X: Any, name: str) -> None:
@@ -235,14 +241,14 @@ def counted(wrong: Any, values: Any, what: str) -> str:
     """How many of the values are wrong, and the first of them; ``wrong`` are their positions."""
     one = len(wrong) == 1
     number = f"{len(wrong)} of {len(values)} values {'is' if one else 'are'} {what}"
-    return f"{number}{'' if one else ', the first'} ({values[wrong[0]]} at position {wrong[0]})"
+    return f"{number} ({'' if one else 'first: '}{values[wrong[0]]} at position {wrong[0]})"
 
 
 def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     """One finite number a row, as float64 of shape (n,); a column (n, 1) is flattened."""
     refuse_sparse(values, name)
     try:
-        vector = np.asarray(values)
+        vector = np.asarray(values if isinstance(values, np.ndarray) else in_memory(values))
         if vector.dtype.kind not in "biufO":
             what = "Complex data not supported" if vector.dtype.kind == "c" else "got values"
             raise TypeError(f"{what} of type {vector.dtype}")
@@ -259,7 +265,7 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(vector))
     if len(wrong):
         found = counted(wrong, vector, "NaN or infinite")
-        raise CalliperError(f"{name} must be finite, but {found}. Remove or repair such rows.")
+        raise CalliperError(f"{name} must be finite, but {found}. Remove or correct such rows.")
     return vector
 
 
@@ -271,9 +277,9 @@ def check_sizes(
     negative = np.flatnonzero(vector < 0)
     if len(negative) and not any_sign:
         raise CalliperError(
-            f"Negative values in {name}: rescaling needs non-negative scores, and "
-            f"{counted(negative, vector, 'below 0')}. Pass absolute errors, or use Split, which "
-            f"takes any score."
+            f"{name} must not be negative for rescaling, but "
+            f"{counted(negative, vector, 'below 0')}. Pass absolute errors. (Split takes signed "
+            "scores, too; its radius then bounds them from above only.)"
         )
     largest = np.abs(vector).max(initial=0.0)
     if largest > LARGEST_SCORE:
@@ -410,7 +416,7 @@ def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         )
     if n_outputs == 1:
         return check_vector(y_pred, "predictions", n=n)
-    y_pred = np.asarray(y_pred)
+    y_pred = y_pred if np.ma.is_masked(y_pred) else np.asarray(y_pred)
     if y_pred.ndim != 2 or y_pred.shape[1] != n_outputs:
         raise CalliperError(
             f"the score function takes {n_outputs} predictions for each row, one for each target "
@@ -455,7 +461,9 @@ def check_inside(inside: Any) -> BoolArray:
     """Whether each target lay in its interval, (m,), from one truth value or several."""
     values = np.atleast_1d(inside)
     if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
-        raise CalliperError(f"inside must be True or False for each row; got {inside!r}.")
+        got = f"{inside!r:.80}".splitlines()[0]
+        must = "inside must be True or False for each row, such as intervals.contains(y)"
+        raise CalliperError(f"{must}; got {got}.")
     return values.astype(bool)
 
 
@@ -464,6 +472,8 @@ def check_steps(step: Any) -> list[int]:
     values = np.atleast_1d(np.asarray(step))
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
         raise CalliperError(f"step must be an integer, or one for each row; got {step!r:.80}.")
+    if not -(2**62) < values.min() <= values.max() < 2**62:  # the next one fits an array, too
+        raise CalliperError(f"steps must be smaller than 2**62; got {step!r:.80}.")
     return [int(value) for value in values]
 
 

@@ -71,7 +71,7 @@ def lock(handle: Any) -> bool | None:
 
 def _created(target: Path) -> Any:
     """A new file beside it, locked before another run took it for abandoned."""
-    # The owner may write in any case: who sweeps opens the file to see whether it is locked.
+    # The owner can always write: ``remove_abandoned`` opens the file to see if it is locked.
     mode = 0o600 | stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
     while True:
         path = target.with_name(f".calliper-{token_hex(8)}.tmp")

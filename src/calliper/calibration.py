@@ -4,7 +4,6 @@
 for a model: it makes the space where nearness is judged, and learns how the model errs.
 """
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -22,7 +21,7 @@ from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator, takers_of_weights
 from calliper.exceptions import CalliperError, SplitGroupsWarning, UnusedWarning, unheard, warn
 from calliper.quantile import effective_size
-from calliper.rows import PerRow, Rows, rows_of_groups, state_of, warn_of_errors
+from calliper.rows import Rows, RowSources, first_rows, rows_of_groups, state_of, warn_of_errors
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 
@@ -38,8 +37,7 @@ def calibrate_model(
     X: Any,
     y: FloatArray,
     training: spaces.Training,
-    *,
-    per_row: PerRow,
+    per_row: RowSources,
     order: Any = None,
     lazy: Any = None,
 ) -> Calibration:
@@ -54,39 +52,40 @@ def calibrate_model(
     method: Any = FullRescaled(random_state=front.random_state)
     if front.calibrator is not None:
         method = with_random_state(as_calibrator(front.calibrator), front.random_state)
-    if "groups" in method.uses:  # Grouped: what it wraps meets the model; groups come apart
+    if "groups" in method.uses:  # Grouped: the method inside is used, and groups separately
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
-    given = per_row.known(X)
-    if "groups" in given:  # refused here, where rows still have their own numbers
-        rows_of_groups(given["groups"])
-    if "weights" in given:
-        check_weights(given["weights"], some=False)
+    given = per_row.of_calibration(X)
+    if given.groups is not None:  # checked while rows still have the numbers of the user
+        rows_of_groups(given.groups)
+    if given.weights is not None:
+        check_weights(given.weights, some=False)
     # Which rows calibrate must not depend on them. Weights of age follow from their number; other
     # weights are functions of the inputs, so rows that weigh little count like any others here.
     ageing = isinstance(per_row.weights, AgeingWeights)
-    n = int(effective_size(given["weights"])) if ageing else len(y)
+    n = int(effective_size(given.weights)) if ageing else len(y)
     space, score, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given, n
     )
     on_all, at_hand, targets = None, len(y), y
     if len(taught):
-        if not given and lazy is None:
+        if _alike(given) and lazy is None and y.ndim == 1:
             on_all = _plain(space, X, y)
-        X, y = _safe_indexing(indexable(X)[0], kept), y[kept]
-        given = {name: value[kept] for name, value in given.items()}
+        X, y, given = _safe_indexing(indexable(X)[0], kept), y[kept], given.take(kept)
         order = kept if order is None else order[kept]
     y_pred, Z = space.predict_and_transform(X)
     slack = slack_of(score, y, y_pred, *space.refuse_changing(X, y_pred, Z))
+    # A file keeps no labels of frames, which a model may read.
+    predicted = None if valid.is_frame(X) else (first_rows(y_pred), spaces.repeatable(y_pred))
     if lazy is not None:
-        y, y_pred, Z, given = lazy.located(space)
-        targets = y
+        y_pred, given = lazy.located(space)
+        targets = given.targets
         if ageing:  # a partition does not know how many rows come after it
-            given["weights"] = per_row.weights.of_age(len(y))
+            given = replace(given, weights=per_row.weights.of_age(len(targets)))
         # Those at hand are the first of them.
-        kept = order = np.append(kept, np.arange(at_hand, len(y)))
-        y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
-        given = {name: value[kept] for name, value in given.items()}
+        kept = order = np.append(kept, np.arange(at_hand, len(targets)))
+        y_pred, given = y_pred[kept], given.take(kept)
+        y, Z = given.targets, given.Z
         columns = [valid.check_vector(each, "y") for each in np.reshape(y, (len(y), -1)).T]
         y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
@@ -94,7 +93,7 @@ def calibrate_model(
     made = calibrate(
         method,
         score,
-        measured(score, Z, y, y_pred, **given),
+        measured(score, Z, y, y_pred, given),
         training=None if training.X is None else training.seen(space, score, method.uses),
         left_out=left_out,
         length_scale=space.length_scale(len(y)),
@@ -110,6 +109,7 @@ def calibrate_model(
         per_row=per_row.remembered(),
         row_trend=warn_of_errors(errors, order, plain, in_time=front.shuffle is False),
         probe=state_of(X),
+        predicted=predicted,
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
@@ -152,7 +152,7 @@ def _learn(
     X: Any,
     y: FloatArray,
     training: spaces.Training,
-    given: Mapping[str, Any],
+    given: Rows,
     n: int,
 ) -> tuple[spaces.Embedding, Score, spaces.LeftOut | None, tuple[IntArray, IntArray]]:
     """The space, the score, left-out errors if used; rows that taught, and rows that calibrate.
@@ -160,28 +160,36 @@ def _learn(
     ``n`` is the number of rows by which it is decided whether some of them teach.
     """
     uses, known, part = method.uses, training.X is not None, front.learning_part
-    asks, chosen = "left_out" in uses, part is not None and part != "auto"
-    if asks and part == "auto" and not given and isinstance(score, DistributionError):
+    local, chosen = "left_out" in uses, part is not None and part != "auto"
+    if local and part == "auto" and _alike(given) and isinstance(score, DistributionError):
         part = spaces.teaching_distributions(len(y))
-    elif not chosen and not (asks and n >= spaces.FEWEST_KEPT + spaces.FEWEST_TAUGHT):
+    elif not chosen and not (local and n >= spaces.FEWEST_KEPT + spaces.FEWEST_TAUGHT):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     errors = _checked_error_model(
-        front.error_model, score, learns=(asks and known) or part is not None
+        front.error_model, score, learns=(local and known) or part is not None
     )
     adjusts = errors is not None and errors.adjusts
-    located = method.judges_nearness or asks or adjusts or "training" in uses
+    located = method.judges_nearness or local or adjusts or "training" in uses
+    spaces.check_embed(front.embed, model)
     auto = isinstance(front.embed, str) and front.embed == "auto"
-    # Predictions suffice where rows are only counted; quantiles also show the doubt.
+    # Predictions suffice where rows are only counted; quantiles also show uncertainty.
     bare = not located or (auto and isinstance(score, DistributionError))
 
     def space_of(rows: spaces.Training) -> spaces.Embedding:
-        embed, units = "prediction" if bare else front.embed, score.units
-        how = {"raw": _inputs_of(method), "nearness": method.judges_nearness, "units": units}
-        known = {"model": model, "n_outputs": score.n_outputs, "y_train": rows.y}
-        return spaces.fit_embedding(embed, rows.X, X, **known, **how)
+        return spaces.fit_embedding(
+            "prediction" if bare else front.embed,
+            rows.X,
+            X,
+            model=model,
+            n_outputs=score.n_outputs,
+            units=score.units,
+            y_train=rows.y,
+            raw=_inputs_of(method),
+            nearness=method.judges_nearness,
+        )
 
     space, unseen = space_of(training) if known else None, None
-    if space is not None and (asks or adjusts):
+    if space is not None and (local or adjusts):
         unseen = training.left_out(space)
     if chosen and errors is None and unseen is None:
         warn(
@@ -191,9 +199,9 @@ def _learn(
         )
     taught, kept = np.empty(0, dtype=np.intp), np.arange(len(y))
     if part is not None and (errors is not None if unseen is None else chosen):
-        how = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
+        shuffle, seed = front.shuffle is not False, front.random_state
         taught, kept = spaces.deal(
-            len(y), part, labels=given.get("groups"), gap=training.gap, **how
+            len(y), part, labels=given.groups, gap=training.gap, shuffle=shuffle, random_state=seed
         )
     if len(taught):
         own = spaces.LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
@@ -203,8 +211,8 @@ def _learn(
     space = space_of(training) if space is None else space
     if unseen is None:
         return space, score, None, (taught, kept)
-    wanted = spaces.ErrorModel(recentre=False, units=False) if errors is None else errors
-    made = spaces.learn_errors(training, unseen, space, score, wanted, chosen=auto and asks)
+    errors = spaces.ErrorModel(recentre=False, units=False) if errors is None else errors
+    made = spaces.learn_errors(training, unseen, space, score, errors, chosen=auto and local)
     return *made, (taught, kept)
 
 
@@ -232,24 +240,43 @@ def _checked_error_model(given: Any, score: Score, *, learns: bool) -> spaces.Er
     return given
 
 
-def calibrate(method: Calibrator, score: Score, tails: list[Rows], **apart: Any) -> Calibration:
-    """Fit a copy to each tail of the errors, by group if given; it gets what it uses ``apart``."""
+def calibrate(
+    method: Calibrator,
+    score: Score,
+    tails: list[Rows],
+    *,
+    training: Rows | None = None,
+    left_out: Rows | None = None,
+    length_scale: float | None = None,
+) -> Calibration:
+    """Fit a copy to each tail of the errors, by group if rows have groups."""
     if tails[0].weights is not None and "weights" not in method.uses:
         raise CalliperError(
             f"{type(method).__name__} does not support weights: {takers_of_weights()}."
         )
     if tails[0].groups is not None:
         method = calibrators.Grouped(method)
-    fitted = tuple(clone(method).fit_to(rows, **apart) for rows in tails)
-    return Calibration(score=score, calibrators=fitted)
+    fitted = (
+        clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
+        for rows in tails
+    )
+    return Calibration(score=score, calibrators=tuple(fitted))
 
 
-def measured(score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, **given: Any) -> list[Rows]:
-    """Calibration rows as each tail of the score sees them, with groups and weights as given."""
+def _alike(rows: Rows) -> bool:
+    """Whether rows have neither groups nor weights."""
+    return rows.groups is None and rows.weights is None
+
+
+def measured(
+    score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, given: Rows | None = None
+) -> list[Rows]:
+    """Calibration rows as each tail of the score sees them, with groups and weights if given."""
+    known = Rows(None) if given is None else given
     magnitudes = score.magnitude(y, y_pred)
     signs = np.sign(score.signed(y, y_pred)) if score.has_sides else None
     tails = score.measure(y, y_pred).reshape(len(y), -1).T
-    return [Rows(Z, tail, magnitudes, signs, targets=y, **given) for tail in tails]
+    return [Rows(Z, tail, magnitudes, signs, known.weights, known.groups, y) for tail in tails]
 
 
 def extended(
@@ -257,11 +284,10 @@ def extended(
     X: Any,
     y: FloatArray,
     y_pred: FloatArray,
-    Z: FloatArray,
+    new: Rows,
     window: int | None = None,
-    **given: Any,
 ) -> Calibration:
-    """The same with further rows, of which groups and weights are given if they were before."""
+    """The same with further rows, which have groups and weights if those before had them."""
     enough = len(y) >= ENOUGH_TO_COMPARE
     seen = refuse_seen(made.sketch if enough else None, X, y)
     why = made.no_guarantee or seen
@@ -269,11 +295,14 @@ def extended(
     n = n if window is None else min(n, valid.at_least(window, 1, "window"))
     ageing, before = made.per_row.weights, made.calibrators
     if isinstance(ageing, AgeingWeights):
-        given["weights"] = ageing.of_age(len(y))
-        before = tuple(each.aged(given["weights"][0]) for each in before)
-    tails = measured(made.score, Z, y, y_pred, **given)
+        new = replace(new, weights=ageing.of_age(len(y)))
+        before = tuple(each.aged(new.weights[0]) for each in before)
+    tails = measured(made.score, new.Z, y, y_pred, new)
     if enough:
-        made.calibrators[0].warn_if_known(tails[0].scores)
+        if made.on_all is None:
+            made.calibrators[0].warn_if_known(tails[0].scores)
+        else:  # it also knows the rows that taught
+            made.on_all.warn_if_known(np.abs(y - made.space.middle(X)))
     length = made.space.length_scale(n)
     grown = tuple(
         copy(calibrator).extend_by(rows, window=window, length_scale=length)

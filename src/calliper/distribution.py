@@ -12,8 +12,7 @@ statistics of y_i* are bounds, with −∞ at rank 0 and +∞ at rank N+1:
 
 Between two points Π is known up to 1/(N+1) only. The curve with 1/N at each of them, which ``cdf``,
 ``sf``, ``ppf``, ``mean``, ``std``, ``crps`` and ``sample`` use, lies in that band; ``exceedance``
-is the middle of the band. Under covariate shift the points count by their weights w_i, and the new
-row by its own, w, in place of 1.
+is its middle. Under covariate shift the points count by their weights w_i, the new row by its own.
 
 Reference: Vovk, Shen, Manokhin, Xie (2019), "Nonparametric predictive distributions based on
 conformal prediction", doi:10.1007/s10994-018-5755-8. The closed form with local scales is, to our
@@ -113,7 +112,7 @@ class Distribution:
 
     @valid.says_coverage
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
-        """Equal-tailed intervals, which follow the skewness of errors and cover at least so much.
+        """Equal-tailed intervals, which follow the skewness of errors and have proven coverage.
 
         (1 − coverage)/2 may lie below, and as much above.
         """
@@ -124,7 +123,7 @@ class Distribution:
         return Intervals(lower, upper, levels[0] if np.ndim(coverage) == 0 else levels, self.index)
 
     def cdf(self, y: Any) -> FloatArray:
-        """The share of the N points at or below y: a number, one a row, or (m, L) or (1, L)."""
+        """The share of the N points at or below y: one number, one per row, (m, L) or (1, L)."""
         _, not_above, total, _ = self._counts(y).swapaxes(0, 1)
         # Weights may add up to more than their total, by rounding.
         return np.asarray(np.minimum(not_above / total, 1.0))
@@ -147,8 +146,7 @@ class Distribution:
     def ppf(self, q: Any) -> FloatArray:
         """The inverse of :meth:`cdf`: the smallest point with a share of at least q at or below it.
 
-        (m,), or (m, L) for L levels from 0 to 1, in any order; without the guarantee of
-        :meth:`quantile`.
+        (m,), or (m, L) for L levels from 0 to 1; without the guarantee of :meth:`quantile`.
         """
         levels = np.atleast_1d(_targets(q))
         if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
@@ -161,16 +159,13 @@ class Distribution:
                 return points[:, np.array(ranks) - 1]
             # Sums of weights are rounded; a level of 0 is that of the first point with a weight.
             need, reached = np.maximum(levels * (1 - 1e-12), 1e-300), np.cumsum(share, axis=1)
-            place = np.stack([count_true(reached < each) for each in need], axis=1)
-            return np.take_along_axis(points, np.minimum(place, n - 1), axis=1)
+            column = np.stack([count_true(reached < each) for each in need], axis=1)
+            return np.take_along_axis(points, np.minimum(column, n - 1), axis=1)
 
         return valid.like_coverage(self._of_curve(invert), q)
 
     def mean(self) -> FloatArray:
-        """The mean of the curve of :meth:`cdf`, (m,).
-
-        Infinite where a point stands at infinity, and NaN where points stand at both ends.
-        """
+        """Mean of the curve of :meth:`cdf`, (m,): infinite if a point is, NaN with both signs."""
         return self._of_curve(_mean)
 
     def std(self) -> FloatArray:
@@ -192,8 +187,8 @@ class Distribution:
         target = valid.check_vector(y, "y", n=len(self))
         below, not_above, total, own = self._counts(target, bounded=False).swapaxes(0, 1)
         tau = check_random_state(random_state).uniform(size=len(self))
-        place = (below + tau * (own + not_above - below)) / (total + own)
-        return np.asarray(np.minimum(place, 1.0))
+        value = (below + tau * (own + not_above - below)) / (total + own)
+        return np.asarray(np.minimum(value, 1.0))
 
     def crps(self, y: Any) -> FloatArray:
         """∫ (F(x) − 1{y ≤ x})² dx at the target of each row for the curve F of :meth:`cdf`, (m,).
@@ -296,8 +291,7 @@ class Distribution:
         """Where targets with these errors may lie, rounding considered: from where, up to where.
 
         A target that ties with its bound must keep to it. Errors are enlarged before they are added
-        to the prediction, not the sum after: then the sum is rounded to the target or beyond, and
-        never falls.
+        to the prediction: then the sum is rounded to the target or beyond, and never falls.
         """
         with np.errstate(over="ignore"):  # beyond the largest number there is no bound
             low, high = (self.score.place(y_pred, side * _up(side * signed)) for side in (-1, 1))
@@ -379,7 +373,7 @@ class GroupedDistribution(Distribution):
 
     Attributes
     ----------
-    parts : the distribution of each group's rows, behind their places in the batch
+    parts : the row numbers of each group in the batch, and the distribution of these rows
     n_calibration : over all groups
 
     Examples
@@ -416,9 +410,7 @@ class GroupedDistribution(Distribution):
         return self._of_each(lambda part, rows: part._count(target[rows], bounded))
 
     def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
-        return self._of_each(
-            lambda part, rows: part._of_curve(ask, *(each[rows] for each in beside))
-        )
+        return self._of_each(lambda part, at: part._of_curve(ask, *(each[at] for each in beside)))
 
     def _of_each(self, answer: Callable[..., FloatArray]) -> FloatArray:
         """What each group's distribution answers, in the order of the rows."""
@@ -437,6 +429,6 @@ def _targets(y: Any) -> FloatArray:
         raise CalliperError(f"y must be numbers: {error}.") from error
     if given.ndim > 2 or np.isnan(given).any():
         raise CalliperError(
-            f"y must be a number, one a row, or (m, L), and never NaN; got shape {given.shape}."
+            f"y must be one number, one per row, or (m, L), without NaN; got shape {given.shape}."
         )
     return given

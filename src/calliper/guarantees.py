@@ -1,9 +1,9 @@
 """Marginal guarantees: the proven coverage, its assumptions and its limits.
 
-All bounds are for a calibration set of N points and a new point that are exchangeable (for example
-independent draws from one distribution), with a model that has seen neither. They are *marginal*:
-probabilities over the draw of the calibration set as well as of the new point. Given one
-calibration set, coverage is a random number around that value. With Q = ⌈(1−α)(N+1)⌉:
+All bounds are for N calibration points and a new one that are exchangeable (for example independent
+draws from one distribution), with a model that has seen neither. They are *marginal*: probabilities
+over the draw of all these points. Given the calibration points, coverage is a random number around
+that value. With Q = ⌈(1−α)(N+1)⌉:
 
     split, MADSplit, full     Q/(N+1) ≥ 1−α
     Jackknife+                1 − (2(N+1−Q) − 1)/(N+1) ≥ 1−2α
@@ -28,13 +28,7 @@ from calliper._validation import check_level
 from calliper.exceptions import CalliperError
 from calliper.quantile import ROUNDING, as_fraction, conformal_rank
 
-__all__ = [
-    "ASSUMPTIONS",
-    "Guarantee",
-    "conformal_coverage",
-    "coverage_law",
-    "jackknife_coverage",
-]
+__all__ = ["ASSUMPTIONS", "Guarantee", "conformal_coverage", "coverage_law", "jackknife_coverage"]
 
 #: What every guarantee assumes.
 ASSUMPTIONS = (
@@ -122,9 +116,8 @@ def fold_coverage(coverage: float, n: int, n_folds: int) -> float:
 def coverage_law(coverage: float, n: int) -> Any:
     """Distribution of coverage given the calibration set: Beta(Q, N+1−Q), as a SciPy object.
 
-    Exact for split conformal and MADSplit if scores have no ties, stochastically larger with
-    ties (Vovk 2012). No such law is known for the methods that compare a new point with the
-    calibration points one by one.
+    Exact for split conformal and MADSplit without ties, stochastically larger with ties (Vovk
+    2012); not known for methods that compare a new point with the calibration points one by one.
 
     Parameters
     ----------
@@ -233,8 +226,7 @@ class Guarantee:
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the guarantee to hold."""
         first = ASSUMPTIONS[0] if self.confidence is None else INDEPENDENT
-        if self.n_effective is not None:
-            first = SHIFTED
+        first = first if self.n_effective is None else SHIFTED
         return (f"within each group {first}" if self.groups else first, *ASSUMPTIONS[1:])
 
     def _repr_html_(self) -> str:
@@ -266,8 +258,7 @@ class Guarantee:
             sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
             return (
                 f"{self.method}: {self.n_calibration:,} {self.points} points cannot support "
-                f"coverage {self.coverage:g}{sure}, so the interval is infinite and always "
-                "covers."
+                f"coverage {self.coverage:g}{sure}, so the interval is infinite and always covers."
             )
         lines = [f"{self.method}: {self.note or self._promise()}"]
         if self.note is None or self.proved > 0:

@@ -120,8 +120,7 @@ def mutual_information(
     0.005
     """
     features = check_features(Z)
-    n = len(features)
-    (scores,) = same_rows(Z, "Z", scores=scores)
+    n, (scores,) = len(features), same_rows(Z, "Z", scores=scores)
     scores = np.asarray(scores, dtype=np.float64)
     infinite = np.isposinf(scores)  # a rescaled score with a zero scale
     values = check_vector(np.where(infinite, 0.0, scores), "scores", n=n)
@@ -177,17 +176,15 @@ def _standard_error(
     x_ranks: IntArray, y_ranks: IntArray, k: int, rng: np.random.RandomState
 ) -> float:
     """From quarters of the points: the variance of the estimator is proportional to 1/n."""
-    size = len(y_ranks) // SUBSAMPLES
+    size, variance = len(y_ranks) // SUBSAMPLES, []
     if size <= k + 1:
         return float("nan")
-    variance = []
     for _ in range(PARTITIONS):
         parts = rng.permutation(len(y_ranks))[: SUBSAMPLES * size].reshape(SUBSAMPLES, size)
         x_part = np.argsort(np.argsort(x_ranks[:, parts], axis=-1), axis=-1)
         y_part = np.argsort(np.argsort(y_ranks[parts], axis=-1), axis=-1)
-        estimates = [
-            _marginals(x_part[:, part], y_part[part][None], k).sum() for part in range(SUBSAMPLES)
-        ]
+        pairs = zip(x_part.swapaxes(0, 1), y_part[:, None], strict=True)
+        estimates = [_marginals(x, y, k).sum() for x, y in pairs]
         variance.append(np.var(estimates, ddof=1) / SUBSAMPLES)
     return float(np.sqrt(np.mean(variance)))
 
@@ -218,7 +215,7 @@ def rank_ksg(y_ranks: IntArray, n_neighbors: int) -> FloatArray:
 
 
 def _search(y: IntArray, k: int) -> Any:
-    """ε of each point of one row, which is a block; the tree is made faster."""
+    """ε of each point of one row; a tree that is not balanced is built faster."""
     points = np.column_stack([np.arange(y.size), *y]).astype(np.float64)
     tree = KDTree(points, balanced_tree=False, compact_nodes=False)
     return tree.query(points, k=[k + 1], p=np.inf)[0].T
@@ -236,10 +233,10 @@ def _walk(ranks: IntArray, k: int) -> Any:
                 larger = np.maximum(slot, value)
                 np.minimum(slot, value, out=slot)
                 value = larger
-        # What is left is more than a step away. The last few points look at all others instead.
+        # Nearer ones are all found. The last few points are compared with all others instead.
         if np.count_nonzero(nearest[-1] > step) <= y.size // 128:
             break
-    row, place = np.nonzero(nearest[-1] > step)
-    distance = np.maximum(np.abs(x - x[place, None]), np.abs(y[row] - y[row, place, None]))
-    nearest[-1, row, place] = np.partition(distance, k, axis=1)[:, k]  # each is nearest to itself
+    row, point = np.nonzero(nearest[-1] > step)
+    distance = np.maximum(np.abs(x - x[point, None]), np.abs(y[row] - y[row, point, None]))
+    nearest[-1, row, point] = np.partition(distance, k, axis=1)[:, k]  # each is nearest to itself
     return nearest[-1]

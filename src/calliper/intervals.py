@@ -88,11 +88,9 @@ class Intervals(Ends):
                 "lower must not exceed upper, and an open end is -inf below and inf above; at "
                 f"{at} they are {lower[at]} and {upper[at]} ({len(wrong)} in total)."
             )
-        n_levels = len(np.atleast_1d(np.asarray(self.coverage)))
-        if self.coverage is not None and lower.ndim == 2 and n_levels != lower.shape[1]:
-            raise CalliperError(
-                f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
-            )
+        n, n_levels = lower.shape[-1:], np.shape(np.atleast_1d(np.asarray(self.coverage)))
+        if self.coverage is not None and lower.ndim == 2 and n_levels != n:
+            raise CalliperError(f"there are {n[0]} columns of ends but {n_levels[0]} levels.")
         if lower is not self.lower or upper is not self.upper:  # arrays have no labels
             same_rows(self.lower, "lower", upper=self.upper)
             if self.index is None:
@@ -125,7 +123,7 @@ class Intervals(Ends):
         """Rows that a mask or numbers pick, (n,)."""
         found, every = np.asarray(rows), np.arange(len(self.lower))
         if found.dtype == object and all(isinstance(each, bool | np.bool_) for each in found.flat):
-            found = found.astype(bool)  # as pandas has a mask that could have gaps
+            found = found.astype(bool)  # a nullable mask of pandas
         known = found.dtype.kind in "biu" or not found.size
         if isinstance(rows, tuple) or found.ndim != 1 or not known:
             raise CalliperError(
@@ -146,7 +144,7 @@ class Intervals(Ends):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         """Lower and upper ends side by side: (m, 2), or (m, 2, L) for L levels."""
         if copy is False:
-            raise ValueError("an array of both ends is a copy of them: leave copy=False out.")
+            raise ValueError("an array of both ends is always a copy: leave out copy=False.")
         return np.stack([self.lower, self.upper], axis=1).astype(dtype or float, copy=False)
 
     def contains(self, y: Any) -> BoolArray:
@@ -234,8 +232,7 @@ class Intervals(Ends):
     def to_dict(self) -> dict[str, Any]:
         """Values for strict JSON, by attribute name.
 
-        An end without a bound is the text ``"-inf"`` or ``"inf"``; labels such as dates become
-        text.
+        An end without a bound is the text ``"-inf"`` or ``"inf"``; labels such as dates are text.
         """
         given = {"lower": self.lower, "upper": self.upper, "coverage": self.coverage}
         labels = None if self.index is None else [_label(each) for each in self.index]

@@ -10,16 +10,14 @@ a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at m
   p_t = max{(k + m_1 + … + m_{t−1})/(N+t), k/(N+1)}; the maximum allows for fewer misses. With ties
   the law is a bound, p_t is its upper δ/2 quantile, and evidence starts at 1/2.
 - Otherwise p_t is a rate that the user tolerates; or α if each label joins the calibration points
-  at once, at one level and with no window: misses of a conformal predictor are then dominated by
-  independent ones of rate α.
+  at once, at one level and with no window: misses are then dominated by independent ones of rate α.
 
 A bet on rate p from step s on multiplies wealth by p/p_t after each miss and by (1−p)/(1−p_t) after
 each hit: by 1 on average if misses have probability p_t, by less if it is smaller and p > p_t.
-Evidence is the mean over a grid of p and over all s, with weights
-a·1{s=0} + (1−a)·c/((s+c)(s+c+1)). All starts move by the same factor, so one number for each p
-holds their sum. Fewer misses are found in the same way, by smaller p and the minimum, if scores are
-continuous. Assumed: rows are independent and distributed like calibration rows, and labels arrive
-in any order, but not because they are misses.
+Evidence is the mean over a grid of p and over all s, weighted a·1{s=0} + (1−a)·c/((s+c)(s+c+1)):
+all starts move by the same factor, so one number for each p holds their sum. Fewer misses are found
+likewise, by smaller p and the minimum, if scores are continuous. Assumed: rows are independent and
+distributed like calibration rows, and labels arrive in any order, but not because they are misses.
 
 **Exchangeability.** p_t = (#{i<t: s_i > s_t} + U(1 + #{i<t: s_i = s_t}))/n_t are independent and
 uniform for exchangeable scores. Bets Π(1 + ε(p_t − ½)), ε ∈ {−1, 0, 1}, exchange a hundredth of
@@ -66,7 +64,6 @@ LABELS_TOGETHER = 10_000
 STEPS = {"steps": Array("int64", ("n",))}
 #: The share of wealth that changes sides, ε, in a step.
 JUMP, SIDES = 0.01, np.array([-1, 0, 1])
-
 HOW = (
     "pass tolerated=, the share of misses that you accept; online=True, if each label is added "
     "with extend at once and without a window; or n_calibration=, for a method whose coverage has "
@@ -105,7 +102,7 @@ class _Monitor(Stream):
 
     @property
     def alarm_at(self) -> int | None:
-        """The label that set it off: its step, or its place counted from 0; None without."""
+        """The label that set it off: its step, or its number counted from 0; None without."""
         self._ready()
         return self._step_of(self._alarm_at)
 
@@ -115,9 +112,9 @@ class _Monitor(Stream):
         self._ready()
         return self._step_of(self._since)
 
-    def _step_of(self, place: int | None) -> int | None:
-        """The step of a label if steps are named, else its place."""
-        return place if place is None or not self._named else [*self._named][place]
+    def _step_of(self, number: int | None) -> int | None:
+        """The step of a label if steps are named, else its number."""
+        return number if number is None or not self._named else [*self._named][number]
 
     def _begin(self) -> None:
         valid.check_level(self.false_alarms, "false_alarms")
@@ -133,10 +130,10 @@ class _Monitor(Stream):
         new = self._checked(labels)
         if (step is None) == bool(self._named) and self._seen:
             how_many = f"{len(self._named)} of {len(self._seen)} labels so far came with a step"
-            raise CalliperError(f"{how_many}: name the step of every label, or of none.")
+            raise CalliperError(f"{how_many}: pass a step for every label, or for none.")
         names = [] if step is None else valid.check_steps(step)
         if names and len(names) != len(new):
-            raise CalliperError(f"{len(names)} steps were named for {len(new)} labels: one each.")
+            raise CalliperError(f"got {len(names)} steps for {len(new)} labels: pass one for each.")
         refuse_second_labels(names, self._named.__contains__)
         self._named |= dict.fromkeys(names)
         for begin in range(0, len(new), LABELS_TOGETHER):
@@ -199,8 +196,7 @@ class CoverageMonitor(_Monitor):
     coverage : the level of the intervals, the same for all labels
     n_calibration : N, for a method with a law of coverage and one calibration set, see :meth:`of`
     tolerated : instead, for any method: the share of misses that you accept
-    online : instead of both: every label joins the calibration points by ``extend`` before the
-        next row is predicted, and no window drops any
+    online : instead of both: ``extend`` gets each label before the next row, without a window
     side : {"more", "fewer", "both"}, misses than promised; fewer means intervals that are too wide
     ties : whether scores may be equal: the law is then a bound, and alarms come later
     tails : 2 for ``Split`` with ``SignedError``, a width for each side
@@ -236,7 +232,7 @@ class CoverageMonitor(_Monitor):
         default, needs ``tolerated`` or ``online``.
         """
         if how.get("tolerated") is not None:
-            return cls(coverage, **how)
+            return cls(coverage, **how)._tried()
         promise = model.guarantee(coverage)
         known = promise.note is None and promise.n_effective is None
         if how.get("online"):
@@ -249,7 +245,7 @@ class CoverageMonitor(_Monitor):
                 f"the distribution of coverage is not known for {promise.method}, as it was "
                 f"calibrated (proved at level {coverage:g}: {promise.proved:.4g}): {HOW}."
             )
-        return cls(coverage, n, **how)
+        return cls(coverage, n, **how)._tried()
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -270,6 +266,11 @@ class CoverageMonitor(_Monitor):
         self._promised = float(miss)
         if self.tolerated is not None:
             self._promised = valid.check_level(self.tolerated, "tolerated")
+            if self._promised > (1 + miss) / 2:
+                raise CalliperError(
+                    f"tolerated is a share of misses, at most {float(1 + miss) / 2:g} at level "
+                    f"{self.coverage:g}; got {self.tolerated!r}."
+                )
         elif self.n_calibration is not None:
             n = valid.at_least(self.n_calibration, 1, "n_calibration")
             tails = valid.at_least(self.tails, 1, "tails")
@@ -293,20 +294,16 @@ class CoverageMonitor(_Monitor):
         self._n_missed = 0
 
     def update(self, inside: Any, *, step: Any = None) -> Self:
-        """Add labels as they arrive; a batch is the same as its labels one by one.
+        """Add labels as they arrive, bool or (m,), the same one by one: ``intervals.contains(y)``.
 
-        Parameters
-        ----------
-        inside : bool or (m,), whether each target was in its interval: ``intervals.contains(y)``
-        step : the step that each label belongs to, in any order: for labels that come late
+        ``step`` is the step that each label belongs to, in any order: for labels that come late.
         """
         return self._update(inside, step)
 
     def _look(self, inside: BoolArray) -> None:
         missed, seen, size = ~inside, len(self._seen), len(inside)
-        steps = seen + np.arange(size)
+        steps, rates = seen + np.arange(size), self._rates
         promised = np.full((size, 1), self._promised)
-        rates = self._rates
         if self._urn is not None:
             misses = self._urn[0] + self._n_missed + np.cumsum(missed) - missed
             urn = (misses / (self._urn[1] + steps))[:, None]
@@ -380,8 +377,7 @@ class ExchangeabilityMonitor(_Monitor):
 
     def fit(self, scores: Any, y: None = None) -> Self:
         """Begin with the scores of calibration rows, (N,)."""
-        first = self._checked(scores)
-        seed = self.random_state
+        first, seed = self._checked(scores), self.random_state
         seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
         self._seed = valid.at_least(seed, 0, "random_state")
         self._first, self._given = first, None

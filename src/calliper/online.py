@@ -2,7 +2,7 @@
 
 Where data drift, rows are not exchangeable. The level can make up for it: higher after a miss, a
 little lower after a hit. With α_t = 1 − level, err_t = 1 for a miss and 0 for a hit, and 1−α the
-coverage that is wanted,
+coverage requested,
 
     α_{t+1} = α_t + γ_t (α − err_t).
 
@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from itertools import pairwise
@@ -79,6 +80,11 @@ class Stream(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return self._given is not None
 
+    def _tried(self) -> Self:
+        """Itself, if its parameters are accepted; they may still be changed."""
+        copy(self)._ready()
+        return self
+
     def _ready(self) -> None:
         """Begin if that was not done; later, refuse parameters that changed."""
         own: Any = self
@@ -89,8 +95,8 @@ class Stream(BaseEstimator):  # type: ignore[misc]
         for name, value in self._given.items():
             if given[name] != value:
                 raise CalliperError(
-                    f"{name} was {value!r} at the beginning and is {given[name]!r} now, but its "
-                    f"bound holds for fixed parameters only: start a new {type(self).__name__}."
+                    f"{name} was {value!r} at the beginning and is {given[name]!r} now, but the "
+                    "bound holds only if parameters do not change: start a new one."
                 )
 
 
@@ -99,7 +105,7 @@ def refuse_second_labels(names: Sequence[int], has_label: Callable[[int], bool])
     for name, count in Counter(names).items():
         if count > 1 or has_label(name):
             raise CalliperError(
-                f"step {name} has its label already: each counts once. Leave the second one out."
+                f"step {name} already has a label, and each step counts once: leave out the second."
             )
 
 
@@ -170,9 +176,9 @@ class Controller(valid.MadeByCoverage, Stream):
 
     keeps: ClassVar[Mapping[str, Field]] = {
         "steps": Array("float64", ("T", 2), least=-1, most=1),
-        "names": Array("int64", ("T", 2)),
+        "names": Array("int64", ("T", 2), least=1 - 2**62, most=2**62 - 1),
         "levels": Array("float64", ("k",)),
-        "weights": Array("float64", ("k",), least=0),
+        "weights": Array("float64", ("k",), least=0, most=1.5),
         "excess": Number(),
         "asked": Number(bool),
     }
@@ -219,8 +225,8 @@ class Controller(valid.MadeByCoverage, Stream):
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last step."""
         self._ready()
-        if len(state["levels"]) != len(self._rates):
-            raise CalliperError("a Controller has a level for each of its rates.")
+        if len(state["levels"]) != len(self._rates) or not 0.5 < state["weights"].sum() < 1.5:
+            raise CalliperError("a Controller has a level and a share for each of its rates.")
         (level, outside), (names, until) = state["steps"].T, state["names"].T
         known, last = until != 0, len(until)
         in_time = (until > np.arange(last)) & (until <= last) | ~known
@@ -275,8 +281,8 @@ class Controller(valid.MadeByCoverage, Stream):
         for before, name in pairwise(last + names):
             if name <= before:
                 raise CalliperError(
-                    f"steps must increase with time: {name} comes after {before}. Request each "
-                    "once, in order of time; labels may come in any order."
+                    f"steps must increase with time, but {name} came after {before}. Predict each "
+                    "step once, in chronological order; labels may arrive in any order."
                 )
         level = self._level()
         self._steps |= dict.fromkeys(names, (level, -1.0, 0))
@@ -308,7 +314,7 @@ class Controller(valid.MadeByCoverage, Stream):
     def _answer(
         self, ask: str, model: Any, X: Any, step: Any, how: dict[str, Any]
     ) -> tuple[float, Any]:
-        """The level for rows of a step, or of a step each; what the model answers if not 0 or 1."""
+        """The level, and the answer of the model, which is not asked at level 0 or 1."""
         _check_asked(model, X, ask)
         if "coverage" in how:
             raise CalliperError(
@@ -348,8 +354,8 @@ class Controller(valid.MadeByCoverage, Stream):
             waiting = len(self._steps) - self._n_labels
             raise CalliperError(
                 "update was called before a level was requested: call predict_interval(model, X) "
-                f"or read level first. {waiting} named steps are waiting for labels: update(…, "
-                "step=…)."
+                f"or read level first. {waiting} steps are waiting for labels: for these, call "
+                "update(…, step=…)."
             )
         if needed is None and len(self._rates) > 1:
             raise CalliperError(
@@ -369,8 +375,9 @@ class Controller(valid.MadeByCoverage, Stream):
         else:
             if unknown := [name for name in names if name not in self._steps]:
                 raise CalliperError(
-                    f"a label came for step {unknown[0]}, which was never requested; "
-                    f"{len(self._steps)} were. Name it in predict_interval(model, X, step=...)."
+                    f"got a label for step {unknown[0]}, which was never predicted "
+                    f"({len(self._steps)} steps were): call predict_interval(model, X, step=...) "
+                    "first."
                 )
             refuse_second_labels(names, lambda name: self._steps[name][1] >= 0)
             levels = [self._steps[name][0] for name in names]
@@ -407,10 +414,12 @@ class Controller(valid.MadeByCoverage, Stream):
         came = f"{n:,}, of which {self.history.coverage:.2%} were inside" if n else "none so far"
         missing = len(self._steps) - n
         late = f" Steps without a label, which do not count: {missing:,}." if missing else ""
+        said = f"Asked for: {self.coverage:.2%} of the targets. Steps with a label: {came}. "
+        if bound >= max(self._miss, 1 - self._miss):
+            return f"{said}So few labels at this rate prove nothing yet of this share.{late}"
         return (
-            f"Asked for: {self.coverage:.2%} of the targets. Steps with a label: {came}. This "
-            f"share is proved to be at most {bound:.2%} off, however the targets change (those of "
-            f"an interval of one point count as outside).{late}"
+            f"{said}It is proved that this share is within {bound:.2%} of the coverage asked for, "
+            f"whatever the targets are (at level 0, all of them count as outside).{late}"
         )
 
     def _level(self) -> float:
@@ -456,8 +465,8 @@ def _check_asked(model: Any, X: Any, *answers: str) -> None:
     """Refuse what gives no intervals or radii, such as rows in place of a model."""
     if not any(hasattr(model, name) for name in answers):
         raise TypeError(
-            f"pass a calibrated regressor (for predict_radius a calibrator), and then the rows; "
-            f"got a {type(model).__name__}, and then a {type(X).__name__}."
+            f"pass a calibrated regressor (for predict_radius, a calibrator) first and the rows "
+            f"second; got a {type(model).__name__} and a {type(X).__name__}."
         )
 
 
@@ -512,7 +521,7 @@ def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[fl
         return model.predict_interval(X, levels, **how).contains(y)
 
     ranked, holds = model.ranking(X, y, **how) if hasattr(model, "ranking") else (None, asked)
-    if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
+    if ranked is not None:  # checked: just below it the target is outside, just above it inside
         around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
         levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
         if (holds(levels) == (levels > ranked[:, None])).all():

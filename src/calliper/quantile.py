@@ -12,8 +12,8 @@ weight of all scores up to it reaches its share of the total T = Σ w_i + w_∞:
 
 Sums are compared up to 10⁻¹² T (less at levels that near to 0 or 1), so a share that equals the
 level except for rounding reaches it. If T = 0, the threshold is infinite. A score that ties with
-its threshold must be covered, so what is computed from a threshold is rounded outward: by
-``outward`` for products and long sums, by ``above`` and ``below`` for one sum.
+its threshold must be covered, so what is computed from one is rounded outward: by ``outward`` for
+products and long sums, by ``above`` and ``below`` for one sum.
 
 Letters: v → ``ordered``, w → ``weights``, w_∞ → ``at_infinity``, 1−α → ``levels``.
 
@@ -36,6 +36,8 @@ from calliper._types import BoolArray, FloatArray, IntArray
 TOLERANCE = 1e-12
 #: Relative error of sums and products of many numbers.
 ROUNDING = 1e-11
+#: The smallest positive number that has all its digits.
+TINY = float(np.finfo(float).tiny)
 
 
 @lru_cache(maxsize=256)
@@ -94,7 +96,7 @@ def merged_multiple(
     """The rank-th smallest of ``factor[r] * ordered[j]`` for each row r, but for some exceptions.
 
     ``position``, (m, E), says which columns are exceptions (N pads a short row), and ``value`` what
-    they are instead (NaN pads). A regular value whose place is more than E away from ``rank``
+    they are instead (NaN pads). A regular value whose rank is more than E away from ``rank``
     cannot be the answer, so a window of 2E+1 columns holds it: O(E log E) a row, whatever N.
     """
     n_exceptions = position.shape[1]
@@ -126,11 +128,9 @@ def pad_exceptions(
     count = np.bincount(row, minlength=n_rows)
     entry = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     shape = (n_rows, int(count.max(initial=0)))
-    padded_position = np.full(shape, n_columns, dtype=np.intp)
-    padded_value = np.full(shape, np.nan)
-    padded_position[row, entry] = position
-    padded_value[row, entry] = value
-    return padded_position, padded_value
+    positions, values = np.full(shape, n_columns, dtype=np.intp), np.full(shape, np.nan)
+    positions[row, entry], values[row, entry] = position, value
+    return positions, values
 
 
 def row_order_statistics(values: FloatArray, ranks: Sequence[int]) -> FloatArray:
@@ -263,9 +263,12 @@ def weighted_quantiles(
 
 
 def with_signs(sizes: FloatArray, signs: FloatArray) -> FloatArray:
-    """Sizes ≥ 0 with the signs −1, 0 or 1 of the last axis; 0 where that is 0, even of infinity."""
+    """Sizes ≥ 0 with the signs −1, 0 or 1 of the last axis; 0 where that is 0, even of infinity.
+
+    A size of 0 with a sign is just beyond 0, since only errors of 0 are at 0 themselves.
+    """
     with np.errstate(invalid="ignore"):
-        signed = sizes * signs
+        signed = np.where(sizes == 0, TINY, sizes) * signs
     return np.where(signs == 0, 0.0, signed)
 
 
@@ -281,7 +284,7 @@ def outward(radius: FloatArray) -> FloatArray:
 
 def not_below(ratio: FloatArray) -> FloatArray:
     """Ratios; those too small for all their digits are rounded up, since products magnify that."""
-    lossy = (ratio != 0) & (np.abs(ratio) < np.finfo(np.float64).tiny)
+    lossy = (ratio != 0) & (np.abs(ratio) < TINY)
     return np.where(lossy, np.nextafter(ratio, np.inf), ratio)
 
 
@@ -318,8 +321,7 @@ def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatAr
     A measured error was rounded by half a last digit at most, so the next number is no smaller. A
     radius that is multiplied back needs less than three more: one for the quotient, one for the
     product, and up to one where these pass a power of two. So the radius moves by ``digits``, and
-    the end by one. Nothing is rounded at r = 0, and no error below it reaches ŷ. Each step keeps
-    the order: a larger radius never has the smaller interval.
+    the end by one. Nothing is rounded at r = 0, and no error below it reaches ŷ. The order is kept.
     """
     further = radius
     with np.errstate(over="ignore"):  # beyond the largest number an end is no bound

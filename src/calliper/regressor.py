@@ -28,7 +28,7 @@ class ConformalRegressor(CalibratedRegressor, Answers):
         of models that predict three quantiles or more, or a distribution, ``DistributionError``
         is the default. (The name ``score`` is taken by scikit-learn's method.)
     embed : "auto", "inputs", "prediction", layer name, transformer or callable, default "auto"
-        The space where nearness is judged; calibration rows never determine it.
+        The space where nearness is judged (not by ``Split``); calibration rows never determine it.
 
         ``"auto"`` looks at the fitted model: prediction and spread of the members for forests and
         bagging (of a class of your own, if their mean predicts as it does), how far the last

@@ -1,4 +1,4 @@
-"""Rows: how they come, and what is known of each, whatever they are used for.
+"""Rows: the forms in which they are passed, and what is known about each.
 
 Calibration, training and left-out rows are all :class:`Rows`. Where values of the same rows come
 with labels, as series and frames of pandas do, the labels must agree.
@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import combinations
 from typing import Annotated, Any, Self
 
@@ -37,7 +36,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper import _validation as valid
-from calliper._handlers import INPUTS, NETWORKS, handler_of
+from calliper._handlers import INPUTS, NETWORKS, as_tensor, handler_of, handler_of_tensor, in_memory
 from calliper._kept import Keeps, Number, Plain
 from calliper._types import AgeingWeights, FloatArray, Frame, IntArray
 from calliper.exceptions import (
@@ -97,11 +96,6 @@ class Rows:
     def __len__(self) -> int:
         return valid.n_rows(self.Z) if self.scores is None else len(self.scores)
 
-    @cached_property
-    def ascending(self) -> FloatArray:
-        """Scores in ascending order, sorted when first asked for."""
-        return np.sort(self.scores)
-
     def take(self, rows: Any) -> Rows:
         """Some of the rows, by their numbers."""
         return self._of_each(lambda values: _safe_indexing(values, rows))
@@ -121,7 +115,7 @@ class Rows:
             before, added = vars(self)[name], vars(other)[name]
             if (before is None) != (added is None):
                 known, now = ("without", "with") if before is None else ("with", "without")
-                raise CalliperError(f"fitted {known} {name} and extended {now}: give them to both.")
+                raise CalliperError(f"fitted {known} {name} and extended {now}: pass them to both.")
             joined[name] = None if before is None else np.concatenate([before, added])
         return Rows(**joined)
 
@@ -146,12 +140,21 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     if not by_name:
         valid.refuse_no_rows(X, "X")
     if y is None:
+        tensor = handler_of_tensor(X) is not None or not valid.shape_of(X)
+        own = " Only a DataLoader of (inputs, targets) brings its own." if tensor else ""
         raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None.{own}"
         )
     validate_data(estimator, X, skip_check_array=True)
     if by_name:
         estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
+    n = valid.shape_of(y)[:1]
+    parts = isinstance(X, list | tuple) and {valid.shape_of(each)[:1] for each in X} == {n}
+    if parts and n and n != (len(X),):
+        raise CalliperError(
+            f"X is a {type(X).__name__} of {len(X)}, and each has an entry for each row. For a "
+            "network of several inputs pass a dict, such as {'ids': ids, 'mask': mask}."
+        )
     check_consistent_length(X, y)
     shape = y.shape if isinstance(y, np.ndarray) else valid.shape_of(y)
     if len(shape) == 2 and shape[1] == 1:
@@ -167,31 +170,34 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 def row_values(given: Any, X: Any, name: str) -> Any:
     """One value for each row of ``X``, (n,); ``name`` is how the user knows the argument."""
+    columns = list(getattr(X, "columns", ()))
     if isinstance(given, str):
-        columns = list(getattr(X, "columns", ()))
         if given not in columns:
             has = f"which has {columns[:20]}" if columns else "but X has no named columns"
             raise CalliperError(f"{name}={given!r} must name a column of X, {has}.")
         given = X[given]
+    given = given(X) if callable(given) else given
     try:
-        values = np.asarray(given(X) if callable(given) else given)
+        values = np.asarray(given)
     except ValueError as error:
-        raise CalliperError(f"{name} must be one for each row: {error}.") from error
+        raise CalliperError(f"{name} must have one value for each row: {error}.") from error
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (valid.n_rows(X),):
-        named = isinstance(given, list) and all(isinstance(each, str) for each in given)
-        how = " Pass the name of one column, or a function of the rows that combines several."
+        named = isinstance(given, list) and all(
+            isinstance(each, str) and each in columns for each in given
+        )
+        how = " Pass one column name, or a function of X that combines several columns."
         raise CalliperError(
-            f"{name} must have one value for each of {valid.n_rows(X)} rows; got shape "
+            f"{name} must have one value for each of the {valid.n_rows(X)} rows; got shape "
             f"{values.shape}.{how if named else ''}"
         )
     return values
 
 
 @dataclass(frozen=True)
-class PerRow(Keeps):
-    """What calibration was given for each row; None where nothing was."""
+class RowSources(Keeps):
+    """Where groups and weights of rows come from: values, a column name or a function; or None."""
 
     groups: Annotated[Any, Plain("groups")] = None
     weights: Annotated[Any, Plain("weights")] = None
@@ -203,22 +209,24 @@ class PerRow(Keeps):
             raise CalliperError("groups and weights are remembered as a name or a function.")
         return cls(**state)
 
-    def known(self, X: Any) -> dict[str, Any]:
-        """What was given, as values of the calibration rows by name."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        if isinstance(self.weights, AgeingWeights):
-            given["weights"] = self.weights.of_age(valid.n_rows(X))
-        return {name: row_values(value, X, name) for name, value in given.items()}
+    def of_calibration(self, X: Any) -> Rows:
+        """Groups and weights of the calibration rows."""
+        groups, weights = self.groups, self.weights
+        if isinstance(weights, AgeingWeights):
+            weights = weights.of_age(valid.n_rows(X))
+        groups = None if groups is None else row_values(groups, X, "groups")
+        weights = None if weights is None else row_values(weights, X, "weights")
+        return Rows(None, groups=groups, weights=weights)
 
-    def remembered(self) -> PerRow:
+    def remembered(self) -> RowSources:
         """The same without values of calibration rows."""
-        return PerRow(remembered(self.groups), remembered(self.weights))
+        return RowSources(remembered(self.groups), remembered(self.weights))
 
-    def new(self, X: Any, **now: Any) -> dict[str, Any]:
-        """Values of new rows by name: as given now, or by what calibration was given."""
+    def of_new(self, X: Any, groups: Any = None, weights: Any = None) -> Rows:
+        """Groups and weights of new rows: as given now, or as calibration was told."""
         values = {}
-        for name, before in vars(self).items():
-            given = now.get(name)
+        for name, given in (("groups", groups), ("weights", weights)):
+            before = vars(self)[name]
             if before is None and given is not None:
                 raise CalliperError(
                     f"{name} were passed for new rows, but not for calibration: also pass {name}= "
@@ -231,7 +239,7 @@ class PerRow(Keeps):
                 )
             known = before if given is None else given
             values[name] = None if known is None else row_values(known, X, name)
-        return values
+        return Rows(None, **values)
 
 
 def remembered(given: Any) -> Any:
@@ -257,23 +265,6 @@ def stacked(first: Any, second: Any) -> Any:
         ) from error
 
 
-def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
-    """The different labels in order, and the number of each row's, (n,); gaps are refused."""
-    shape = np.shape(np.asarray(labels))
-    if len(shape) != 1 or not shape[0]:
-        raise CalliperError(
-            f"{name} must be one label for each row, of at least one row; got shape {shape}."
-        )
-    rows, number = rows_of_groups(labels, name), np.empty(shape, dtype=np.intp)
-    try:
-        ordered = sorted(rows)
-    except TypeError as error:
-        raise CalliperError(f"{name} must be labels of one kind: {error}.") from None
-    for place, label in enumerate(ordered):
-        number[rows[label]] = place
-    return ordered, number
-
-
 def rows_of_groups(labels: Any, name: str = "groups") -> dict[Any, IntArray]:
     """The numbers of each group's rows, in order of appearance; missing labels are refused."""
     rows: list[Any] = np.asarray(labels).tolist()
@@ -282,7 +273,7 @@ def rows_of_groups(labels: Any, name: str = "groups") -> dict[Any, IntArray]:
         for row, label in enumerate(rows):
             found[label].append(row)
     except TypeError as error:
-        raise CalliperError(f"{name} must be labels such as texts and numbers: {error}.") from None
+        raise CalliperError(f"{name} must be labels such as strings or numbers: {error}.") from None
     missing = sorted(row for label, own in found.items() if _is_missing(label) for row in own)
     if missing:
         raise CalliperError(
@@ -355,7 +346,7 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
         return
     moved = Counter(labels) == Counter(others)
     how = f"the row labels of {name} in another order" if moved else f"other row labels than {name}"
-    at = next(place for place, label in enumerate(labels) if label != others[place])
+    at = next(row for row, label in enumerate(labels) if label != others[row])
     by_label = "(labels are not unique) "
     if len({*labels}) == len(labels):
         by_label = f"{other}.loc[{name}.index], or " if moved else f"values of rows of {name}, or "
@@ -472,8 +463,8 @@ def _times(table: Any) -> dict[str, str]:
         return {}
     pandas = hasattr(table, "iloc")
     found = {"the index": table.index} if pandas else {}
-    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
-        found[f"column {name!r}"] = table.iloc[:, place] if pandas else table[name]
+    for number, name in enumerate(table.columns if isinstance(table, Frame) else ()):
+        found[f"column {name!r}"] = table.iloc[:, number] if pandas else table[name]
     orders = {}
     for where, values in found.items():
         times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
@@ -488,8 +479,8 @@ def state_of(X: Any) -> dict[str, Any] | None:
     rows: Any = first_rows(X)
     if isinstance(rows, np.ndarray | list):
         return {"kind": "rows", "rows": rows}
-    if hasattr(rows, "detach"):
-        return {"kind": "tensor", "rows": rows.detach().cpu().numpy()}
+    if handler_of_tensor(rows) is not None:
+        return {"kind": "tensor", "rows": in_memory(rows)}
     kind = "pandas" if valid.is_frame(rows) else "polars"
     try:
         frame = rows.reset_index(drop=True) if kind == "pandas" else rows
@@ -517,9 +508,7 @@ def _state_of_column(column: Any) -> dict[str, Any]:
 def rows_again(state: dict[str, Any]) -> Any:
     """The rows of :func:`state_of`."""
     if state["kind"] == "tensor":
-        import torch
-
-        return torch.as_tensor(state["rows"])
+        return as_tensor(state["rows"])
     if state["kind"] == "pandas":
         import pandas as pd
 

@@ -169,8 +169,7 @@ class JointError(Score):
 
     Parameters
     ----------
-    units : (k,) positive numbers
-        The u_j, such as the usual error of each target, chosen without calibration rows.
+    units : (k,) the u_j > 0, such as usual errors, chosen without calibration rows
 
     Examples
     --------
@@ -264,13 +263,10 @@ class SignedError(Score):
 
 
 class CurveError(Score):
-    """How far out y lies on a curve q(z) that is predicted for each row.
+    """How far out y lies on a curve q(z) that is predicted for each row and never falls.
 
-    q(z) never falls, and z(y) is the z of least size with q(z) = y::
-
-        s = |z(y)|,     the interval is [q(−radius), q(radius)], around the centre q(0).
-
-    y is inside exactly when its z is at most the radius, flat pieces of the curve included.
+    With z(y) the z of least size with q(z) = y, s = ``|z(y)|``, and the interval is [q(−radius),
+    q(radius)], around the centre q(0): it holds y exactly when s is at most the radius.
     """
 
     has_sides = True
@@ -287,8 +283,7 @@ class CurveError(Score):
 
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """q(z)."""
-        down, up = self.sides(y_pred)
-        size = np.abs(signed)
+        (down, up), size = self.sides(y_pred), np.abs(signed)
         return np.where(signed < 0, -down.end(size), up.end(size))
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -349,8 +344,7 @@ class ScaledError(CurveError):
                 "ScaledError needs lowest < highest, and finite beyond and pull of at least 0; got "
                 f"{self!r}."
             )
-        centre = np.clip(y_pred[..., :1], self.lowest, self.highest)
-        units = y_pred[..., 1:]
+        centre, units = np.clip(y_pred[..., :1], self.lowest, self.highest), y_pred[..., 1:]
         if self.pull:
             room = np.concatenate([centre - self.lowest, self.highest - centre], axis=-1)
             units = np.maximum(units, self.pull * np.where(np.isinf(room), 0.0, room))
@@ -358,12 +352,9 @@ class ScaledError(CurveError):
 
     def describe_ends(self) -> str:
         """Where intervals stop, in words; empty if targets have no ends."""
-        ends = [f"{end:g}" for end in (self.lowest, self.highest) if np.isfinite(end)]
-        return (
-            f"intervals stop at {' and '.join(ends)}, where targets end, but for very high levels"
-            if ends
-            else ""
-        )
+        ends = " and ".join(f"{e:g}" for e in (self.lowest, self.highest) if np.isfinite(e))
+        known = f"intervals stop at {ends}, where targets end, but for very high levels"
+        return known if ends else ""
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """z(y), further out for targets beyond an end."""
@@ -372,22 +363,22 @@ class ScaledError(CurveError):
 
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """q(z), which waits at an end until z has passed ``beyond``."""
+        near = super().place(y_pred, signed)
         further = np.sign(signed) * np.maximum(np.abs(signed) - self.beyond, 0.0)
-        near, far = super().place(y_pred, signed), super().place(y_pred, further)
+        far = super().place(y_pred, further)
         below, above = np.minimum(far, self.lowest), np.maximum(far, self.highest)
         return np.asarray(np.clip(near, below, above))
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """[q(−radius), q(radius)], rounded outward: no target with this score is outside."""
+        low, high = super().invert(y_pred, radius)
         further = radius
         for _ in range(4):  # as in ``above``; scores beyond an end were rounded as sums
             further = np.nextafter(further, np.inf)
         further = np.maximum(further - self.beyond, 0.0)
-        (low, high), far = super().invert(y_pred, radius), super().invert(y_pred, further)
-        return (
-            np.maximum(low, np.minimum(far[0], self.lowest)),
-            np.minimum(high, np.maximum(far[1], self.highest)),
-        )
+        far = super().invert(y_pred, further)
+        low = np.maximum(low, np.minimum(far[0], self.lowest))
+        return low, np.minimum(high, np.maximum(far[1], self.highest))
 
 
 class QuantileError(Score):
@@ -517,8 +508,7 @@ class DistributionError(CurveError):
 
     Parameters
     ----------
-    probabilities : (K,) numbers between 0 and 1
-        The p_k, in the order of the columns; two or more, all different.
+    probabilities : (K,) the p_k between 0 and 1 of the columns, two or more, all different
     slope : float, optional
         The usual slope of q(z), which is about a standard deviation, in the unit of y. It must not
         depend on calibration rows; by default it is that of training rows, where they are known.
@@ -549,9 +539,9 @@ class DistributionError(CurveError):
         n = int(np.count_nonzero(size >= AS_GOOD_AS_INFINITE))
         if n:
             warn(
-                f"All predicted quantiles are equal at {n} of {len(size)} points with a different "
-                "target, which only infinite intervals contain. Pass X_train and y_train, or set "
-                "slope= of the score to about the standard deviation of a target.",
+                f"At {n} of {len(size)} points, all predicted quantiles are equal and the target "
+                "differs from them, so only an infinite interval contains it. Pass X_train and "
+                "y_train, or set slope= of the score to about the standard deviation of a target.",
                 ZeroScaleWarning,
             )
         return size
@@ -594,9 +584,10 @@ class DistributionError(CurveError):
         """Probabilities as they came, (K,), and the usual slope."""
         p = check_vector(self.probabilities, "probabilities")
         if len(p) < 2 or not np.all((p > 0) & (p < 1)) or len(np.unique(p)) < len(p):
+            hint = " If these are percentages, divide by 100." if min(p, default=0) >= 1 else ""
             raise CalliperError(
                 f"probabilities must be two or more different numbers between 0 and 1, one for "
-                f"each predicted quantile; got {self.probabilities!r}."
+                f"each predicted quantile; got {self.probabilities!r}.{hint}"
             )
         if self.slope is not None and not 0 < float(self.slope) < np.inf:
             raise CalliperError(f"slope must be a positive number or None; got {self.slope!r}.")
@@ -672,7 +663,9 @@ class Side:
             further = height - self.heights[piece]
             move = multiple(not_below(further), slope)
             end = above(start, move, digits=5) if outward else start + move
-        return np.where(height >= self.heights[-1], np.inf, np.minimum(end, behind))
+        # Local scales divide scores: a radius that comes from one as good as infinite is smaller.
+        infinite = height >= np.sqrt(self.heights[-1])
+        return np.where(infinite, np.inf, np.minimum(end, behind))
 
     def _piece(self, piece: Any) -> tuple[Any, ...]:
         """Start and slope of pieces by number, and where the next begins."""
@@ -685,12 +678,14 @@ class Side:
 
 def warn_if_crossed(y_pred: FloatArray) -> None:
     """One warning that counts the rows whose quantiles are out of order."""
-    gaps = np.diff(y_pred, axis=-1).min(axis=-1)
+    gaps = (steps := np.diff(y_pred, axis=-1)).min(axis=-1)
     n_crossed = int(np.count_nonzero(gaps < 0))
     if n_crossed:
+        of = "quantile models that overfit; regularise them or train on more rows"
+        if (steps < 0).reshape(-1, steps.shape[-1]).mean(axis=0).max() > 0.9:  # the same two
+            of = "models or probabilities that are swapped, or in another order than you think"
         warn(
             f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows, by up to "
-            f"{-gaps.min():.3g}: they are sorted, which keeps the guarantee. Crossing is a sign of "
-            "quantile models that overfit; regularise them or train on more rows.",
+            f"{-gaps.min():.3g}: they are sorted, which keeps the guarantee. A sign of {of}.",
             QuantileCrossingWarning,
         )

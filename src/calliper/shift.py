@@ -24,9 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._kept import Field, Inline, Keeps, NameList, Number, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
-from calliper._validation import check_level, check_vector, counted, n_rows
+from calliper._validation import check_level, check_vector, counted, n_rows, shape_of
 from calliper.exceptions import CalliperError, ShiftWarning, warn
-from calliper.quantile import Shares, effective_size, required_calibration_size
+from calliper.quantile import TINY, Shares, effective_size, required_calibration_size
 from calliper.rows import stacked
 
 __all__ = ["LikelihoodRatio", "Recency", "ShiftReport"]
@@ -86,7 +86,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     keeps: ClassVar[Mapping[str, Field]] = {
         "trees": Inline(ShiftTrees, optional=True),
         "classifier_": Plain("classifier"),
-        "ratio_": Number(least=np.finfo(float).tiny),
+        "ratio_": Number(least=TINY),
     }
 
     def for_file(self) -> dict[str, Any]:
@@ -100,7 +100,9 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     def restore(self, state: dict[str, Any]) -> None:
         """The trees, or the classifier that was brought."""
         self.ratio_, self.classifier_ = state["ratio_"], state["trees"] or state["classifier_"]
-        if not hasattr(self.classifier_, "predict_proba"):
+        trees, usual = state["trees"], self.classifier is None  # usual: with splits by categories
+        needs = "calibrated_classifiers_" if usual and trees is None else "predict_proba"
+        if not hasattr(self.classifier_, needs) or (trees is not None and not trees.sums):
             raise CalliperError("a density ratio needs trees or a classifier.")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -126,6 +128,11 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         if not hasattr(classifier, "predict_proba"):
             raise TypeError(f"classifier must have predict_proba; got {classifier!r}.")
         sizes = n_rows(X_before), n_rows(X_now)
+        if len(shape_of(X_now)) == 1 < len(shape_of(X_before)):
+            got = f"of one dimension, {shape_of(X_now)}: call fit(X_train, X_new), without targets"
+            raise CalliperError(
+                f"X_now must be rows with the columns of X_before; got values {got}."
+            )
         if min(sizes) < 1:
             raise CalliperError(f"X_before and X_now need rows; got {sizes[0]} and {sizes[1]}.")
         self.classifier_ = classifier.fit(stacked(X_before, X_now), np.repeat([0, 1], sizes))
@@ -134,7 +141,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
 
     def __call__(self, X: Any) -> FloatArray:
         """The weight of each row, (m,)."""
-        check_is_fitted(self)
+        check_is_fitted(self, msg="This %(name)s is not fitted: call fit(X_train, X_new) first.")
         now: FloatArray = np.asarray(self.classifier_.predict_proba(X), dtype=np.float64)[:, 1]
         if (now == 1).any():
             raise CalliperError(
@@ -263,5 +270,5 @@ def as_shares(calibration: FloatArray, new: FloatArray) -> Shares:
     """Checked weights in units of the largest calibration weight."""
     with np.errstate(over="ignore"):
         shares = new / calibration.max()
-    # What is too large to be a number outweighs all others as well as the largest number does.
+    # A weight beyond the largest number counts as that number, which outweighs all others as well.
     return Shares(calibration / calibration.max(), np.minimum(shares, np.finfo(np.float64).max))

@@ -1,4 +1,4 @@
-"""Several targets at once: a box that holds all of them, or an interval for each by itself.
+"""Several targets: one box that contains all of them, or a separate interval for each.
 
 *Joint.* With r_j the error of target j and units u_j that do not depend on calibration rows, the
 score of a row is max_j |r_j|/u_j (``JointError``). Any calibrator makes a radius t of such scores,
@@ -34,8 +34,9 @@ from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
+from calliper.quantile import TINY
 from calliper.regressor import ConformalRegressor
-from calliper.rows import check_known_rows
+from calliper.rows import RowSources, check_known_rows
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
 
@@ -91,7 +92,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         **CalibratedRegressor.keeps,
         "targets": NameList(),
         "parts": Part("regressor", several=True),
-        "units_": Array("float64", ("k",), least=np.finfo(float).tiny, optional=True),
+        "units_": Array("float64", ("k",), least=TINY, optional=True),
     }
 
     def for_file(self) -> dict[str, Any]:
@@ -109,6 +110,8 @@ class MultiTargetRegressor(CalibratedRegressor):
         n_targets = len(self.regressors_) or self.score_.n_outputs
         if n_targets != len(self.target_names_):
             raise CalliperError("there must be a regressor or a unit for each target.")
+        if not self.regressors_ and n_targets > 1 and not isinstance(self.score_, JointError):
+            raise CalliperError(f"a box has a JointError; got {self.score_!r}.")
         if self.regressors_:
             together = self._together(self.calibration_.model)
             same = {name: vars(together)[name] for name in ("score", "space", "calibrators")}
@@ -145,17 +148,19 @@ class MultiTargetRegressor(CalibratedRegressor):
             each = zip(self._answering(X), limits, strict=True)
             alone = [one.predict_interval(X, coverage, bounds=at, **how) for one, at in each]
             return Boxes(tuple(alone), names, joint=False)
-        y_pred, Z, per_row = predicted(self, X, groups, weights)
+        y_pred, new = predicted(self, X, groups, weights)
         made = self.calibration_
         if len(names) == 1:
-            how = {"bounds": limits[0], "confidence": confidence, "X": X, **per_row}
-            return Boxes((made.intervals(y_pred, Z, coverage, **how),), names)
+            only = made.intervals(
+                y_pred, new, coverage, X=X, bounds=limits[0], confidence=confidence
+            )
+            return Boxes((only,), names)
         if made.targets is not None:
             for limit, column in zip(limits, made.targets.T, strict=True):
                 valid.check_bounds(limit, column)
         # Around 0 the upper end is the radius, rounded outward.
         found = replace(made, score=AbsoluteError()).intervals(
-            np.zeros(len(y_pred)), Z, coverage, confidence=confidence, **per_row
+            np.zeros(len(y_pred)), new, coverage, X=X, confidence=confidence
         )
         centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
         ends = np.moveaxis(np.stack(made.score.invert(centres, found.upper)), -1, 0)
@@ -163,7 +168,9 @@ class MultiTargetRegressor(CalibratedRegressor):
         boxes = (Intervals(low, high, found.coverage, found.index) for low, high in sides)
         return Boxes(tuple(boxes), names)
 
-    def predict_distribution(self, X: Any, *, bounds: Any = None, **how: Any) -> Any:
+    def predict_distribution(
+        self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
+    ) -> Any:
         """With ``joint=False``, the distribution of each target by its name.
 
         Arguments as in :meth:`predict_interval`.
@@ -173,16 +180,18 @@ class MultiTargetRegressor(CalibratedRegressor):
         limits = _ranges(bounds, len(self.target_names_))
         if self.regressors_:
             each = zip(self._answering(X), limits, strict=True)
-            found = [one.predict_distribution(X, bounds=limit, **how) for one, limit in each]
+            found = [
+                one.predict_distribution(X, bounds=limit, groups=groups, weights=weights)
+                for one, limit in each
+            ]
         elif len(limits) > 1:
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distributions: use "
                 "MultiTargetRegressor(..., joint=False) for a distribution of each target."
             )
         else:
-            groups, weights = how.pop("groups", None), how.pop("weights", None)
-            y_pred, Z, per_row = predicted(self, X, groups, weights)
-            found = [self.calibration_.distribution(y_pred, Z, bounds=limits[0], **per_row, **how)]
+            y_pred, new = predicted(self, X, groups, weights)
+            found = [self.calibration_.distribution(y_pred, new, X=X, bounds=limits[0])]
         return dict(zip(self.target_names_, found, strict=True))
 
     def guarantee(
@@ -218,7 +227,6 @@ class MultiTargetRegressor(CalibratedRegressor):
         return self._check_targets(y)
 
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
-        """Targets (n, k), or (n,) if there is one."""
         found, known = target_names(y), self.target_names_
         if name == "y_train" and found != known and {*found} == {*known}:
             raise CalliperError(
@@ -248,7 +256,14 @@ class MultiTargetRegressor(CalibratedRegressor):
         return replace(first, calibrators=calibrators, model=model)
 
     def _calibrated(
-        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
+        self,
+        model: Any,
+        X: Any,
+        y: FloatArray,
+        training: Training,
+        per_row: RowSources,
+        order: Any = None,
+        lazy: Any = None,
     ) -> Calibration:
         """For all targets together, or by a regressor for each column."""
         if not isinstance(self.joint, bool | np.bool_):
@@ -258,24 +273,23 @@ class MultiTargetRegressor(CalibratedRegressor):
             whole = models.unwrapped(model)
             training = KeptTraining(**vars(training), whole=whole, targets=training.y)
             if not self.joint:
+                if lazy is not None:
+                    raise CalliperError(
+                        "joint=False calibrates each target by itself, on rows in memory: pass "
+                        "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
+                    )
                 self.units_ = None
-                self.regressors_ = tuple(self._of_each(model, X, y, training, **how))
+                self.regressors_ = tuple(self._of_each(model, X, y, training, per_row, order))
                 return self._together(model)
             units = self._units(model, X, y, training)
             training, score = replace(training, progress=Training().progress), JointError(units)
         self.units_ = units
         front = SimpleNamespace(**vars(self), score_function=score, error_model="auto")
-        return calibrate_model(front, model, X, y, training, **how)
+        return calibrate_model(front, model, X, y, training, per_row, order, lazy)
 
     def _of_each(
-        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
+        self, model: Any, X: Any, y: FloatArray, training: Training, per_row: RowSources, order: Any
     ) -> Iterator[ConformalRegressor]:
-        """A calibrated regressor for each column of the targets."""
-        if how.get("lazy") is not None:
-            raise CalliperError(
-                "joint=False calibrates each target by itself, on rows in memory: pass "
-                "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
-            )
         names = ("embed", "random_state", "shuffle", "gap", "learning_part")
         own = {name: vars(self)[name] for name in names}
         for number, column in enumerate(y.T):
@@ -285,7 +299,7 @@ class MultiTargetRegressor(CalibratedRegressor):
             of_target = column_of(model, number, y.shape[1])
             made = ConformalRegressor(of_target, self.calibrator, **own)
             check_known_rows(made, X, column)
-            made.calibration_ = calibrate_model(made, of_target, X, column, seen, **how)
+            made.calibration_ = calibrate_model(made, of_target, X, column, seen, per_row, order)
             yield made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
@@ -316,7 +330,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         if zero:
             raise CalliperError(
                 f"errors of target {', '.join(zero)} are all zero on {len(errors)} "
-                f"{'training' if unseen is None else 'left-out'} rows, so a joint box has no unit "
+                f"{'training' if unseen is None else 'held-out'} rows, so a joint box has no unit "
                 "for it. Is it constant? Leave it out. Does the model fit its training rows "
                 "exactly? Pass refits=5, or units=, the typical error of each target."
             )

@@ -104,7 +104,7 @@ def test_each_group_is_calibrated_on_its_own_rows_alone(method):
 def test_words_name_groups_without_a_finite_interval():
     few = Grouped(Split()).fit(np.zeros((50, 1)), np.arange(50.0), groups=np.arange(50) < 4)
     words = few.guarantee(0.9).describe()
-    assert "infinite, with too few points, in 1)" in words
+    assert "infinite, with too few points, in 1: True)" in words
     assert "its calibration points (46 in the worst group)" in words
     assert "too few points" not in few.guarantee(0.5).describe()
 
@@ -117,7 +117,7 @@ def test_small_and_unseen_groups_are_infinite_with_one_warning():
     with pytest.warns(SmallCalibrationWarning) as caught:
         radius = fitted.predict_radius(np.zeros((4, 1)), [0.8, 0.9], groups=asked)
     (message,) = [str(each.message) for each in caught]
-    assert "'never' has none (9 more needed), 'small' has 5 (4 more needed)" in message
+    assert "'never' has 0 (9 more needed), 'small' has 5 (4 more needed)" in message
     assert "Coverage 0.9 needs at least 9" in message
     np.testing.assert_array_equal(radius[0], np.sort(scores[:40])[[32, 36]])
     np.testing.assert_array_equal(radius[1], [44.0, np.inf])
@@ -146,7 +146,7 @@ def test_confidence_holds_in_each_group_and_is_refused_where_there_is_no_law():
     ("groups", "message"),
     [
         (None, "needs the group of each row"),
-        (["a"] * 9, r"one value for each of 10 rows; got shape \(9,\)"),
+        (["a"] * 9, r"one value for each of the 10 rows; got shape \(9,\)"),
         ([["a", "b"]] * 10, r"got shape \(10, 2\)"),
         (["a"] * 9 + [None], "at position 9.. Fill"),
         ([1.0] * 4 + [np.nan] * 6, "at position 4.. Fill"),
@@ -293,8 +293,12 @@ def test_with_weights_a_group_of_few_rows_may_be_enough():
 
 
 def test_a_promise_counts_the_groups_without_finite_intervals():
-    sizes = [30, 40, 3, 4]
-    for n_groups, words in [(3, r"infinite, with too few points, in 1\)"), (4, r"points, in 2\)")]:
+    sizes = [30, 40, 3, 4, 3, 3, 3, 3]
+    for n_groups, words in [
+        (3, r"infinite, with too few points, in 1: 2\)"),
+        (4, r"points, in 2: 2, 3\)"),
+        (8, r"points, in 6: 2, 3, 4, 5, 6, …\)"),
+    ]:
         group = np.repeat(np.arange(n_groups), sizes[:n_groups])
         method = Grouped(Split()).fit(np.zeros((len(group), 1)), group * 1.0, groups=group)
         assert re.search(words, method.guarantee(0.9).method)

@@ -151,7 +151,7 @@ def test_bad_input():
     method = JackknifeMinmaxRescaled()
     with pytest.raises(CalliperError, match=r"NaN or infinite .nan at position 49"):
         method.fit(Z, np.r_[SCORES[:-1], np.nan])
-    with pytest.raises(CalliperError, match="Negative values in scores"):
+    with pytest.raises(CalliperError, match="scores must not be negative"):
         method.fit(Z, SCORES - 5)
     with pytest.raises(CalliperError, match=r"magnitudes must .* got 3 values for 50 rows"):
         method.fit(Z, SCORES, magnitudes=[1.0, 2.0, 3.0])

@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from calliper import calibrators
+from calliper.calibration import with_random_state
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -101,6 +102,20 @@ def test_fit_refuses_to_go_without_each_of_its_needs(method, needs):
 def test_fit_needs_nothing_else(method, needs):
     fitted = method.fit(Z, SCORES, training=told(needs))
     assert fitted.predict_radius(NEW, 0.8).shape == (3,)
+
+
+@pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)
+def test_fit_refuses_what_changes_nothing_and_fit_to_ignores_it(method, needs):
+    known = {} if "training" in needs else {"training": TRAINING}
+    if not isinstance(method, FullRescaled) or method.kernel is not None:
+        known["length_scale"] = 3.0
+    for name, given in known.items():
+        with pytest.raises(TypeError, match=f"(?s)does not support {name}: .* not use it"):
+            method.fit(Z, SCORES, **{name: given})
+    if not needs:
+        plain, told = (with_random_state(method, 0) for _ in range(2))
+        plain.fit(Z, SCORES), told.fit_to(Rows(Z, SCORES), **known)
+        np.testing.assert_array_equal(*(each.predict_radius(NEW, 0.8) for each in (plain, told)))
 
 
 @pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)

@@ -2,29 +2,47 @@
 
 import inspect
 import math
+import re
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from calliper import KNN, CalliperError, ConformalRegressor, FullRescaled, Split
+from calliper import (
+    KNN,
+    CalliperError,
+    ConformalRegressor,
+    FullRescaled,
+    Split,
+    calibrators,
+    kernels,
+    scores,
+)
+from calliper._kept import Number
 from calliper.calibrators import (
     LVD,
+    RCP,
     RLCP,
+    SLCP,
     ConditionalCalibration,
     Grouped,
     LoCart,
     NormalizedKNN,
+    _calibrator,
 )
+from calliper.calibrators._calibrator import as_calibrator, methods
 from calliper.calibrators._full_rescaled import locality_rule, search_locality
 from calliper.calibrators._local_quantiles import widening_factor
+from calliper.declarations import About
 from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from calliper.guarantees import confident_rank
-from calliper.kernels import learn_metric
+from calliper.kernels import TunedRBF, learn_metric
 from calliper.lab.bounds import _excess, plug_in_local_coverage
 from calliper.quantile import Shares, conformal_rank, exponent, row_thresholds
 from calliper.rows import Rows
@@ -280,3 +298,309 @@ def test_a_sample_of_columns_that_tells_wrong_costs_no_answer():
 
 def test_the_exponent_is_that_of_the_largest_size():
     assert exponent(np.array([-3.0, 1.0])) == exponent(np.array([3.0, -1.0])) == 2
+
+
+def test_a_class_of_ones_own_has_its_name_and_its_file(monkeypatch):
+    monkeypatch.setattr(_calibrator, "_METHODS", methods())
+
+    class Own(Split):
+        about = About(cli="own", width="")
+        learns = {"found_": Number()}  # noqa: RUF012
+
+    class Kept(Own):
+        keeps = {"other_": Number()}  # noqa: RUF012
+
+    assert methods()["own"] is Own
+    assert (*Own.keeps,) == (*_calibrator.ROWS, "found_")
+    assert (*Kept.keeps,) == ("other_",)
+    with pytest.raises(TypeError, match="keyword"):
+        type("Wrong", (Split,), {}, word=1)
+
+
+class Foreign(BaseEstimator):
+    """A calibrator of another library."""
+
+    def fit(self, Z, scores):
+        self.radius_ = max(scores)
+        return self
+
+    def predict_radius(self, Z, coverage):
+        return np.full((len(Z), len(coverage)), self.radius_)
+
+
+@pytest.mark.parametrize("method", [Split(), Foreign()], ids=["own", "foreign"])
+@pytest.mark.parametrize("name", ["groups", "weights"])
+def test_what_a_method_does_not_use_is_refused_wherever_it_is_given(method, name):
+    Z, scores = draw(20)
+    given, method = {name: np.ones(20)}, as_calibrator(method)
+    if name == "weights" and isinstance(method, Split):
+        given = {"magnitudes": scores}
+    word = f"does not support {next(iter(given))}"
+    with pytest.raises(TypeError, match=word):
+        method.fit(Z, scores, **given)
+    method.fit(Z, scores)
+    with pytest.raises(TypeError, match=word):
+        method.extend(Z, scores, **given)
+    if "magnitudes" not in given:
+        with pytest.raises(TypeError, match=word):
+            method.predict_radius(Z, **given)
+        with pytest.raises((TypeError, CalliperError), match=f"{word}|distributions"):
+            method.predict_distribution(Z, scores, **given)
+
+
+@pytest.mark.parametrize("wrong", [Split, Foreign, 5, "split"])
+def test_what_is_no_method_is_refused(wrong):
+    with pytest.raises(TypeError, match=r"must be a method such as FullRescaled\(\) or Split\(\)"):
+        as_calibrator(wrong)
+
+
+def test_parameters_are_checked_again_when_points_are_added():
+    Z, scores = draw(20)
+    method = FullRescaled(KNN(5)).fit(Z, scores)
+    before = method.predict_radius(Z, 0.5)
+    with pytest.raises(ValueError, match="shrinkage must be"):
+        method.set_params(shrinkage=2.0).extend(Z, scores)
+    np.testing.assert_array_equal(method.predict_radius(Z, 0.5), before)
+
+
+def test_so_many_levels_are_remembered(monkeypatch):
+    monkeypatch.setattr(_calibrator, "MOST_LEVELS", 3)
+    method = Split().fit(*draw(20))
+    for level in (0.1, 0.2, 0.3, 0.4):
+        method.predict_radius([[0.0]], level)
+    assert method.levels_asked_ == {0.1, 0.2, 0.3}
+
+
+def test_a_new_row_of_no_weight_is_refused():
+    method = Split().fit(*draw(20), weights=np.ones(20))
+    with pytest.raises(CalliperError, match="weights must be positive, but 1 of 2"):
+        method.predict_radius([[0.0], [1.0]], weights=[1.0, 0.0])
+
+
+@pytest.mark.parametrize("name", ["groups", "weights"])
+def test_labels_of_new_rows_are_those_of_what_is_given_for_them(name):
+    Z, scores = draw(20)
+    new = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
+    method = Split().fit(Z, scores, weights=np.ones(20))
+    if name == "groups":
+        method = Grouped(Split()).fit(Z, scores, groups=np.ones(20))
+    with pytest.raises(CalliperError, match=f"{name} has the row labels of Z in another order"):
+        method.predict_radius(new, 0.5, **{name: pd.Series([1.0, 1.0], index=["b", "a"])})
+
+
+def test_left_out_errors_are_checked():
+    Z, scores = draw(20)
+    with pytest.raises(CalliperError, match="scores of left_out"):
+        FullRescaled().fit(Z, scores, left_out=(Z, scores - 9))
+
+
+def test_the_share_below_a_score_counts_no_equal_ones():
+    method = Split().fit(np.zeros((3, 1)), [1.0, 2.0, 3.0])
+    assert method.share_below(np.zeros((2, 1)), np.array([2.0, 2.5])).tolist() == [0.25, 0.5]
+
+
+FIVE = np.arange(5.0)
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "n"),
+    [
+        (FIVE, FIVE, 5),  # the least, the largest and nought among them
+        (FIVE, FIVE[1:], 0),
+        (-1 - FIVE, -1 - FIVE, 5),
+        (FIVE + 1, (FIVE + 1) * (1 + 9e-10), 5),
+        (np.append(FIVE + 1, (FIVE + 1) * (1 - 1.5e-9)), FIVE + 1, 5),
+        ((FIVE + 1) * (1 + 1.5e-9), FIVE + 1, 0),
+        (FIVE / 1e3, FIVE / 1e3 * (1 + 1e-5), 0),
+        (FIVE, FIVE + 10, 0),
+        (FIVE, np.full(5, 2.0), 0),
+        (np.append(np.arange(9.0), 0.0), FIVE, 5),  # one in ten is there twice
+        (np.append(np.arange(8.0), (0.0, 1.0)), FIVE, 0),
+        (FIVE, np.append(np.arange(10.0, 205.0), FIVE), 5),
+        (FIVE, np.append(np.arange(10.0, 506.0), FIVE), 5),  # however many are new
+    ],
+)
+def test_rows_with_the_errors_of_five_known_ones_are_pointed_out(known, new, n):
+    method = Split().fit(np.zeros((len(known), 1)), known)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        method.warn_if_known(new)
+    words = [f"{n} of the {len(new)} new rows have the same errors"] * (n > 0)
+    assert [str(each.message)[: len(words[0])] for each in said] == words
+
+
+@dataclass
+class Promise(Foreign):
+    """A foreign calibrator that says what it promises."""
+
+    def guaranteed_coverage(self, coverage):
+        return coverage - 0.05
+
+    def guarantee(self, coverage):
+        return f"at least {coverage - 0.05:.2f}"
+
+
+def test_a_foreign_calibrator_promises_what_it_says():
+    Z, scores = draw(20)
+    foreign, plain = (as_calibrator(each).fit(Z, scores) for each in (Promise(), Foreign()))
+    assert (foreign.promises, plain.promises, Split().promises) == (True, False, True)
+    assert foreign.guaranteed_coverage(0.8) == pytest.approx(0.75)
+    assert (foreign.guarantee(), foreign.guarantee(0.8)) == ("at least 0.85", "at least 0.75")
+    np.testing.assert_array_equal(plain.predict_radius(Z, 0.9), np.full(20, scores.max()))
+    assert plain.share_below(Z, scores) is None
+    for ask in (plain.predict_radius, foreign.predict_radius):
+        with pytest.raises(CalliperError, match="ForeignCalibrator does not support confidence"):
+            ask(Z, 0.9, confidence=0.9)
+    for method in (foreign, plain):
+        with pytest.raises(CalliperError, match="ForeignCalibrator does not support confidence"):
+            method.guarantee(0.9, confidence=0.9)
+
+
+def test_a_foreign_calibrator_without_a_guarantee_says_so():
+    class Stated(Foreign):
+        def guaranteed_coverage(self, coverage):
+            return coverage - 0.05
+
+    for kind, proved, said in ((Foreign, 0, "no guarantee is known"), (Stated, 0.85, "0.85")):
+        made = ConformalRegressor(lambda rows: rows[:, 0], kind()).calibrate(*draw(20))
+        promise = made.guarantee(0.9)
+        assert promise.method == kind.__name__ and promise.proved == pytest.approx(proved)
+        assert said in promise.describe() and "infinite" not in made.guarantee(0.99).describe()
+        assert f"guaranteed coverage at level 0.9: {proved}" in repr(made)
+
+
+@pytest.mark.parametrize(("takes", "said"), [("training", True), ("left_out", False)])
+def test_a_foreign_calibrator_uses_what_its_fit_takes(takes, said):
+    class Other(Foreign):
+        pass
+
+    Other.fit = eval(f"lambda self, Z, scores, *, {takes}=None: self")
+    uses = as_calibrator(Other()).uses
+    assert ("training" in uses, "errors" in uses, "targets" in uses) == (said,) * 3
+    assert ("left_out" in uses) == (not said)
+
+
+def test_one_point_and_scales_of_each_level():
+    """Of one point all is plain split; where scales differ by level, no share is known."""
+    one = FullRescaled(KNN(1)).fit([[0.0]], [2.0])
+    assert one.share_below(np.zeros((3, 1)), np.array([1.0, 2.0, 3.0])).tolist() == [0, 0, 0.5]
+    Z, scores = draw(20)
+    local = SLCP(KNN(5)).fit(Z, scores, training=(Z, scores))
+    assert local.share_below(Z, scores) is None
+
+
+DEFAULT = re.compile(r"^    (\w+(?:, \w+)*) : .*, default (\S+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", [calibrators, kernels, scores])
+def test_defaults_are_those_of_the_documentation(module):
+    found = 0
+    for kind in (getattr(module, name) for name in module.__all__):
+        if not isinstance(kind, type):
+            continue
+        taken = inspect.signature(kind).parameters
+        for names, value in DEFAULT.findall(kind.__doc__ or ""):
+            if value[0] in "0123456789":
+                found += 1
+                said = [taken[name].default for name in names.split(", ") if name in taken]
+                assert all(float(value) == each for each in said), (kind, names)
+        if any(each.default is inspect.Parameter.empty for each in taken.values()):
+            continue
+        if module is kernels:  # what is made without a word is accepted
+            kind().resolved(draw(30)[0], np.random.RandomState(0))
+        elif module is calibrators:
+            kind()._check_parameters()
+    assert found >= {calibrators: 6, kernels: 10, scores: 3}[module]
+
+
+def test_groups_that_are_all_infinite_are_not_counted():
+    Z, scores = draw(12)
+    for sizes, said in (([2, 10], True), ([2, 2], False)):
+        groups = np.repeat([0, 1], sizes)
+        n = len(groups)
+        made = Grouped(Split()).fit(Z[:n], scores[:n], groups=groups)
+        assert ("infinite, with too few points, in 1" in made.guarantee(0.85).method) == said
+        assert ("too few" in made.guarantee(0.85).method) == said
+
+
+def test_without_a_seed_draws_are_those_of_seed_nought():
+    Z, scores = draw(60, 2)
+    known = {"training": (Z[30:], scores[30:])}
+    chosen = []
+    for seed in (None, 0, 1):
+        method = FullRescaled(TunedRBF(n_scan=5, n_sample=3), random_state=seed)
+        chosen.append(method.fit(Z[:30], scores[:30], **known).kernel_.length_scale)
+    assert chosen[0] == chosen[1] != chosen[2]
+
+
+def test_plain_split_keeps_no_neighbours_of_the_fit_before():
+    method = FullRescaled(KNN(5)).fit(*draw(20))
+    assert method.for_file()["near_"] is not None
+    assert method.set_params(shrinkage=1.0).fit(*draw(20)).for_file()["near_"] is None
+
+
+def test_as_many_points_in_another_unit_are_chosen_for_anew():
+    Z, scores = draw(80, 2)
+    grown = FullRescaled().fit(Z[:60], scores[:60], length_scale=5.0)
+    grown.extend(Z[60:], scores[60:], window=60, length_scale=0.05)
+    fresh = FullRescaled().fit(Z[20:], scores[20:], length_scale=0.05)
+    assert repr(grown.locality_) == repr(fresh.locality_)
+    np.testing.assert_array_equal(grown.predict_radius(Z), fresh.predict_radius(Z))
+
+
+def test_the_first_level_out_of_reach_is_named():
+    """Of two groups one has ten points, so that a higher level is out of reach there."""
+    Z = np.repeat([[1.0, 0.0], [0.0, 1.0]], [10, 60], axis=0)
+    method = ConditionalCalibration(basis=np.asarray).fit(Z, draw(70)[1])
+    with pytest.warns(
+        SmallCalibrationWarning, match=r"At 1 of 2 new rows .* coverage 0\.95 over 2"
+    ):
+        radius = method.predict_radius([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.95])
+    assert np.isinf(radius).tolist() == [[False, True], [False, False]]
+
+
+def test_training_errors_that_are_not_used_are_not_checked():
+    Z, scores = draw(30)
+    known = [(Z, each, scores) for each in (None, np.full(30, np.nan))]
+    radii = [LVD().fit(Z, scores, training=each).predict_radius(Z) for each in known]
+    np.testing.assert_array_equal(*radii)
+
+
+def test_the_rule_of_quantiles_in_a_space_with_a_unit_and_of_few_dimensions():
+    assert locality_rule(100, 0.5, None, statistic="quantile").shrinkage == 0
+    plane = locality_rule(100, None, None, statistic=None, dimensions=2)
+    assert repr(locality_rule(100, None, None, statistic=None)) == repr(plane)
+
+
+def test_a_basis_is_there_again_after_a_file():
+    Z, scores = draw(60, 2)
+    made = ConditionalCalibration(basis=np.abs).fit(Z, scores)
+    again = ConditionalCalibration(basis=np.abs)
+    again.restore(made.for_file())
+    assert again.basis is np.abs
+    np.testing.assert_array_equal(again.predict_radius(-Z, 0.8), made.predict_radius(Z, 0.8))
+
+
+@pytest.mark.parametrize("difficulty", ["labels", "distance+labels"])
+def test_a_unit_is_the_mean_where_most_difficulties_are_nought(difficulty):
+    """Labels that hardly differ: the median of their spreads is 0, and their mean is not."""
+    Z, scores = draw(40)
+    labels = np.where(np.arange(40) == Z[:, 0].argmax(), 9.0, 0.0)
+    method = NormalizedKNN(3, difficulty=difficulty).fit(Z, scores, training=(Z, None, labels))
+    assert (method.units_ > 0).all() and np.isfinite(method.predict_radius(Z, 0.5)).all()
+
+
+@pytest.mark.parametrize("method", [SLCP(KNN(5)), RCP(kernel=KNN(5))], ids=["slcp", "rcp"])
+def test_thresholds_by_weight_are_not_remembered_for_equal_weights(method):
+    Z, scores = draw(60)
+    method.fit(Z[:40], scores[:40], weights=np.ones(40), training=(Z[40:], scores[40:]))
+    before = method.predict_radius(Z[:9], 0.6, weights=np.ones(9))
+    method.predict_radius(Z[:9], 0.7, weights=np.arange(1.0, 10.0))
+    both = method.predict_radius(Z[:9], [0.6, 0.7], weights=np.ones(9))
+    np.testing.assert_array_equal(both[:, 0], before)
+    fresh = method.fit(Z[:40], scores[:40], weights=np.ones(40), training=(Z[40:], scores[40:]))
+    np.testing.assert_array_equal(fresh.predict_radius(Z[:9], 0.7, weights=np.ones(9)), both[:, 1])
+
+
+def test_trees_of_quantiles_have_eight_leaves():
+    assert RCP()._chosen_model().get_params()["max_leaf_nodes"] == 8

@@ -182,7 +182,7 @@ def test_the_unit_of_labels_does_not_matter_where_neighbours_tie():
 def test_difficulties_in_small_chunks_come_to_the_same(difficulty, monkeypatch):
     method = fit(NormalizedKNN(difficulty=difficulty))
     expected = method.predict_radius(Z, LEVELS)
-    monkeypatch.setattr("calliper.calibrators._learnt_scales.CHUNK_ROWS", 7)
+    monkeypatch.setattr("calliper.calibrators._learnt_scales.CHUNK_ROWS", 1)
     np.testing.assert_array_equal(method.predict_radius(Z, LEVELS), expected)
 
 

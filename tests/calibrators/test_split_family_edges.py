@@ -94,7 +94,7 @@ def test_bad_calibration_data_and_new_rows(method):
     with pytest.raises(CalliperError, match="divide by 100"):
         fit(method).predict_radius(NEW, 90)
     if isinstance(method, (RCP, NormalizedKNN)):
-        with pytest.raises(CalliperError, match="Negative values in scores"):
+        with pytest.raises(CalliperError, match="scores must not be negative"):
             fit(method, scores=SCORES - 5)
     else:
         assert np.isfinite(fit(method, scores=SCORES - 5).predict_radius(NEW, 0.5)).all()

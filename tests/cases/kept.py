@@ -23,7 +23,6 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper._stored import calibrate_stored
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -38,6 +37,7 @@ from calliper.calibrators import (
     MADSplit,
     NormalizedKNN,
 )
+from calliper.cli._calibration import calibrate_stored
 from calliper.files._codec import Writer
 from calliper.files._model import slots_of
 from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF

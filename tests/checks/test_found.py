@@ -55,9 +55,9 @@ def test_a_fit_refused_at_once_leaves_nothing(made):
 
 
 def test_a_group_that_cannot_be_a_label():
-    with pytest.raises(CalliperError, match="labels such as texts and numbers: unhashable"):
+    with pytest.raises(CalliperError, match="labels such as strings or numbers: unhashable"):
         Grouped(Split()).fit(Z, SCORES, groups=[{}] * 12)
-    with pytest.raises(CalliperError, match="one for each row"):
+    with pytest.raises(CalliperError, match="one value for each row"):
         Grouped(Split()).fit(Z, SCORES, groups=[[1], [1, 2]])
 
 

@@ -64,14 +64,15 @@ def test_every_way_to_break_a_small_file(changes):
 #: In a process of its own, which nobody else needs whole.
 BREAK = """
 import calliper.quantile as core
-import calliper.kernels
+from calliper import Split
+from calliper.kernels import TunedRBF
 from checks.mutants import campaign, mutators
 
 functions = campaign.living_functions()
 
-def install(unit, change):
-    tree, found = mutators.mutants_of("quantile.py")
-    (mutant,) = (m for m in found if (m.unit, m.change) == (unit, change))
+def install(unit, change, file="quantile.py"):
+    tree, found = mutators.mutants_of(file)
+    mutant = next(m for m in found if (m.unit, m.change) == (unit, change))
     campaign.install(mutant, tree, functions)
 
 rank, before = core.conformal_rank, core.above(1.0, 1.0)
@@ -82,6 +83,10 @@ install("above", "1 → 2 [digits]")
 assert core.above(1.0, 1.0) > before, "a default is broken"
 install("TOLERANCE", "1e-12 → 2e-12")
 assert core.TOLERANCE == 2e-12, "a constant is broken"
+install("_Tuned.mi_neighbors", "3 → 4", "kernels/_tuned.py")
+assert TunedRBF().mi_neighbors == 4, "a field is broken for all who inherit it"
+install("ROWS", "least=0 → least=1", "calibrators/_calibrator.py")
+assert Split.keeps["magnitudes"].least == 1, "what files keep is broken for all classes"
 """
 
 
@@ -118,12 +123,11 @@ def test_the_tests_that_are_run_are_there():
 
 
 def test_most_are_noticed():
-    """Of those tried, explained survivors left aside: what was reached is not lost again.
-
-    Many survivors are messages and limits of memory, which other tests than the core's own look at.
-    """
+    """Of those tried, with and without explained survivors: what was reached is not lost again."""
     count = sum(page.counts().values(), page.Counter())
-    assert count["k"] + count["t"] >= 0.9 * (count["k"] + count["t"] + count["s"])
+    noticed = count["k"] + count["t"]
+    assert noticed >= 0.98 * (noticed + count["s"])
+    assert noticed >= 0.92 * (noticed + count["s"] + count["e"])
 
 
 def test_results_are_of_the_code_that_stands():
@@ -135,4 +139,4 @@ def test_results_are_of_the_code_that_stands():
         for unit, node in mutators.units(mutators.tree_of(file))
         if unit in known.get(file, {}) or mutators.edits_of(node)
     ]
-    assert sum(same) >= 0.75 * len(same)
+    assert sum(same) >= 0.85 * len(same)

@@ -160,7 +160,7 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
         ("--decimal , --delimiter ,", "--decimal , needs a --delimiter other than a comma"),
         ("--encoding klingon", "--encoding 'klingon': must be an encoding that Python knows"),
         ("--encoding latin2x", "knows, such as utf-8, latin-1, utf-16, cp1252."),
-        ("--new zipped.csv", "compressed by gzip; name it zipped.csv.gz, or unpack it."),
+        ("--new zipped.csv", "compressed with gzip; name it zipped.csv.gz, or unpack it."),
         ("--new unmarked-le.csv", "unmarked-le.csv, line 1 or below: not UTF-8"),
         ("--new unmarked-be.csv", "unmarked-be.csv, line 1 or below: not UTF-8"),
         ("--encoding hex", "must be an encoding that Python knows"),

@@ -39,11 +39,11 @@ def test_groups_are_those_of_python(calliper, sites, output):
     assert done.returncode == 0, done.stderr
     cal, new = pd.read_csv(sites / "cal.csv"), pd.read_csv(sites / "new.csv")
     method = Grouped(Split()).fit(cal[["y_pred"]], abs(cal.y - cal.y_pred), groups=cal.site)
-    with pytest.warns(UserWarning, match="'c' has none"):
+    with pytest.warns(UserWarning, match="'c' has 0"):
         radius = method.predict_radius(new[["y_pred"]], 0.9, groups=new.site)
     read = pd.read_csv if output.endswith("csv") else pd.read_parquet
     np.testing.assert_allclose(read(sites / output)["upper"] - new.y_pred, radius)
-    assert "'c' has none (9 more needed)" in done.stderr
+    assert "'c' has 0 (9 more needed)" in done.stderr
     assert "Split in each of the 2 groups" in done.stderr
 
 

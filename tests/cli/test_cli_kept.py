@@ -8,9 +8,10 @@ from hashlib import sha256
 from shlex import split
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from calliper import FullRescaled, load, save
+from calliper import CalliperError, FullRescaled, load, save
 
 ROWS = split("--calibration cal.csv --target y --prediction y_pred")
 TRAINED = ["--features", "a,b", "--training", "train.csv"]
@@ -67,6 +68,17 @@ def test_two_steps_give_the_bytes_of_one(calliper, labelled, made, asked):
     counts = ["in each of the 2"] if "kind" in made else ["on 200 rows by", "on 300 rows by"]
     assert any(count in said for count in counts)
     assert "half-widths at 0.9" in said
+
+
+def test_frames_given_to_a_loaded_file_have_the_columns_of_the_table(calliper, files):
+    ok(calliper("calibrate", *ROWS, *TRAINED, "--output", "m.calliper"))
+    kept, new = load(files / "m.calliper"), pd.read_csv(files / "new.csv")
+    for columns in (["b", "a"], ["a"]):
+        with pytest.raises(CalliperError, match=r"must be \['a', 'b'\], as at calibration; got"):
+            kept.intervals(new[columns], new.y_pred, 0.9)
+    by_name = kept.intervals(new[["a", "b"]], new.y_pred, 0.9)
+    plain = kept.intervals(new[["a", "b"]].to_numpy(), new.y_pred.to_numpy(), 0.9)
+    np.testing.assert_array_equal(by_name, plain)
 
 
 def test_a_folder_goes_on_with_what_was_kept_from_one_step(calliper, files):
@@ -178,6 +190,7 @@ def test_inspect_says_what_it_is_and_draws_it(calliper, labelled):
     assert widths.startswith("half-widths at 0.9: ")
     header = json.loads(ok(calliper("inspect", "m.calliper", "--json")).stdout)
     assert header["object"] == "CalibratedOnStored"
+    assert len(repr(load(labelled / "m.calliper"))) < 500
     roles = [header[name] for name in ("columns", "target", "prediction", "group", "weight")]
     assert roles == [["a", "b"], "y", "y_pred", "kind", None]
 

@@ -114,7 +114,7 @@ def test_a_level_beyond_the_rows_that_calibrate_is_answered_from_all(calliper, t
     done = calliper("interval", *ROWS, *levels)
     assert done.returncode == 0
     assert "needs more than the 245 calibration rows" in done.stderr
-    assert "--learning-part none calibrates on all rows" in done.stderr
+    assert "To calibrate on all rows, set --learning-part none" in done.stderr
     made, _ = python_ends(table)
     new, out = (
         pd.read_csv(table / name, float_precision="round_trip") for name in ("new.csv", "out.csv")

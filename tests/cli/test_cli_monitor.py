@@ -57,7 +57,7 @@ def test_parquet_decimal_commas_and_other_names(calliper, tmp_path, bad):
     parquet.write_table(pa.table(columns), tmp_path / "log.parquet")
     named = ["--lower", "lo", "--upper", "hi", "--target", "t", "--tolerated", 0.2]
     assert calliper("monitor", "--labels", "log.parquet", *named).returncode == 1
-    assert calliper("monitor", "--labels", "log.parquet", *named[:-1], 0.6).returncode == 0
+    assert calliper("monitor", "--labels", "log.parquet", *named[:-1], 0.5).returncode == 0
     write(tmp_path / "log.csv", bad, sign=";", point=",")
     assert calliper(*LOG, "--online", "--decimal", ",").returncode == 1
 
@@ -78,6 +78,7 @@ def test_what_was_promised_is_read_from_the_file(calliper, files, bad):
     ("change", "more", "message"),
     [
         ((), [], "the miss rate to compare with"),
+        ((), ["--tolerated", 0.9], "at most 0.55 at level 0.9"),
         ((), ["--tolerated", 2], "tolerated must lie strictly between 0 and 1"),
         ((), ["--online", "--lower", "nowhere"], "no column 'nowhere'"),
         ((), ["--n-calibration", 500, "--calibrated", "x"], "cannot be combined"),

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from calliper import AbsoluteError, JackknifeRescaled, load
 from calliper.kernels import TunedKNN, TunedRBF
 from calliper.lab.tuning import tuning_curve
+from calliper.rows import Rows
 
 DATA = ["--calibration", "cal.csv", "--target", "y", "--prediction", "y_pred", "--features", "a,b"]
 TUNE = ["tune", *DATA, "--output", "tuned.calliper"]
@@ -78,7 +79,8 @@ def test_files_give_what_python_gives_digit_for_digit(calliper, folder, options,
     done = calliper(*USE, "--coverage", 0.8, "--coverage", 0.9)
     assert done.returncode == 0, done.stderr
     Z, new, Z_train, scores = read(folder)
-    method = JackknifeRescaled(kernel, random_state=seed).fit(Z, scores, training=Z_train)
+    method = JackknifeRescaled(kernel, random_state=seed)
+    method.fit_to(Rows(Z, scores), training=Z_train)
     radius = method.predict_radius(new, [0.8, 0.9])
     y_pred = columns(folder / "new.csv", "y_pred")
     out = columns(folder / "out.csv", "lower_0.8", "lower_0.9", "upper_0.8", "upper_0.9")

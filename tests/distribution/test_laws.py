@@ -102,3 +102,18 @@ def test_bounds_hold_where_infinite_rescaled_errors_tie(side):
         bound = full.predict_distribution(Z[[new]], [0.0]).quantile(p, side=side)[0]
         kept.append(errors[new] >= bound if side == "lower" else errors[new] <= bound)
     assert np.mean(kept) >= 0.4
+
+
+def test_pit_is_uniform_where_neighbours_have_no_error():
+    """Each member of a bag in turn is new; some have none but zero errors nearby."""
+    pairs = [(0.0, 0.0)] * 10 + [(1.0, 2.0), (-1.0, 0.0), (-3.0, 1.0), (0.0, 2.0)] * 3
+    errors = np.ravel(pairs)
+    Z = np.arange(len(errors))[:, None] + np.tile([0.0, -0.9], len(pairs))[:, None]
+    below = []
+    for new in range(len(errors)):
+        old = np.arange(len(errors)) != new
+        method = FullRescaled(KNN(1)).fit(Z[old], abs(errors[old]), signs=np.sign(errors[old]))
+        batch = method.predict_distribution(Z[[new]].repeat(300, axis=0), np.zeros(300))
+        pit = batch.pit(np.full(300, errors[new]), random_state=new)
+        below.append((pit[:, None] <= [0.1, 0.25, 0.5, 0.75, 0.9]).mean(axis=0))
+    np.testing.assert_allclose(np.mean(below, axis=0), [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.01)

@@ -53,6 +53,18 @@ def test_another_forest_is_refused_though_nothing_was_asked_before(path, given):
     )
 
 
+@pytest.mark.parametrize("method", [None, Split()], ids=repr)
+def test_a_model_that_was_trained_again_after_calibration_is_not_saved(path, method):
+    model = Ridge().fit(X[TRAIN], Y[TRAIN])
+    made = ConformalRegressor(model, method).calibrate(X[CAL], Y[CAL])
+    calliper.save(made, path)
+    again = calliper.load(path, model)
+    model.fit(X[TRAIN], Y[TRAIN] + 9)
+    for each in (made, again):
+        with pytest.raises(CannotSaveError, match="trained again since then: calibrate again"):
+            calliper.save(each, path)
+
+
 def test_another_function_of_groups_is_refused(path):
     calliper.save(ConformalRegressor(MODEL, Split()).calibrate(X[CAL], Y[CAL], groups=right), path)
     with pytest.raises(OtherModelError, match="the function for groups labels"):

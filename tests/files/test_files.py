@@ -8,22 +8,33 @@ Files of a format are kept beside this test. A change of what classes keep is a 
 
 import json
 import sys
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 
 import calliper
 from calliper import KNN, RBF, ConformalRegressor, ErrorModel, JackknifeRescaled, Split
+from calliper._kept import columns_for_file
+from calliper.calibrators import LVD, Calibrator, FullRescaled, Grouped, MADSplit
+from calliper.exceptions import CalliperError
 from calliper.files import _file
+from calliper.kernels import GradedKNN, Radial, _weighted
 from calliper.kernels._search import NeighborSearch
-from cases.kept import answers, by_frame, rows, small_cases
+from calliper.scale import Cells
+from cases.kept import Case, answers, brought, by_frame, forging_cases, rows, small_cases
 
 HERE = Path(__file__).parent
 FILES = HERE / "files"
@@ -168,6 +179,221 @@ def test_there_are_files_of_this_format():
     folder = FILES / f"format-{_file.FORMAT}"
     assert len(list(folder.glob("*.calliper"))) >= 10, f"keep some: python {__file__}"
     assert sum(path.stat().st_size for path in folder.iterdir()) < 300_000
+
+
+@cache
+def methods_to_keep():
+    """Methods alone, by name, and some that are at the ends of what they allow."""
+    X, y = rows(80)
+    Z, scores, new, few = X[40:], np.abs(y[40:]), rows(6, seed=1)[0], slice(40, 48)
+    more = {
+        "all": FullRescaled(KNN(40)).fit(Z, scores),
+        "graded-few": FullRescaled(GradedKNN(10)).fit(X[few], np.abs(y[few])),
+        "cells-of-all": FullRescaled(KNN(3, cells=Cells(n_probes=2, random_state=0))).fit(
+            Z, scores
+        ),
+        "grouped-split": Grouped(Split()).fit(Z, scores, groups=X[40:, 1] > 0, weights=scores + 1),
+        "grouped-one": Grouped(Split()).fit(Z, scores, groups=np.ones(40)),
+        "sizes": JackknifeRescaled(KNN(5)).fit(Z, scores / 2, magnitudes=scores / 9),
+        "named": JackknifeRescaled(KNN(5)).fit(pd.DataFrame(Z, columns=["a", "b"]), scores),
+        "rows": FullRescaled().fit(Z, scores, left_out=(X[:40], np.abs(y[:40]))),
+        "taught": LVD().fit(Z, scores, training=(X[:40], scores, y[:40])),
+        "errors": MADSplit(KNN(5)).fit(Z, scores, training=(X[:40], scores, y[:40])),
+    }
+    cases = {n: c for n, c in forging_cases().items() if isinstance(c.made, Calibrator)}
+    asked = {"grouped-split": {"groups": new[:, 1] > 0, "weights": np.ones(6)}}
+    asked["grouped-one"] = {"groups": np.ones(6)}
+    return cases | {name: Case(made, None, new, asked.get(name)) for name, made in more.items()}
+
+
+METHODS = """
+split neighbours radial proximity locart boosted histogram learnt drawn full nearest graded quantile
+cells directions mahalanobis minmax tuned folds tuned-nearest conditional local local-tuned
+normalized rcp slcp weighted grouped grouped-split all graded-few cells-of-all sizes named rows
+taught errors grouped-one
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_all_methods_are_kept():
+    assert sorted(METHODS.split()) == sorted(methods_to_keep())
+
+
+def as_kept(made):
+    """The numbers that a file holds of a method, and what it does not hold."""
+    state = made.for_file().items()
+    return {n: np.array(v).tolist() for n, v in state if v is None or isinstance(v, np.ndarray)}
+
+
+@pytest.mark.parametrize("name", METHODS.split())
+@pytest.mark.filterwarnings("ignore")
+def test_a_method_that_was_loaded_is_the_one_that_was_saved(name, tmp_path):
+    case = methods_to_keep()[name]
+    made, how = deepcopy(case.made), case.asked or {}
+    X = pd.DataFrame(case.X, columns=["a", "b"]) if name == "named" else case.X
+    expected = answers(made, X, how)
+    calliper.save(made, tmp_path / "x")
+    again = calliper.load(tmp_path / "x", bring=brought(made))
+    np.testing.assert_array_equal(answers(again, X, how), expected)
+    assert as_kept(again) == as_kept(made)
+    np.testing.assert_array_equal(again._rows.scores, made._rows.scores)
+    assert again.guarantee(0.8) == made.guarantee(0.8)
+    if not isinstance(made, Grouped):
+        assert again.levels_asked_ == made.levels_asked_
+        assert columns_for_file(again) == columns_for_file(made)
+    if made._rows.signs is not None:
+        how = how | {"signs": np.ones(6)}
+    for each in (made, again):
+        each.extend(X, np.arange(1.0, 7.0), **how)
+    np.testing.assert_array_equal(answers(again, X, case.asked), answers(made, X, case.asked))
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("split", ""),
+        ("weighted", "signs weights"),
+        ("sizes", "magnitudes"),
+        ("taught", "Z_train targets_train"),
+        ("errors", "Z_train scores_train"),
+        ("rows", "Z_left_out scores_left_out"),
+        ("full", "signs length"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_holds_what_is_used_and_no_more(name, held):
+    may = "magnitudes signs weights Z_train scores_train targets_train Z_left_out scores_left_out"
+    state = methods_to_keep()[name].made.for_file()
+    assert [each for each in [*may.split(), "length"] if state[each] is not None] == held.split()
+
+
+def with_(array, at, value):
+    """The array with another value in one place."""
+    other = array.copy()
+    other[at] = value
+    return other
+
+
+def near(state, name="near_"):
+    return state[name].nearer
+
+
+def farthest(Z, point):
+    return np.square(Z - Z[point]).sum(axis=1).argmax()
+
+
+def forged(name, **values):
+    return lambda state: {**state, name: replace(state[name], **values)}
+
+
+#: By name: the method, what a file says of it instead, and how that is refused.
+FORGED = {
+    "neighbours": ("nearest", lambda s: forged("near_", nearer=near(s)[:, 1:])(s), "do not fit 40"),
+    "sums": ("nearest", lambda s: forged("near_", nearer=near(s) * 1e9)(s), "exceed those"),
+    "fewer scales": (
+        "neighbours",
+        lambda s: {**s, "without_one_": s["without_one_"][1:]},
+        "there are 39 values for 40 points",
+    ),
+    "reach": (
+        "graded",
+        lambda s: forged("near_", last=with_(s["near_"].last, 3, farthest(s["Z"], 3)))(s),
+        "the nearest points of a file are farther",
+    ),
+    "candidate": (
+        "tuned",
+        lambda s: {**s, "chosen_": with_(s["chosen_"], 5, 0.123)},
+        "TunedRBF has not chosen from its candidates",
+    ),
+    "folds": (
+        "folds",
+        lambda s: {**s, "fold_": with_(s["fold_"], np.flatnonzero(s["fold_"] == 1)[0], 2)},
+        "TunedRBF has other folds",
+    ),
+    "drawn twice": (
+        "local-tuned",
+        lambda s: {**s, "sample_": with_(s["sample_"], 0, s["sample_"][1])},
+        "40 training points are not drawn as LCP",
+    ),
+    "drawn too few": ("local-tuned", lambda s: {**s, "sample_": s["sample_"][1:]}, "39 training"),
+    "groups": ("grouped", lambda s: {**s, "code": with_(s["code"], 0, 1 - s["code"][0])}, "a cal"),
+    "label twice": ("grouped", lambda s: {**s, "labels": ["low", "low"]}, "for each group"),
+    "label too many": (
+        "grouped",
+        lambda s: {**s, "labels": ["low", "high", "x"]},
+        "for each group",
+    ),
+    "no list of labels": ("grouped", lambda s: {**s, "labels": ("low", "high")}, "for each group"),
+    "no label": (
+        "grouped",
+        lambda s: {**s, "labels": [], "parts": (), "code": s["code"][:0]},
+        "for each group",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "forge", "words"), FORGED.values(), ids=FORGED)
+@pytest.mark.filterwarnings("ignore")
+def test_what_no_method_finds_is_refused(name, forge, words):
+    made = methods_to_keep()[name].made
+    again = clone(made)
+    again.restore(made.for_file())
+    if not isinstance(made, Grouped):
+        assert again.levels_asked_ == made.levels_asked_
+    with pytest.raises(CalliperError, match=words):
+        clone(made).restore(forge(made.for_file()))
+
+
+@pytest.mark.parametrize(
+    ("n", "cells", "fits"), [(40, 64, True), (40, 65, False), (70, 70, True), (70, 71, False)]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_no_more_cells_than_points_are_made_for_a_file(n, cells, fits):
+    X, y = rows(80)
+    made = FullRescaled(KNN(3, cells=Cells(5, random_state=0))).fit(X[:n], np.abs(y[:n]))
+    state = made.for_file()
+    kernel = KNN(3, cells=Cells(cells, random_state=0))
+    state["locality_"] = replace(state["locality_"], kernel=kernel)
+    with nullcontext() if fits else pytest.raises(CalliperError, match=f"{cells} cells are too"):
+        clone(made).restore(state)
+
+
+def test_methods_without_nearness_hold_no_rows():
+    state, again = Split().fit(*np.abs(rows(20)[:1]), np.abs(rows(20)[1])).for_file(), Split()
+    again.restore({**state, "Z": np.ones((3, 2))})
+    assert again._rows.Z.shape == state["Z"].shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.3), RBF(0.3, smoothing=1), RBF(0.3, smoothing=1, step=0.5)]
+)
+def test_sums_over_many_pairs_are_read(kernel, monkeypatch):
+    X, y = rows(60)
+    made, fresh = FullRescaled(kernel).fit(X, abs(y)), FullRescaled(kernel)
+    assert made.for_file()["sums_"] is None
+    monkeypatch.setattr(_weighted, "FEW_SUMS", 40)
+    state = made.for_file()
+    monkeypatch.setattr(_weighted.Weights, "among", None)
+    monkeypatch.setattr(Radial, "among", None)
+    fresh.restore(state)
+    new = rows(9, seed=1)[0]
+    assert np.array_equal(
+        fresh.predict_radius(new, [0.5, 0.9]), made.predict_radius(new, [0.5, 0.9])
+    )
+    factors = np.array([[1e9, 1, 1], [-1, 1, 1], [1, 1e99, 1]])
+    for wrong in (
+        *(state["sums_"] * each[:, None] for each in factors),
+        np.abs(state["sums_"]) + 1.0,
+    ):
+        with pytest.raises(CalliperError, match="sums of weights"):
+            clone(made).restore({**state, "sums_": wrong})
+
+
+@pytest.mark.parametrize("method", [FullRescaled(), FullRescaled(KNN(100))])
+def test_a_file_is_hardly_larger_than_its_rows(method, tmp_path):
+    Z = np.random.default_rng(0).normal(size=(3000, 10))
+    calliper.save(clone(method).fit(Z, abs(Z[:, 0])), tmp_path / "x.calliper")
+    assert (tmp_path / "x.calliper").stat().st_size < 1.3 * 11 * Z[:, 0].nbytes
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 import json
 import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import calliper
 from calliper import KNN, JackknifeRescaled, Split
+from calliper._row_checks import find_shared, sketch_rows
 from calliper._trees import PlainTrees
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
@@ -67,6 +70,180 @@ def array_of(nodes, arrays, *path):
     return arrays[node["array"]]
 
 
+def of_class(name, state=None, **params):
+    """The node of an object."""
+    return {"class": name, "params": params, "state": state}
+
+
+def inside(name, parameter, node, times):
+    """Objects in one another."""
+    for _ in range(times):
+        node = of_class(name, **{**KERNELS.get(name, {"groups": None}), parameter: node})
+    return node
+
+
+def alike(n):
+    """Pairs of numbers that hash alike: what Python does to hash a tuple, undone."""
+    one, two, five = 11400714785074694791, 14029467366897019727, 2870177450012600261
+    size, found, first = 2**64, [], 0
+
+    def turned(number, by):
+        return (number << by | number >> 64 - by) % size
+
+    before = turned((7 - (2 ^ five ^ 3527539)) * pow(one, -1, size) % size, 33)
+    while len(found) < n:
+        first += 1
+        mixed = turned((five + first * two) % size, 31) * one
+        second = (before - mixed) * pow(two, -1, size) % size
+        if second < 2**61 - 1:
+            found.append({"tuple": [first, second]})
+    assert len({hash(tuple(each["tuple"])) for each in found}) == 1
+    return found
+
+
+CELLS = {"learnt": None, "n_cells": 65536, "n_probes": 1, "seed": 0}
+KERNELS = {
+    "KNN": {"n_neighbors": 5, "metric": "euclidean", "engine": None, "cells": None},
+    "Mahalanobis": {"kernel": None, "n_directions": 4, "max_iter": 100},
+}
+NEAREST = of_class("KNN", **KERNELS["KNN"])
+TUNED = {"criterion": "mse", "n_components": None, "mi_neighbors": 3, "metric": "euclidean"}
+TUNED = of_class("TunedKNN", **TUNED, n_neighbors=[3])
+PLACED = of_class("KNN", **KERNELS["KNN"] | {"cells": of_class("PlacedCells", **CELLS)})
+ERRORS = {"recentre": True, "units": True, "shift_trees": [10**9], "side_trees": 10**9}
+ERRORS |= {"max_errors": 8000, "random_state": 0}
+CORE, RATIO = {"opened": {"opened": ["core", 0]}}, "per_row weights state trees sums"
+NO_COLUMNS = {"columns": [], "names": None, "components": None, "largest": 1e30}
+KERNEL = "locality_ kernel params kernel"
+#: By what is wrong: the file, what its state holds instead by where it is, and what is said of it.
+FORGED = {
+    "no weight": ("control", {"weights": np.zeros(2)}, "a share for each"),
+    "last step": ("control", {"names": np.array([[0, 1], [1, 2], [2**63 - 1, 3]])}, "names of"),
+    "no tree": ("shifted", {RATIO: []}, "needs trees"),
+    "large leaves": (
+        "shifted",
+        {f"{RATIO} 0 trees value": lambda of: np.full_like(of, 1.7e308)},
+        "too large",
+    ),
+    "untrained": ("ratio", {"per_row weights params classifier": None}, "needs trees or"),
+    "no seed": ("full", {"..params random_state": NEAREST}, "not belong"),
+    "nested": (
+        "mahalanobis",
+        {"..params kernel": inside("Mahalanobis", "kernel", None, 17)},
+        "too deeply",
+    ),
+    "groups of groups": (
+        "ridge",
+        {"..params calibrator": inside("Grouped", "calibrator", None, 17)},
+        "too deeply",
+    ),
+    "a model to train": ("boosted", {"learnt_": of_class("ErrorModel", **ERRORS)}, "not belong"),
+    "labels": ("grouped", {"labels": alike(500)}, "hash alike"),
+    "names": ("split", {"names": alike(500)}, "hash alike"),
+    "neighbours": ("nearest", {"near_": None}, "lacks 'near'"),
+    "wider": ("graded", {"wide_": None}, "lacks 'wide'"),
+    "scales": ("neighbours", {"without_one_": None}, "lacks 'without_one'"),
+    "choices": ("tuned", {"chosen_": None}, r"no len\(\)"),
+    "all choices": ("tuned", {"chosen_": None, "without_one_": None}, r"no len\(\)"),
+    "cells": ("mahalanobis", {KERNEL: PLACED}, "too many for 40"),
+    "two spaces": ("mahalanobis", {KERNEL: TUNED}, "no kernel of a learnt space"),
+    "no fold": (
+        "refitted",
+        {"fold_": None, "in_bag_": np.ones((10, 80), bool)},
+        "not subscriptable",
+    ),
+    "no bag": ("bootstrap", {"in_bag_": None, "fold_": np.zeros(80, "i4")}, "not subscriptable"),
+    "no model": ("refitted", {"estimator_": None}, "models to ask"),
+    "no models": ("refitted", {"models_": "0123456789"}, "models to ask"),
+    "no rows": (
+        "refitted",
+        {"residuals_": np.zeros(0), "fold_": np.zeros(0, "i4")},
+        "at least 2 rows",
+    ),
+    "no number": ("bootstrap", {"..params n_bootstraps": None}, "n_bootstraps"),
+    "about a number": ("stored", {"..params about": 5}, "no attribute"),
+    "about no columns": ("stored", {"..params about": {"dict": [["columns", 3]]}}, "no attribute"),
+    "mapping": ("ridge", {"space space": {"mapped": {"name": "", "mapping": 5}}}, "no function"),
+    "family": (
+        "ridge",
+        {"space space": {"spread": CORE | {"family": "StatedDeviation", "unit": 1.0}}},
+        "none of the family",
+    ),
+    "contributions": ("frame", {"space space": {"contributions": CORE}}, "no coefficients"),
+    "columns": (
+        "encoded",
+        {"space space": {"inputs": {"encode": NO_COLUMNS, "scaling": None}}},
+        "no columns",
+    ),
+    "score of a box": (
+        "joint",
+        {"score": of_class("QuantileError", variant="plain", offset=1e-6)},
+        "a box has",
+    ),
+    "slope": (
+        "ridge",
+        {"score": of_class("DistributionError", probabilities=[0.1, 0.9], slope=NEAREST)},
+        "not belong",
+    ),
+    "metric": ("learnt", {"..params metric": NEAREST}, "must come from learn_metric"),
+    "level 0": ("split", {"levels": np.zeros(1)}, "levels of Split"),
+    "level 1": ("split", {"levels": np.ones(1)}, "levels of Split"),
+}
+
+
+@pytest.mark.parametrize(("name", "values", "words"), FORGED.values(), ids=FORGED)
+def test_forged_values_are_refused(load, name, values, words):
+    def change(header, nodes, arrays):
+        nodes["probe"] = {"dict": [["rows", None], ["said", {"dict": []}]]}
+        for path, value in values.items():
+            *way, last = path.removeprefix("..").split()
+            here = nodes["object"] if path.startswith("..") else state(nodes)
+            for step in way:
+                here = here[int(step) if step.isdigit() else step]
+            if callable(value):
+                value = value(arrays[here[last]["array"]])
+            if isinstance(value, np.ndarray):
+                arrays.append(value)
+                value = {"array": len(arrays) - 1}
+            here[last] = value
+
+    with pytest.raises(DamagedFileError, match=words):
+        load(name, change)
+
+
+def test_no_tree_waits_for_one_that_is_deeper():
+    n, leaves = 2001, 2000
+    left = np.full(n + leaves, -1)
+    left[: n - 1 : 2] = np.arange(1, n, 2)
+    none = np.zeros(n + leaves)
+    nodes = {"feature": none.astype(int), "threshold": none, "gap_left": none > 0, "value": none}
+    nodes |= {"left": left, "right": np.where(left < 0, -1, left + 1), "n_features": 1}
+    sizes = np.append(n, np.ones(leaves, dtype=int))
+    with pytest.raises(CalliperError, match="much deeper"):
+        PlainTrees.again({**nodes, "sizes": sizes})
+    lone = {name: each if name == "n_features" else each[:n] for name, each in nodes.items()}
+    assert len(PlainTrees.again({**lone, "sizes": sizes[:1]}).sizes) == 1
+
+
+def test_unused_columns_take_no_memory(load):
+    def change(header, nodes, arrays):
+        arrays.append(np.zeros((0, 65536)))
+        for part in state(nodes)["calibrators"][0]["state"]["parts"]:
+            part["state"]["Z"] = {"array": len(arrays) - 1}
+
+    tracemalloc.start()
+    load("groups", change)
+    assert tracemalloc.get_traced_memory()[1] < 9e6
+    tracemalloc.stop()
+
+
+def test_columns_that_are_named_twice_or_not_at_all():
+    frame = pd.DataFrame({"a": np.arange(99.0), "b": 0.0})
+    known = sketch_rows(frame)
+    for names in ((), ("a", "a")):
+        assert not find_shared(replace(known, names=names), frame, None).n_shared or not names
+
+
 LOCALITY = ("state", "locality_", "kernel", "params", "cells", "params")
 
 
@@ -93,9 +270,9 @@ def test_no_file_says_in_which_cell_a_point_is(bases):
 @pytest.mark.parametrize("number", [-1, 40, 2**31 - 1])
 def test_neighbours_out_of_range(load, number):
     def change(header, nodes, arrays):
-        array_of(nodes, arrays, "state", "near_", "others")[0] = number
+        array_of(nodes, arrays, "state", "near_", "last")[0] = number
 
-    with pytest.raises(DamagedFileError, match="others of Neighborhood"):
+    with pytest.raises(DamagedFileError, match="last of Neighborhood"):
         load("nearest", change)
 
 

@@ -12,12 +12,13 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
@@ -105,9 +106,18 @@ def test_three_lines(ridge, path):
 @pytest.mark.usefixtures("ridge")
 def test_another_model(path, other):
     with pytest.raises(
-        OtherModelError, match=r"(file differently|failed on the rows).*made for Ridge\(alpha=1"
+        OtherModelError,
+        match=r"(differently|failed).*made for Ridge\(alpha=1|made for a .*Ridge: pass",
     ):
         calliper.load(path, other)
+
+
+def test_an_object_that_is_no_estimator(path):
+    boosted = GradientBoostingRegressor(n_estimators=5).fit(X[:60], Y[:60])
+    calliper.save(ConformalRegressor(boosted).calibrate(X[60:], Y[60:]), path)
+    with pytest.raises(OtherModelError, match=r"Namespace, .*made for a .*Gradient") as refused:
+        calliper.load(path, SimpleNamespace(predict=len))
+    assert "__sklearn_tags__" not in str(refused.value)
 
 
 def test_another_class_that_lacks_what_is_read_from_the_model(path):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from calliper import KNN, _blocks
-from calliper.kernels import _knn
+from calliper import KNN, RBF, _blocks
+from calliper.kernels import _knn, _nearest, _search
 from calliper.kernels._nearest import Nearest, Shells
 from calliper.kernels._search import NeighborSearch
 from calliper.quantile import Shares
@@ -114,7 +114,7 @@ def of_bag(kernel, statistic="mean", apart=0.0):
     """All that a bag is asked, of rows with ties and without."""
     Z, scores, new = crowded()
     Z += apart * np.sqrt(np.arange(90.0))[:, None]
-    if kernel.cells is not None:
+    if getattr(kernel, "cells", None) is not None:
         Z, new = np.tile(Z, 4), np.tile(new, 4)
     bag = kernel.bag(Rows(Z, scores, scores), statistic=statistic, offset=0.5)
     signs, shares = np.where(scores > 20, 1.0, -1.0), Shares(scores / 50, scores[: len(new)] / 25)
@@ -142,6 +142,8 @@ ASKED = {
     "no ties": lambda: of_bag(KNN(3), apart=1e-3),
     "quantile": lambda: of_bag(KNN(3), "quantile"),
     "cells": lambda: of_bag(KNN(3, cells=Cells(5, n_probes=2, random_state=0))),
+    "weights": lambda: of_bag(RBF(1.0, smoothing=1.0)),
+    "places": lambda: of_bag(RBF(1.0, smoothing=1.0, step=0.5)),
     "two left out": of_two_left_out,
 }
 
@@ -151,7 +153,7 @@ def test_what_is_found_of_rows_a_few_at_a_time_is_what_is_found_of_all(asked, mo
     """As where there are so many points that a block has room for one row or two."""
     expected = list(asked())
     for room in (3, 60):
-        for module in (_blocks, _knn, _cells):
+        for module in (_blocks, _knn, _nearest, _search, _cells):
             for name in ("BLOCK_FLOATS", "CHUNK_ROWS", "MOST_PAIRS", "ROUND_ROWS", "SEARCHED"):
                 if hasattr(module, name):
                     monkeypatch.setattr(module, name, room)

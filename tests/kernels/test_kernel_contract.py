@@ -18,6 +18,7 @@ from calliper.kernels import (
     TunedKNN,
     TunedRBF,
     as_kernel,
+    named_kernels,
 )
 from calliper.kernels._rbf import median_distance
 from calliper.kernels._weighted import WeightedKernel, Weights
@@ -241,3 +242,22 @@ def test_a_kernel_is_as_much_as_its_weights(method):
     inside = (abs(NEW[0] - TRAIN) <= 1).all(axis=1)
     expected = ERRORS[inside].mean() if inside.any() else ERRORS.mean()
     assert fitted._local_scale(NEW[:1])[0] == pytest.approx(expected)
+
+
+def test_kernels_have_names_on_the_command_line():
+    """In the order of the names; proximities to a forest have none."""
+    named = {"graded-knn": GradedKNN, "knn": KNN, "mahalanobis": Mahalanobis, "rbf": RBF}
+    named |= {"tuned-knn": TunedKNN, "tuned-rbf": TunedRBF}
+    assert [*named_kernels().items()] == [*named.items()]
+
+
+@pytest.mark.parametrize("kind", [KNN, GradedKNN])
+def test_there_is_one_neighbour_at_least(kind):
+    assert kind(1).resolved().n_neighbors == 1
+    with pytest.raises(ValueError, match="n_neighbors"):
+        kind(0).resolved()
+
+
+def test_one_candidate_is_enough_to_choose_from():
+    scales = KNN.scales_of_others([KNN(39)], Z, SCORES, statistic="mean")(0.5)
+    np.testing.assert_allclose(scales, [(SCORES.sum() - SCORES) / 39])

@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
 from calliper.calibrators import MADSplit
 from calliper.kernels import Mahalanobis, TunedKNN, _learnt, learn_metric
+from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(900, 6))
@@ -19,7 +20,8 @@ LEVELS = [0.2, 0.5, 0.8, 0.9]
 
 
 def fitted(kernel, **how):
-    return FullRescaled(kernel, random_state=0, **how).fit(Z[:300], ERRORS[:300], **TRAIN)
+    method = FullRescaled(kernel, random_state=0, **how)
+    return method.fit_to(Rows(Z[:300], ERRORS[:300]), **TRAIN)
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.4])
@@ -28,7 +30,7 @@ def test_it_is_the_inner_kernel_on_mapped_rows(inner, shrinkage):
     method = fitted(Mahalanobis(inner, max_iter=10), shrinkage=shrinkage)
     moved = method.kernel_.metric.transform
     plain = FullRescaled(inner, shrinkage=shrinkage, random_state=0)
-    plain.fit(moved(Z[:300]), ERRORS[:300], training=moved(Z[300:700]))
+    plain.fit_to(Rows(moved(Z[:300]), ERRORS[:300]), training=moved(Z[300:700]))
     np.testing.assert_allclose(
         method.predict_radius(Z[700:], LEVELS),
         plain.predict_radius(moved(Z[700:]), LEVELS),

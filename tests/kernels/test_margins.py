@@ -8,7 +8,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import RBF
+from calliper import KNN, RBF
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._nearest import Nearest
@@ -260,3 +260,15 @@ def test_weights_of_many_points_are_summed_in_several_blocks():
     total, weight, _ = sums_of_others(weights, scores)
     np.testing.assert_allclose(total, loud @ scores, rtol=1e-9)
     np.testing.assert_allclose(weight, loud.sum(axis=1), rtol=1e-9)
+
+
+def test_of_many_that_are_next_all_take_the_place_of_one():
+    """More points are just as far as the next than are looked at first."""
+    Z = np.append([0.0, 1.0], np.full(40, 2.0))[:, None]
+    scores = np.append([3.0, 5.0], np.arange(1.0, 41.0))
+    two = KNN(1).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
+    two.prepare(scores)
+    for new in ([[1.4]], [[1.0]]):
+        expected = np.sort(times(two.without_each(np.array(new)), two.rescaled), axis=1)
+        found = two.order_statistics(np.array(new), list(range(1, 43)))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from calliper.kernels._nearest import Nearest
+from calliper.kernels._nearest import Nearest, sum_of_each
 from calliper.kernels._search import NeighborSearch
 
 
@@ -64,3 +64,9 @@ def test_means_without_each_member_and_without_two_points(points, magnitudes, k)
     pairs = [(i, m) for i in range(0, 24, 2) for m in range(24) if m != i]
     expected = [mean(points, magnitudes, points[i], k, [i, m]) for i, m in pairs]
     np.testing.assert_allclose([found[i, m] for i, m in pairs], expected)
+
+
+def test_sums_have_the_same_bits_in_any_order():
+    values = np.random.default_rng(0).exponential(size=(50, 9))
+    np.testing.assert_array_equal(sum_of_each(values), sum_of_each(values[:, ::-1]))
+    np.testing.assert_allclose(sum_of_each(values), values.sum(axis=1))

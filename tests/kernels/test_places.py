@@ -87,3 +87,40 @@ def test_places_are_told_apart_and_the_order_of_points_does_not_matter():
         for rows in (np.arange(200), order)
     ]
     np.testing.assert_allclose(*radii, rtol=1e-12)
+
+
+def test_another_offset_has_another_window(monkeypatch):
+    monkeypatch.setattr(_rbf, "MANY", 0)
+    rng = np.random.default_rng(0)
+    Z, scores, new = rng.normal(size=(200, 1)), rng.exponential(size=200), np.zeros((1, 1))
+    radial = Radial(Z, 0.6, "euclidean", 0.8, smoothing=1.0)
+    plain, moved = (BagInPlaces(radial, scores, scores, offset) for offset in (0.0, 5.0))
+    assert plain.order_statistics(new, [0.5]) != moved.order_statistics(new, [0.5])
+    assert plain.with_offset(5.0).order_statistics(new, [0.5]) == moved.order_statistics(new, [0.5])
+
+
+def test_the_others_of_a_giant_in_its_place_are_summed_without_it():
+    scores = np.array([1e20, 1.0, 2.0])
+    bag = BagInPlaces(Radial(np.zeros((3, 1)), 1.0, "euclidean", 1.0, 3.0), scores, scores, 0.0)
+    np.testing.assert_allclose(bag.total, [6.0, 2e20, 2e20])  # each weighs 1 + b/N = 2
+
+
+@pytest.mark.parametrize("delta", [0.02, 0.4])
+def test_few_places_of_very_different_errors_at_every_rank(delta, monkeypatch):
+    """New rows far from all places, near one, and in one, with and without an offset."""
+    for name, value in {"MANY": 0, "DELTA": delta, "EXCEPTIONS": 0.95}.items():
+        monkeypatch.setattr(_rbf, name, value)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n, places = int(rng.integers(5, 40)), int(rng.integers(2, 12))
+        at = rng.integers(places, size=n)
+        Z = 1.0 * at[:, None] + 3.0 * (at[:, None] > places // 2)
+        scores = rng.exponential(size=n) * 10.0 ** rng.integers(-2, 3, size=places)[at]
+        radial = Radial(Z, float(rng.choice([0.3, 1.0])), "euclidean", 0.5, smoothing=0.05)
+        bag = BagInPlaces(radial, scores, scores, 0.2 * (seed % 2))
+        new = np.append(np.linspace(-1, places + 4, 7), 99.0)[:, None]
+        levels = [(rank - 0.5) / (n + 1) for rank in range(1, n + 1)]
+        expected = BagWeighted.order_statistics(bag, new, levels)
+        np.testing.assert_array_equal(bag.order_statistics(new, levels), expected)
+        one_by_one = [bag.order_statistics(row[None], levels)[0] for row in new]
+        np.testing.assert_array_equal(one_by_one, expected)

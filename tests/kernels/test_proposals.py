@@ -138,6 +138,7 @@ def test_ties_that_products_round_apart_where_rows_mirror_the_centre():
 @pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
 @pytest.mark.parametrize("d", [5, 20, 40])
 def test_rows_that_are_longer_than_a_block(d, metric, monkeypatch):
+    monkeypatch.setattr(_search, "MANY_QUERIES", 7)
     for module in (_blocks, _search):
         monkeypatch.setattr(module, "BLOCK_FLOATS", 4)
     rng = np.random.default_rng(0)

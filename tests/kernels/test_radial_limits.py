@@ -5,8 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 
-from calliper import RBF
+from calliper import RBF, FullRescaled, JackknifeRescaled
 from calliper.kernels import _arithmetic, _rbf
 from calliper.rows import Rows
 from calliper.scale._device import device_rows
@@ -180,3 +181,27 @@ def test_exponents_are_exact_far_from_the_origin(d):
     there = TorchRadial(placed(torch)(Z), length, 0.0, 0.0)
     found = there.exponents(torch.tensor(rows.T.copy())).numpy()
     np.testing.assert_allclose(np.diagonal(found), exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", [None, "torch:cpu"])
+@pytest.mark.parametrize("method", [FullRescaled, JackknifeRescaled])
+@pytest.mark.parametrize(
+    ("kernel", "far", "size"),
+    [
+        (RBF(1.0, smoothing=1e30), 1.0, 1.0),
+        (RBF(1.0, smoothing=1e30), 1.0, 1e300),
+        (RBF(1.0, smoothing=1e30, step=0.5), 1.0, 1.0),
+        (RBF(1e-100), 1e75, 1.0),
+        (RBF(1e-100, smoothing=1.0), 1e75, 1.0),
+        (RBF(1.1e-150, smoothing=1.0, step=1e-150), 1e75, 1.0),
+    ],
+)
+def test_at_the_limits_all_points_count_equally(kernel, far, size, method, engine):
+    if engine:
+        pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    Z, scores, new = rng.normal(size=(60, 2)), rng.exponential(size=60), rng.normal(size=(5, 2))
+    kernel = clone(kernel).set_params(engine=engine)
+    found = method(kernel).fit(Z * far, scores * size).predict_radius(new * far, [0.5, 0.9]) / size
+    plain = method(RBF(1e100)).fit(Z, scores).predict_radius(new, [0.5, 0.9])
+    np.testing.assert_allclose(found, plain, rtol=1e-9)

@@ -18,6 +18,7 @@ from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, 
 from calliper.calibrators import MADSplit
 from calliper.kernels import ForestProximity
 from calliper.kernels._proximity import SharedLeaves
+from calliper.kernels._weighted import BagWeighted, WeightedMeans, Weights
 from calliper.rows import Rows
 from cases.problems import small_problem
 from oracles import rescaled as oracles
@@ -311,3 +312,25 @@ def test_two_strangers_have_one_another():
     bag = ForestProximity().bag(Rows(leaves, scores, scores), statistic="mean", offset=0.5)
     with np.errstate(invalid="raise"):  # nothing is divided by nought
         assert bag.calibration_scale(0.5).tolist() == [5.5, 3.5]
+
+
+class Nothing(Weights):
+    """Points of which none has a neighbour."""
+
+    def __init__(self, n):
+        self.points = np.zeros((n, 1))
+
+    def to(self, Z):
+        return np.zeros((len(Z), len(self.points)))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_without_neighbours_all_others_count_alike(n):
+    sizes = np.arange(1.0, n + 1)
+    others = [np.delete(sizes, i).mean() if n > 1 else 0.0 for i in range(n)]
+    means = WeightedMeans(Nothing(n), sizes)
+    np.testing.assert_allclose(means.to(np.zeros((3, 1))), np.tile(others, (3, 1)))
+    scale = BagWeighted(Nothing(n), sizes, sizes, 0.5).calibration_scale(0.5)
+    np.testing.assert_allclose(scale, np.add(others, 0.5))
+    if n > 1:
+        np.testing.assert_allclose(means.of_others(), others)

@@ -147,12 +147,14 @@ def test_columns_may_come_in_any_order_and_quantiles_that_cross_are_sorted():
 
 def test_a_constant_row_holds_its_value_only():
     score, q = DistributionError([0.1, 0.5, 0.9]), np.zeros((2, 3))
-    with pytest.warns(ZeroScaleWarning, match="equal at 1 of 2 points"):
+    with pytest.warns(ZeroScaleWarning, match="At 1 of 2 points, all predicted"):
         np.testing.assert_array_equal(
             score.measure(np.array([0.0, 1.0]), q), [0, AS_GOOD_AS_INFINITE]
         )
     lower, upper = score.invert(q, np.array([1e9, AS_GOOD_AS_INFINITE]))
     assert (lower.tolist(), upper.tolist()) == ([0, -np.inf], [0, np.inf])
+    divided = [AS_GOOD_AS_INFINITE / 1e9] * 2  # by a local scale
+    assert np.isinf(score.invert(np.array([[0.0, 1.0, 2.0]] * 2), np.array(divided))).all()
     known = DistributionError([0.1, 0.5, 0.9], slope=8.0)
     beyond = ndtri(0.9) + 1.0
     np.testing.assert_allclose(known.measure(np.array([1.0, -1.0]), q), beyond)
@@ -169,7 +171,7 @@ def test_gigantic_and_tiny_quantiles_never_make_nan():
 
 
 @pytest.mark.parametrize(
-    "probabilities", [[0.1], [0.1, 0.5, 0.5], [0.0, 0.5, 0.9], [0.1, 0.5, np.nan], "abc"]
+    "probabilities", [[0.1], [0.1, 0.5, 0.5], [0.0, 0.5, 0.9], [0.5, 1.0], [0.1, np.nan], "abc"]
 )
 def test_probabilities_must_be_different_ones(probabilities):
     with pytest.raises(CalliperError, match="probabilities must be"):
@@ -177,8 +179,9 @@ def test_probabilities_must_be_different_ones(probabilities):
 
 
 def test_the_slope_must_be_positive_and_columns_as_many_as_probabilities():
-    with pytest.raises(CalliperError, match="slope must be a positive number or None; got 0"):
-        _ = DistributionError([0.1, 0.5, 0.9], slope=0.0).n_outputs
+    for slope in (0.0, np.inf):
+        with pytest.raises(CalliperError, match="slope must be a positive number or None; got"):
+            _ = DistributionError([0.1, 0.5, 0.9], slope=slope).n_outputs
     with pytest.raises(CalliperError, match=r"takes 3 quantiles .* got shape \(2, 4\)"):
         DistributionError([0.1, 0.5, 0.9]).centre(np.zeros((2, 4)))
 

@@ -8,14 +8,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, QuantileRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calliper import CalliperError, ConformalRegressor, DistributionError, Split
-from calliper.models import asked_as
+from calliper import (
+    CalliperError,
+    ConformalRegressor,
+    DistributionError,
+    PredictWith,
+    QuantileError,
+    QuantileModel,
+    Split,
+)
+from calliper.exceptions import UnusedWarning
+from calliper.models import asked_as, quantiles_out_of_bag
+from calliper.refitting import CVPlus
 from cases.quantile_models import X_CAL, X_NEW, X_TRAIN, Y_CAL, Y_TRAIN
 
 P = (0.1, 0.5, 0.75, 0.9)
@@ -178,6 +190,51 @@ def test_catboost_of_several_quantiles_and_of_mean_and_variance():
     np.testing.assert_allclose(found, expected)
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"objective": "MultiQuantile:alpha=0.9, 0.1,0.5"},
+        {"loss_function": "MultiQuantile:alpha=0.9,0.1,0.5;delta=0.001"},
+        {"loss_function": "MultiQuantile:delta=0.001;alpha=0.9,0.1,0.5"},
+    ],
+)
+def test_other_words_of_catboost_for_several_quantiles(how):
+    """``objective`` is a synonym, which counts where both are stated; options come in any order."""
+    module = pytest.importorskip("catboost")
+    quiet = {"iterations": 5, "verbose": 0, "allow_writing_files": False}
+    several = module.CatBoostRegressor(**how, **quiet).fit(X_TRAIN, Y_TRAIN)
+    found, probabilities = asked(several)
+    assert probabilities == (0.9, 0.1, 0.5)
+    np.testing.assert_array_equal(found, several.predict(X_NEW))
+    one = [
+        module.CatBoostRegressor(loss_function=f"Quantile:alpha={p};delta=0.01", **quiet) for p in P
+    ]
+    assert asked([model.fit(X_TRAIN, Y_TRAIN) for model in one])[1] == P
+
+
+class MeanAndVariance(StandIn):
+    """CatBoost's ``RMSEWithUncertainty``, which ``predict`` answers with two columns."""
+
+    def __init__(self, objective=None, loss_function="RMSE"):
+        self.objective, self.loss_function = objective, loss_function
+
+    def predict(self, X, prediction_type=None):
+        return np.stack([normal(X).mean(), normal(X).var()], axis=1)
+
+
+@pytest.mark.parametrize("name", ["objective", "loss_function"])
+def test_mean_and_variance_are_never_two_quantiles(name):
+    model = MeanAndVariance(**{name: "RMSEWithUncertainty"})
+    np.testing.assert_allclose(asked(model)[0], quantiles(X_NEW, REGULAR))
+    pair = asked(model, score=DistributionError([0.05, 0.95]))[0]
+    np.testing.assert_allclose(pair, quantiles(X_NEW, [0.05, 0.95]))
+    for around in (model, make_pipeline(StandardScaler(), model).fit(X_TRAIN, Y_TRAIN)):
+        with pytest.raises(CalliperError, match=r"predicts mean and variance.*leave out score_fun"):
+            calibrate(around, QuantileError())
+    made = calibrate(QuantileModel(model), QuantileError())
+    np.testing.assert_allclose(made.estimator_.predict(X_NEW), pair)
+
+
 @pytest.mark.parametrize("library", ["quantile_forest", "ngboost"])
 def test_the_libraries_themselves(library):
     module = pytest.importorskip(library)
@@ -191,6 +248,52 @@ def test_the_libraries_themselves(library):
     assert np.isfinite(
         ConformalRegressor(model).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW)
     ).all()
+
+
+class BaggedLike(RandomForestRegressor):
+    """Quantiles of what trees predict; out of bag in the signature of quantile-forest."""
+
+    def predict(self, X, quantiles=None, oob_score=False, indices=None):
+        said = np.array([tree.predict(np.asarray(X)) for tree in self.estimators_])
+        if oob_score:
+            for values, bag in zip(said, self.estimators_samples_, strict=True):
+                values[np.isin(indices, bag)] = np.nan
+        return np.nanquantile(said, quantiles, axis=0).T
+
+
+def out_of_bag(forest):
+    """Rows that some tree left out, and quantiles of what these trees predict, one by one."""
+    bags = [set(bag) for bag in forest.estimators_samples_]
+    kept = [row for row in range(len(X_TRAIN)) if any(row not in bag for bag in bags)]
+    q = []
+    for row in kept:
+        trees = [t for t, bag in zip(forest.estimators_, bags, strict=True) if row not in bag]
+        q.append(np.quantile([t.predict(X_TRAIN[[row]])[0] for t in trees], REGULAR))
+    return kept, np.array(q)
+
+
+def test_training_rows_of_a_quantile_forest_teach_out_of_bag():
+    forest = BaggedLike(6, random_state=0, min_samples_leaf=5).fit(X_TRAIN, Y_TRAIN)
+    model = ConformalRegressor(forest).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
+    made = model.calibration_
+    kept, expected = out_of_bag(forest)
+    assert 0 < len(kept) < len(X_TRAIN)
+    np.testing.assert_array_equal(made.left_out.numbers, kept)
+    np.testing.assert_allclose(made.left_out.y_pred, expected)
+    assert (made.left_out.source, made.n_taught, made.n_calibration) == (
+        "out of bag",
+        0,
+        len(Y_CAL),
+    )
+    assert model.error_model_.n_errors_ == len(kept)
+
+
+def test_other_training_rows_or_a_forest_without_bags_teach_nothing_out_of_bag():
+    forest = BaggedLike(6, random_state=0).fit(X_TRAIN, Y_TRAIN)
+    every = BaggedLike(6, random_state=0, bootstrap=False).fit(X_TRAIN, Y_TRAIN)
+    for model, rows in ((forest, slice(None, None, -1)), (every, slice(None))):
+        asked_for = asked_as(model, None)[0]
+        assert quantiles_out_of_bag(asked_for, X_TRAIN[rows], Y_TRAIN[rows]) is None
 
 
 @pytest.mark.parametrize(
@@ -211,12 +314,53 @@ def test_answers_of_functions_are_put_right(function, n):
     np.testing.assert_allclose(found, quantiles(X_NEW[:n]))
 
 
+def test_a_booster_without_its_wrapper_answers_with_quantiles():
+    module = pytest.importorskip("xgboost")
+    how = {"objective": "reg:quantileerror", "quantile_alpha": P}
+    model = module.train(how, module.DMatrix(X_TRAIN, Y_TRAIN), 3)
+    found, _ = asked(model, score=DistributionError(P))
+    np.testing.assert_array_equal(found, model.predict(module.DMatrix(X_NEW)))
+
+
 def test_a_network_answers_with_quantiles():
     torch = pytest.importorskip("torch")
     module = torch.nn.Linear(2, 4)
     found, _ = asked(module, score=DistributionError(P))
     expected = module(torch.as_tensor(X_NEW, dtype=torch.float32)).detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("score", [None, DistributionError(P)])
+def test_a_network_of_mean_and_variance_is_wrapped_in_a_function(score):
+    torch = pytest.importorskip("torch")
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.last(x)[:, 0], self.last(x)[:, 1].exp()
+
+    with pytest.raises(CalliperError, match=r"got a tuple.* returns a distribution: scipy.stats"):
+        calibrate(Both(), score)
+
+
+@pytest.mark.parametrize("score", [None, DistributionError(P)])
+def test_predict_with_refuses_a_deviation_beside_the_prediction(score):
+    model = PredictWith(BayesianRidge().fit(X_TRAIN, Y_TRAIN), {"return_std": True})
+    with pytest.raises(
+        CalliperError, match=r"'return_std': True} returns a tuple.* leave PredictW"
+    ):
+        calibrate(model, score)
+    for given in ((np.mean, {}), (BayesianRidge(), None), (BayesianRidge(), ["return_std"])):
+        with pytest.raises(TypeError, match=r"needs a model with predict, and a dict of"):
+            PredictWith(*given).predict(X_NEW)
+
+
+def test_predictions_too_large_for_distances_are_named():
+    with pytest.raises(CalliperError, match=r"the space \(prediction.*as large as"):
+        calibrate(lambda X: X[:, 0] * 1e151)
 
 
 def test_a_stated_deviation_is_asked_only_with_probabilities():
@@ -231,6 +375,95 @@ def test_quantiles_go_through_a_transformed_target():
     target = TransformedTargetRegressor(ForestLike(), func=np.log1p, inverse_func=np.expm1)
     target.fit(X_TRAIN, np.exp(Y_TRAIN))
     np.testing.assert_allclose(asked(target)[0], np.expm1(quantiles(X_NEW, REGULAR)))
+
+
+@pytest.mark.parametrize("inverse", [np.negative, lambda y: np.exp(-y)])
+def test_a_decreasing_transform_of_the_target_is_refused(inverse):
+    """Its q-quantile is the (1 − q)-quantile of what the model was trained on."""
+    how = {"func": inverse, "inverse_func": inverse, "check_inverse": False}
+    target = TransformedTargetRegressor(ForestLike(), **how).fit(X_TRAIN, Y_TRAIN)
+    same = StandardScaler(with_mean=False, with_std=False)
+    for wrapped in (target, make_pipeline(same, target).fit(X_TRAIN, Y_TRAIN)):
+        with pytest.raises(CalliperError, match=r"decreases.* so that it increases"):
+            QuantileModel(wrapped, [0.5, 0.9, 0.99]).predict(X_NEW)
+        with pytest.raises(CalliperError, match="decreases"):
+            calibrate(wrapped)
+
+
+WORDED = {
+    "reversed": lambda X: labelled(X, P[::-1]),
+    "float32": lambda X: labelled(X, P[::-1]).rename(columns=np.float32),
+    "text": lambda X: labelled(X, P[::-1]).rename(columns=str),
+    "several levels": lambda X: SkproLike().predict_quantiles(X, P[::-1]),
+}
+
+
+def labelled(X, p):
+    return pd.DataFrame(quantiles(X, p), columns=p)
+
+
+@pytest.mark.parametrize("function", WORDED.values(), ids=WORDED)
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_columns_of_frames_are_read_by_their_probabilities(function, n):
+    found, _ = asked(function, X_NEW[:n], DistributionError(P))
+    np.testing.assert_allclose(found, quantiles(X_NEW[:n]))
+
+
+def test_columns_of_other_probabilities_and_masked_ones_are_refused():
+    other = (0.1, 0.3, 0.6, 0.9)
+    with pytest.raises(CalliperError, match=r"at 0.1, 0.3, 0.6, 0.9.* expects 0.1, 0.5, 0.75"):
+        calibrate(lambda X: labelled(X, other), DistributionError(P))
+
+    def masked(X):
+        return np.ma.masked_less(quantiles(X), np.median(quantiles(X)))
+
+    with pytest.raises(CalliperError, match="400 of 800 quantiles are masked"):
+        calibrate(masked, DistributionError(P))
+    with pytest.raises(CalliperError, match=r"column 0 of predictions .* masked"):
+        calibrate(lambda X: masked(X)[:, [0, 3]], QuantileError())
+
+
+def test_probabilities_may_be_rounded_or_of_another_type():
+    rounded = tuple(np.arange(0.1, 1, 0.2))
+    assert rounded != (0.1, 0.3, 0.5, 0.7, 0.9)
+    models = {np.float32(p): lambda X, p=p: quantiles(X, [p])[:, 0] for p in rounded}
+    found, _ = asked(models, score=DistributionError([0.9, 0.7, 0.5, 0.3, 0.1]))
+    np.testing.assert_allclose(found, quantiles(X_NEW, rounded[::-1]))
+    pair = QuantileModel(models, [0.1, 0.9]).predict(X_NEW)
+    np.testing.assert_array_equal(pair, found[:, [4, 0]])
+    with pytest.raises(CalliperError, match=r"quantiles at 0.1, 0.3, 0.5, 0.7, 0.9, but .* 0.05"):
+        QuantileModel(models, [0.05, 0.95]).predict(X_NEW)
+
+
+def test_lists_of_models_are_trained_again():
+    """As a dict of them is."""
+    models, how = linear(), {"refits": 2, "random_state": 0}
+    found = [
+        ConformalRegressor(given, **how).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
+        for given in (models, [*models.values()])
+    ]
+    assert [made.left_out_.source for made in found] == ["2 folds"] * 2
+    np.testing.assert_array_equal(*(made.left_out_.y_pred for made in found))
+    ends = [
+        CVPlus(given, 2, random_state=0).fit(X_CAL, Y_CAL).predict_interval(X_NEW)
+        for given in (
+            {p: clone(model) for p, model in models.items()},
+            tuple(map(clone, models.values())),
+        )
+    ]
+    np.testing.assert_array_equal(*(each.lower for each in ends))
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+def test_models_that_are_frozen_or_functions_are_not_trained_again(kind):
+    for turn, why in ((FrozenEstimator, "is frozen"), (lambda model: model.predict, "has no fit")):
+        models = {p: turn(model) for p, model in linear().items()}
+        given = models if kind is dict else [*models.values()]
+        score = DistributionError([*models])
+        with pytest.warns(UnusedWarning, match=why):
+            ConformalRegressor(given, refits=2, score_function=score).calibrate(
+                X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN
+            )
 
 
 def calibrate(model, score=None):
@@ -261,6 +494,9 @@ class NoQuantiles(NGBoostLike):
         (quantiles, DistributionError(P[:3]), r"must predict 3 quantiles for each of 200 rows"),
         (lambda X: X[:, 0], DistributionError(P), r"it gave shape \(200,\)"),
         (NoQuantiles(), None, r"must have ppf\(p\), its quantiles; got a object"),
+        ({}, None, r"pass two models or more, one for each quantile; got {}"),
+        ([], DistributionError(P), r"pass two models or more, one for each quantile; got \[\]"),
+        ({10: normal, 90: normal}, None, r"If these are percentages, divide by 100"),
         ({"low": normal, "high": normal}, None, r"probabilities as keys.*'low', 'high'"),
         ([quantiles] * 3, None, r"some of the 3 models in the list"),
         ([*linear().values()][:1], None, r"two or more different numbers"),
@@ -270,7 +506,20 @@ class NoQuantiles(NGBoostLike):
             r"predicts quantiles at 0.9, 0.1, 0.5, but score_function",
         ),
     ],
-    ids=["nan", "inf", "fewer", "one", "no ppf", "words", "unknown", "alone", "other"],
+    ids=[
+        "nan",
+        "inf",
+        "fewer",
+        "one",
+        "no ppf",
+        "none",
+        "empty",
+        "percent",
+        "words",
+        "unknown",
+        "alone",
+        "other",
+    ],
 )
 def test_what_is_no_distribution_is_refused(model, score, says):
     with pytest.raises(CalliperError, match=says):

@@ -88,6 +88,9 @@ def test_bad_pairs():
     for levels in ([1.5, 0.5], [0, 0.5], [0.5], [0.5, 0.5]):
         with pytest.raises(CalliperError, match="probabilities must be two or more different"):
             QuantileModel(LINEAR, levels).fit(X, Y)
+    for levels in ([5, 25, 75, 95], [2.5, 97.5], [1, 99]):
+        with pytest.raises(CalliperError, match=r"If these are percentages, divide by 100\."):
+            QuantileModel(LINEAR, levels).fit(X, Y)
     with pytest.raises(CalliperError, match="y must be finite"):
         QuantileModel(LINEAR).fit(X, np.full(600, np.nan))
     with pytest.raises(ValueError, match="1 features"):
@@ -104,6 +107,12 @@ def test_bad_pairs():
             "CatBoostRegressor",
             {"loss_function": "Quantile", "verbose": 0, "allow_writing_files": False},
             "loss_function",
+        ),
+        (
+            "catboost",
+            "CatBoostRegressor",
+            {"objective": "Quantile:alpha=0.5", "verbose": 0, "allow_writing_files": False},
+            "objective",
         ),
     ],
 )

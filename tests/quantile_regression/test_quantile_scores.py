@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calliper import CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
 from calliper.exceptions import QuantileCrossingWarning
-from calliper.scores import QuantileError
+from calliper.scores import DistributionError, QuantileError
 from cases.quantile_models import VARIANTS, X_CAL, X_NEW, Y_CAL, fixed_quantiles, regressor
 from oracles import refitting as refit_oracles
 
@@ -100,7 +100,7 @@ def test_quantiles_that_cross_are_put_in_order():
         np.array([[1.0, 0.0], [1, 1], [1, 0.5]]),
         np.array([[0.0, 1], [1, 1], [0.5, 1]]),
     )
-    with pytest.warns(QuantileCrossingWarning, match=r"at 2 of 3 rows, by up to 1:"):
+    with pytest.warns(QuantileCrossingWarning, match=r"at 2 of 3 rows, by up to 1:.*overfit"):
         found = score.measure(y, crossed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -115,9 +115,12 @@ def test_quantiles_that_cross_are_put_in_order():
         QuantileError("median").measure(y, beyond)
     model = ConformalRegressor(lambda X: np.tile([1.0, -1.0], (len(X), 1)), Split())
     model.set_params(score_function=score)
-    with pytest.warns(QuantileCrossingWarning, match="at 200 of 200"):
+    with pytest.warns(QuantileCrossingWarning, match="at 200 of 200.* are swapped"):
         model.calibrate(X_CAL, Y_CAL)
     assert np.isfinite(model.predict_interval(X_NEW).width).all()
+    anywhere = np.array([[1.0, 0, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]])  # but no pair in all rows
+    with pytest.warns(QuantileCrossingWarning, match=r"at 3 of 3 rows.*overfit"):
+        DistributionError([0.1, 0.4, 0.6, 0.9]).measure(y, anywhere)
 
 
 def test_bad_scores():
@@ -163,5 +166,5 @@ def test_absolute_errors_refuse_two_columns():
 @pytest.mark.parametrize("calibrator", [FullRescaled(), JackknifeRescaled(), None], ids=repr)
 def test_methods_that_rescale_refuse(calibrator):
     model = ConformalRegressor(fixed_quantiles(2), calibrator, score_function=QuantileError())
-    with pytest.raises(CalliperError, match=r"Negative values in scores.*use Split"):
+    with pytest.raises(CalliperError, match=r"scores must not be negative.*Split takes signed"):
         model.calibrate(X_CAL, Y_CAL)

@@ -200,7 +200,7 @@ def test_cqr_without_a_calibration_set_keeps_what_cv_plus_promises():
     proved = method.guaranteed_coverage(0.8)
     assert proved < 0.6 and np.mean(hits) > proved
     assert "usually" not in method.guarantee(0.8).describe()
-    with pytest.raises(CalliperError, match="needs a score of one tail"):
+    with pytest.raises(CalliperError, match="needs a score with one tail"):
         method.set_params(score_function=QuantileError("asymmetric")).fit(X, y)
 
 

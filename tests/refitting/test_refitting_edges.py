@@ -6,10 +6,16 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import ShuffleSplit, TimeSeriesSplit
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    ShuffleSplit,
+    TimeSeriesSplit,
+)
 
 from calliper import CalliperError
-from calliper.exceptions import InEveryBootstrapWarning, SmallCalibrationWarning
+from calliper.exceptions import InEveryBootstrapWarning, SmallCalibrationWarning, SplitGroupsWarning
 from calliper.refitting import (
     CVPlus,
     JackknifeAfterBootstrap,
@@ -58,6 +64,40 @@ def test_bad_numbers_of_folds(cv):
         CalliperError, match=r"cv must (be a (whole )?number|leave out each row once)"
     ):
         CVPlus(Ridge(), cv).fit(X, Y)
+
+
+class Peeking(KFold):
+    """Folds that train on all rows, those left out too."""
+
+    def split(self, X, y=None, groups=None):
+        for _, left_out in super().split(X, y, groups):
+            yield np.arange(len(X)), left_out
+
+
+class Sorted(KFold):
+    """Folds that look at the targets."""
+
+    def split(self, X, y=None, groups=None):
+        order = np.argsort(y)
+        for others, left_out in super().split(X, y, groups):
+            yield order[others], order[left_out]
+
+
+def test_folds_that_train_on_what_they_leave_out_are_refused():
+    with pytest.raises(CalliperError, match=r"Peeking.* trains on row 0, which .* leaves out"):
+        CVPlus(Ridge(), Peeking(4)).fit(X, Y)
+    groups = np.arange(120) % 7
+    with pytest.raises(CalliperError, match=r"KFold.* trains on group 0, .* GroupKFold\(5\)"):
+        CVPlus(Ridge(), KFold(5)).fit(X, Y, split_groups=groups)
+    for cv in (GroupKFold(5), LeaveOneGroupOut(), 5):
+        with pytest.warns(SplitGroupsWarning):
+            CVPlus(Ridge(), cv).fit(X, Y, split_groups=groups)
+
+
+def test_only_folds_that_are_known_are_proved():
+    assert CVPlus(Ridge(), KFold(5)).fit(X, Y).guaranteed_coverage(0.9) > 0.5
+    made = CVPlus(Ridge(), Sorted(5)).fit(X, Y)
+    assert made.guaranteed_coverage(0.9) == 0 and "may depend on the rows" in made.no_guarantee_
 
 
 @pytest.mark.parametrize("n_bootstraps", [0, -1, 2.5, None])

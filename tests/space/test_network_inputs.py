@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from calliper import CalliperError, ConformalRegressor, FullRescaled, Split, load, save
+from calliper.exceptions import UnusedWarning
 
 torch = pytest.importorskip("torch", reason="torch is not installed: networks are not tested")
 from torch.utils.data import (  # noqa: E402
@@ -17,6 +18,7 @@ from torch.utils.data import (  # noqa: E402
     DataLoader,
     IterableDataset,
     RandomSampler,
+    SequentialSampler,
     TensorDataset,
 )
 
@@ -124,7 +126,8 @@ def test_loaders_that_are_refused():
     refused("by a RandomSampler", shuffle=True)
     refused("by a RandomSampler", batch_sampler=BatchSampler(RandomSampler(rows), 5, False))
     refused("by a list", batch_sampler=[[1, 0], [2, 3]])
-    refused("shuffle=False and drop_last=False", batch_size=100, drop_last=True)
+    refused("DataLoader drops the last rows.* drop_last=False", batch_size=100, drop_last=True)
+    refused("drops the last", batch_sampler=BatchSampler(SequentialSampler(rows), 100, True))
     refused("y was passed too", y=Y)
     refused(r"must be \(inputs, targets\).* got a list", TensorDataset(IDS, MASK, MASK))
     refused("without batches", TensorDataset(IDS[:0], MASK[:0]))
@@ -213,8 +216,27 @@ def test_a_module_that_embeds_is_in_evaluation_mode(tmp_path):
 def test_a_class_of_networks_is_no_network():
     with pytest.raises(TypeError, match="got the class Texts: pass an instance"):
         ConformalRegressor(Texts).calibrate(named(CAL), Y[CAL])
-    with pytest.raises(TypeError, match=r"can be trained; got a Texts\. "):
+    with pytest.raises(TypeError, match=r"can be trained; got a Texts\. .* never trains a PyTorch"):
         ConformalRegressor(Texts()).fit(IDS.float(), Y)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_several_inputs_are_a_dict(kind):
+    with pytest.raises(CalliperError, match=f"X is a {kind.__name__} of 2, .* pass a dict"):
+        ConformalRegressor(Texts()).calibrate(kind(named(CAL).values()), Y[CAL])
+
+
+def test_what_brings_targets_and_that_they_need_no_detaching():
+    X, net = torch.randn(60, 2), nn.Linear(2, 1)
+    y, model = X[:, 0].clone().requires_grad_(), ConformalRegressor(net, Split())
+    dataset = TensorDataset(X)
+    for given in (dataset, DataLoader(dataset), X):
+        with pytest.raises(ValueError, match=r"y to be passed.* DataLoader of \(inputs, targets\)"):
+            model.calibrate(given)
+    ends = [model.calibrate(X, each).predict_interval(X).upper for each in (y, y.detach())]
+    np.testing.assert_array_equal(*ends)
+    with pytest.warns(UnusedWarning, match="to learn widths from: the model has no fit"):
+        ConformalRegressor(net).calibrate(X, y, X_train=X + 1, y_train=y)
 
 
 def test_the_order_of_names_means_nothing_and_other_names_are_refused(tmp_path):

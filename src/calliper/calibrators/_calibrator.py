@@ -7,9 +7,8 @@ A method is a subclass of :class:`Calibrator` that writes at most three things, 
                                 the thresholds that ``_rescale`` kept in ``_learn`` are multiplied
     _proved(level)              the marginal coverage that is proved, if not that of split conformal
 
-and declares what it uses (``uses``), how people choose it (``about``), and the attributes that
-:class:`Calibrator` lists. Everything else happens here, once: checking input, forgetting an earlier
-fit, mapping levels to ranks, warning, rounding the radius outward and shaping it.
+and declares the attributes that :class:`Calibrator` lists. Everything else happens here, once:
+checking input, forgetting an earlier fit, mapping levels to ranks, warning, rounding outward.
 """
 
 from abc import ABC, abstractmethod
@@ -58,13 +57,13 @@ ROWS: dict[str, Field] = {
     "Z_left_out": Array("float64", ("l", "d"), optional=True),
     "scores_left_out": Array("float64", ("l",), optional=True),
     "length": Number(least=0, optional=True),  # ``length_scale``, which some have as a parameter
-    "levels": Array("float64", ("L",), least=0, most=1),
+    "levels": Array("float64", ("L",), least=5e-324, most=1 - 2**-53),
     "names": NameList(),
 }
 #: Most training points that a method tries its settings on, where that takes all pairs.
 MOST_POINTS = 2000
-#: Rows to add that are looked for among known ones, and how many found are no chance.
-MOST_COMPARED, LEAST_KNOWN = 200, 5
+#: How many of the rows to add are found among known ones, beyond chance; scores that are equal.
+LEAST_KNOWN, EQUAL = 5, 1e-9
 #: Levels that are remembered, since a controller asks for another one at each step.
 MOST_LEVELS = 1000
 #: Methods by their names on the command line.
@@ -207,18 +206,19 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
         return self.fit_to(Rows.given(Z, **sizes, weights=weights, groups=groups), **apart)
 
-    def fit_to(self, rows: Rows, **apart: Any) -> Self:
-        """As :meth:`fit`; unused sizes, signs and rows apart are ignored."""
+    def fit_to(
+        self, rows: Rows, *, training: Any = None, left_out: Any = None, length_scale: Any = None
+    ) -> Self:
+        """As :meth:`fit`; what the method does not use is ignored, except weights and groups."""
         self._refuse_unused(weights=rows.weights, groups=rows.groups)
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)  # so that a fit that fails leaves nothing fitted
-        uses = self.uses
-        known = {name: value for name, value in apart.items() if name in uses}
-        rows = self._checked(rows, first=True)
+        uses, rows = self.uses, self._checked(rows, first=True)
         self._check_parameters()
-        for name in ("training", "left_out"):
-            setattr(self, f"_{name}", self._checked_apart(name, known.get(name), rows.Z, uses))
-        length = known.get("length_scale")
+        for name, given in (("training", training), ("left_out", left_out)):
+            used = given if name in uses else None
+            setattr(self, f"_{name}", self._checked_apart(name, used, rows.Z, uses))
+        length = length_scale if "length_scale" in uses else None
         self._length_scale = None if length is None else check_length_scale(length)
         self._relearn(rows)
         return self
@@ -277,15 +277,21 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
 
     def warn_if_known(self, scores: Any) -> None:
         """Warn if rows to be added seem to be there already, judging by their scores."""
-        known, new = np.unique(self._rows.scores), np.unique(np.asarray(scores)[:MOST_COMPARED])
-        if len(known) < 0.9 * len(self._rows):
+        known, new = np.unique(self._rows.scores), np.unique(scores)
+        n_known, n_new = len(self._rows), len(scores)
+        if len(known) < 0.9 * n_known:
             return
-        place = np.clip(np.searchsorted(known, new * (1 - 1e-9)), 0, len(known) - 1)
-        n = int(np.count_nonzero(np.abs(known[place] - new) <= 1e-9 * np.abs(new)))
-        if n >= LEAST_KNOWN:
+        near = EQUAL * np.abs(new)
+        place = np.minimum(np.searchsorted(known, new - near), len(known) - 1)
+        n = int(np.count_nonzero(np.abs(known[place] - new) <= near))
+        # Chance lets two rows agree as often as within either set, and by closeness.
+        ties = n_known - len(known) + n_new - len(new)
+        chance = (2 * ties / (n_known**2 + n_new**2) + EQUAL) * n_known * n_new
+        if n >= LEAST_KNOWN + 2 * int(chance):
             warn(
-                f"{n} of the {len(scores)} new rows have the same errors as calibration rows. If "
-                f"they are duplicates, there is no guarantee: extend with other rows only.",
+                f"{n:,} of the {n_new:,} new rows have the same errors as rows already used to "
+                "calibrate or to learn from. If they are duplicates, there is no guarantee: extend "
+                "with other rows only.",
                 SharedRowsWarning,
             )
 
@@ -297,7 +303,6 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         self.n_calibration_ = len(rows.scores)
 
     def _refuse_unused(self, **given: Any) -> None:
-        """Refuse what was given and this method does not use."""
         for name, value in given.items():
             if value is not None and name not in self.uses:
                 hint = takers_of_weights() if name == "weights" else f"{self!r} does not use it"
@@ -359,7 +364,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         return self._known[name] if name in self._known else learn()
 
     def _sampled(self, n: int, rng: np.random.RandomState) -> IntArray:
-        """Places of n training points, or of all if there are fewer, drawn at random."""
+        """Numbers of n training points, or of all if there are fewer, drawn at random."""
         n_all = len(self._training.Z)
         drawn: IntArray = self._once("sample_", lambda: rng.permutation(n_all)[:n])
         if not len(np.unique(drawn)) == len(drawn) == min(n, n_all):
@@ -492,7 +497,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         if self._rows.signs is not None:
             signed = quantile.with_signs(ratio, self._rows.signs)
             signed, weights = quantile.in_order(signed, self._rows.weights)
-        # In this order: a thread that sees the first finds the second.
+        # In this order: a thread that sees signed scores also finds their weights.
         self._signed_weights, self._signed = weights, signed
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
@@ -648,12 +653,17 @@ class ForeignCalibrator(Calibrator):
         return np.asarray(self.fitted_.predict_radius(self._check_new(Z), [*levels]))
 
     def _proved(self, level: float) -> float:
-        return float(self.fitted_.guaranteed_coverage(level))
+        return float(self.fitted_.guaranteed_coverage(level)) if self.promises else 0.0
+
+    def _note(self, level: float, proved: float) -> str | None:
+        return f"it states {proved:g} itself." if self.promises else "no guarantee is known."
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The calibrator's own guarantee."""
-        promise: Guarantee = self.fitted_.guarantee(coverage)
-        return promise
+        """The calibrator's own guarantee, else what its ``guaranteed_coverage`` states."""
+        if confidence is not None or not hasattr(self.fitted_, "guarantee"):
+            promise = super().guarantee(coverage, confidence)
+            return replace(promise, method=type(self.calibrator).__name__)
+        return self.fitted_.guarantee(coverage)  # type: ignore[no-any-return]
 
 
 def as_calibrator(calibrator: Any) -> Calibrator:
@@ -702,7 +712,6 @@ def takers_of_weights() -> str:
 
 
 def _users_of(word: str) -> list[str]:
-    """Names of the methods that use this."""
     return sorted(kind.__name__ for kind in methods().values() if word in kind().uses)
 
 

@@ -10,16 +10,16 @@ below it; the largest accepted one is the radius:
 
 Letters: s → ``scores``, S → the score imputed to x, Φ → ``basis`` and a constant, ℓ_c(r) = max{c r,
 (c−1) r}. A score beyond Δ(x) acts on the fit like one at infinity, so one linear program gives
-Δ(x). It is solved at 1−α less 1e-9, so that of several fits the one lowest at x is found.
+Δ(x), solved at 1−α less 1e-9, so that of several fits the one lowest at x is found.
 
 Guarantee, for exchangeable data: for every f ≥ 0 in the span of Φ, coverage is at least 1−α under
 inputs reweighted by f, that is E[f(x) 1{s ≤ Δ(x)}] ≥ (1−α) E[f(x)]; without ties and for
 independent draws at most p/(N+1) · E[max_i f(X_i)]/E[f(x)] more, p the dimension of the span. f = 1
-is marginal coverage; f the indicator of a group is coverage within the group. Where the calibration
-points say nothing about x (a group not among them, an input far outside), Δ(x) is infinite.
+is marginal coverage, the indicator of a group coverage within it. Where the calibration points say
+nothing about x (a group not among them, an input far outside), Δ(x) is infinite.
 
-The program is solved by descent along edges. A vertex is a fit β through p of the N scores; 2p
-edges lead from it, each letting go of one score. The objective
+It is solved by descent along edges. A vertex is a fit β through p of the N scores; 2p edges lead
+from it, each letting go of one score. The objective
 
     F(β) = Σ_i ℓ(s_i − Φ_iᵀβ) − bᵀβ,    b = (1−α) Φ(x) → ``pull``,  c = 1−α → ``level``,
 
@@ -28,9 +28,9 @@ better vertex, and a vertex without a falling edge is a minimum. An edge falls w
 of its score leaves [c − 1, c]. Every new point starts from the minimum for b = 0.
 
 A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹, so that small scores
-of one group are never differences of the large ones of another. Ties would let descent stand still,
-so each score counts as moved by its own multiple of an infinitesimal amount, s + εu:
-residuals are pairs, compared by their second part where the first is zero up to rounding.
+of one group are never differences of the large ones of another. Against ties each score counts as
+moved by its own infinitesimal, s + εu: residuals are pairs, whose second part decides where the
+first is zero up to rounding.
 
 References: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees", JRSS
 B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Roberts (1973), "An improved
@@ -77,10 +77,9 @@ class ConditionalCalibration(Calibrator):
     Parameters
     ----------
     basis : callable, optional
-        From rows to columns (m, k), such as indicators of groups, which may overlap; fixed without
-        the calibration points. Rows come as they were passed: a frame to ``ConformalRegressor`` is
-        a frame here. A constant is added always. By default the features themselves: the radius
-        is linear in them but for the pull of each new point.
+        From rows, as they were passed (a frame to ``ConformalRegressor`` is a frame here), to
+        columns (m, k), such as indicators of groups, which may overlap; fixed without the
+        calibration points. A constant is added always. By default the features themselves.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ R_b if R_b ≥ b, else R_a if R_a ≤ a, else it lies between.
 - If it has no unit and many dimensions (a network's embedding), the root mean square over the K
   nearest and the 4K nearest, half of each; it is closer than the mean to the high quantiles that
   intervals need. Half of the scale is global up to a few hundred points; beyond, this share fades.
-  The constants were chosen on ten networks; leaving one out, the others choose 2 or 2.5 for K's.
+  The constants were chosen on ten networks; without one of them, NEIGHBORS is 2 or 2.5.
 - In fewer dimensions (inputs), and for a quantile, the 20 nearest, mixed with the global scale.
 
 *The search.* Left-out errors stand in for the calibration errors. Bags of N+1 of them are drawn, or
@@ -68,7 +68,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from calliper import quantile
-from calliper._kept import Field, Inline, Keeps, Number, Part, Text
+from calliper._kept import Array, Field, Inline, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_offset, check_option, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
@@ -95,7 +95,7 @@ LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 #: Cells that there may be however few points a file has.
 FEW_CELLS = 64
 #: What the method uses, and what it uses where left-out errors choose how local to be.
-USES = Uses("magnitudes", "signs", "weights", "training", "errors", "length_scale")
+USES = Uses("magnitudes", "signs", "weights", "length_scale")
 WITH_LEFT_OUT = Uses(*USES, "left_out")
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
@@ -380,6 +380,7 @@ class FullRescaled(Calibrator):
         "locality_": Inline(Locality),
         "near_": Inline(Neighborhood, optional=True),
         "wide_": Inline(Neighborhood, optional=True),
+        "sums_": Array("float64", (3, "N"), optional=True),
     }
 
     @property
@@ -389,7 +390,9 @@ class FullRescaled(Calibrator):
         own = WITH_LEFT_OUT if chosen and self.shrinkage != 1 else USES  # at 1 nothing is local
         if self.kernel is None:
             return own
-        return Uses(*own, needs=kernel_needs(self.kernel, fixed=True))
+        placed = isinstance(self.kernel, KNN) and self.kernel.cells is not None
+        taken = own - {"length_scale"} | ({"training"} if placed else set())
+        return Uses(*taken, needs=kernel_needs(self.kernel, fixed=True))
 
     kernel: Any = None
     _: KW_ONLY
@@ -455,6 +458,7 @@ class FullRescaled(Calibrator):
     def restore(self, state: dict[str, Any]) -> None:
         """As every method; more cells than points would take memory that no file accounts for."""
         kernel, n = state["locality_"].kernel, len(state["Z"])
+        kernel = vars(kernel).get("kernel", kernel)  # in a learnt space
         cells = kernel.cells if isinstance(kernel, KNN) else None
         if cells is not None and (cells.n_cells or 0) > max(n, FEW_CELLS):
             raise CalliperError(f"{cells.n_cells} cells are too many for {n} points.")

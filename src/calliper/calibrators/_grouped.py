@@ -24,7 +24,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
-from calliper._kept import Array, Field, Part, Plain
+from calliper._kept import Array, Field, NameList, Part
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
 from calliper.declarations import Uses
@@ -66,7 +66,7 @@ class Grouped(Calibrator):
     """
 
     keeps: ClassVar[Mapping[str, Field]] = {
-        "labels": Plain(),
+        "labels": NameList(),
         "code": Array("int32", ("N",), least=0, most="N", becomes="int64"),
         "parts": Part("calibrators", several=True),
     }
@@ -129,17 +129,20 @@ class Grouped(Calibrator):
         """The calibrators as they are, and the rows of all of them in order."""
         labels, parts, code = state["labels"], state["parts"], state["code"]
         n = np.bincount(code, minlength=len(parts)).tolist()
-        of_each = isinstance(labels, list) and len({*labels}) == len(labels) == len(parts) > 0
+        of_each = isinstance(labels, list) and len(labels) == len(parts) == len({*labels}) > 0
         if not of_each or [part.n_calibration_ for part in parts] != n:
             raise CalliperError("there must be a calibrator for each group, of as many rows.")
         self.calibrators_, first = dict(zip(labels, parts, strict=True)), parts[0]
         joined = reduce(Rows.join, [part._rows for part in parts])
         if not first.judges_nearness:
-            joined = replace(joined, Z=np.zeros((len(code), first.n_features_in_)))
+            joined = replace(joined, Z=np.zeros((len(code), 0)))
         each = np.empty(len(labels), dtype=object)
         each[:] = labels
         order = np.argsort(np.argsort(code, kind="stable"))
         self._rows, self.n_calibration_ = replace(joined.take(order), groups=each[code]), len(code)
+        if not first.judges_nearness:  # zeros that take no memory
+            Z = np.broadcast_to(0.0, (len(code), first.n_features_in_))
+            self._rows = replace(self._rows, Z=Z)
         self._training, self._left_out = first._training, first._left_out
         self._length_scale, self.weights_ = first._length_scale, self._rows.weights
 
@@ -157,7 +160,7 @@ class Grouped(Calibrator):
             raise CalliperError(
                 f"{len(unseen)} of {len(numbers)} groups of the new rows have no calibration rows "
                 f"(for example {unseen[0]!r}), so they have no distribution: leave these rows out, "
-                "or calibrate on rows of these groups. (Their intervals are infinite.)"
+                "or calibrate on rows from these groups. (Their intervals are infinite.)"
             )
         centre = valid.check_vector(y_pred, "y_pred", n=n_new)
         parts = []
@@ -172,7 +175,6 @@ class Grouped(Calibrator):
     def _radii(
         self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
     ) -> FloatArray:
-        """The radius at each row by the calibrator of its group, (m, L)."""
         numbers, n_new = self._numbers(groups, Z), valid.n_rows(Z)
         weights = _checked(weights, "weights", n_new)
         least = [*map(required_calibration_size, levels)]
@@ -210,9 +212,12 @@ class Grouped(Calibrator):
 
         worst: Guarantee = min(promises, key=worse)
         where = f"in each of the {len(promises):,} groups (numbers are those of the worst"
-        infinite = sum(promise.proved == 1 for promise in promises)
-        if 0 < infinite < len(promises):
-            where += f"; infinite, with too few points, in {infinite:,}"
+        infinite = [
+            f"{k!r}" for k, p in zip(self.calibrators_, promises, strict=True) if p.proved == 1
+        ]
+        if 0 < len(infinite) < len(promises):
+            named = ", ".join(infinite[:NAMED]) + (", …" if len(infinite) > NAMED else "")
+            where += f"; infinite, with too few points, in {len(infinite):,}: {named}"
         return replace(worst, method=f"{worst.method} {where})", groups=len(promises))
 
     def _proved(self, level: float) -> float:
@@ -243,13 +248,13 @@ def _checked(values: Any, name: str, n: int) -> FloatArray | None:
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:
     """One warning that says which groups need how many more rows."""
     told = [
-        f"{label!r} has {n or 'none'} ({least - n} more needed)"
+        f"{label!r} has {n} ({least - n} more needed)"
         for label, n in sorted(short.items(), key=lambda item: item[1])
     ]
     rest = f", and {len(told) - NAMED} more groups have too few" if len(told) > NAMED else ""
     warn(
         f"Coverage {level:g} needs at least {least} calibration rows in each group. Among the "
-        f"groups of the new rows, {', '.join(told[:NAMED])}{rest}, so their intervals are "
-        "infinite. Calibrate on more rows of these groups, or merge similar groups.",
+        f"groups in the new rows, {', '.join(told[:NAMED])}{rest}, so their intervals are "
+        "infinite. Calibrate on more rows from these groups, or merge similar groups.",
         SmallCalibrationWarning,
     )

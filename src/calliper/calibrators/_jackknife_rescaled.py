@@ -66,8 +66,7 @@ class LeaveTwoOutMethod(Calibrator):
     @property
     def uses(self) -> Uses:
         """Training inputs where the kernel takes its length scale from them."""
-        needs = kernel_needs(self.kernel, fixed=False)
-        return Uses("magnitudes", "weights", "training", needs=needs)
+        return Uses("magnitudes", "weights", needs=kernel_needs(self.kernel, fixed=False))
 
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
@@ -95,7 +94,6 @@ class LeaveTwoOutMethod(Calibrator):
         warn_if_zero_scales(self.scale_.without_one)
 
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
-        """The kernel that training rows lead to."""
         return as_kernel(self.kernel, KNN(10)).resolved(train.Z, rng)
 
     def _rescaled(self, scores: FloatArray) -> FloatArray:
@@ -206,8 +204,7 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     @property
     def uses(self) -> Uses:
         """Training rows where the kernel takes its length scale from them, or is tuned on them."""
-        needs = kernel_needs(self.kernel, fixed=True)
-        return Uses("magnitudes", "training", "errors", needs=needs)
+        return Uses("magnitudes", needs=kernel_needs(self.kernel, fixed=True))
 
     def _chosen(self, train: Rows, rng: Any) -> Kernel:
         return fixed_kernel(self.kernel, KNN(10), train.Z, train.scores, rng)

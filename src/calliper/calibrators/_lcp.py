@@ -1,7 +1,7 @@
 """Localised conformal prediction (LCP; "LCR" in the paper): local quantiles, level corrected.
 
 The quantile of calibration scores near a new point adapts to it but does not keep its level. So
-every member of the bag, calibration points and new point with candidate score v, gets its own local
+every member of the bag, the new point with candidate score v among them, gets its own local
 quantile, and the level α̃ is raised until enough of them lie below theirs:
 
     T_i = Σ_j H_ij 1{V_j < V_i} / Σ_j H_ij,    i = 1 … N+1,
@@ -21,17 +21,15 @@ Weights, by the Euclidean distance D; each member's weight of itself is one:
     neighbors     H_ij = 1 if j is one of the h nearest of i in the bag, else 0
 
 A new point that is near enough to a calibration point takes the place of its last neighbour; points
-just as far as the last neighbour share its place.
+just as far as the last neighbour share its place. The smallest calibration score is always kept;
+the radius is infinite far away from all points.
 
 If no bandwidth is given, each of up to 2,000 training points is left out and gets the radius that
 the others would give it. Of the bandwidths that leave at most 5 % of these infinite, the one with
 the smallest mean wins, infinite ones counting as the largest error; if none does, the largest.
 
-Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The smallest calibration score is
-always kept; the radius is infinite far away from all points.
-
-Guarantee: 1−α, marginal, for exchangeable data, since T treats all members of the bag alike. The
-bandwidth must not depend on calibration scores.
+Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. Guarantee: 1−α, marginal, for
+exchangeable data, since T treats all members alike; the bandwidth must not depend on their scores.
 
 Reference: Guan (2023), "Localized conformal prediction: a generalized inference framework for
 conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
@@ -74,10 +72,8 @@ class LCP(Calibrator):
         How weight falls with distance: exp(−D/h), exp(−D²/2h²), or one for the h nearest.
     bandwidth : float or "auto", default "auto"
         h, in the unit of the features, or a number of neighbours. ``"auto"`` is chosen on
-        training errors, which must then be passed to ``fit``, for each level that is asked for;
-        the radius then need not grow with the level.
-    random_state : int, RandomState or None
-        Draws the training points that ``bandwidth="auto"`` is chosen on.
+        training errors, passed to ``fit``, for each level; radii then need not grow with it.
+    random_state : int, RandomState or None; draws what ``bandwidth="auto"`` is chosen on
 
     Attributes
     ----------
@@ -108,7 +104,7 @@ class LCP(Calibrator):
         """Training errors, which a bandwidth that is not given needs."""
         needs = ("training", "errors") if self.bandwidth == "auto" else ()
         words = {"learns": "bandwidth='auto'", "instead": "pass a number"}
-        return Uses("training", "errors", needs=needs, **words)
+        return Uses(needs=needs, **words)
 
     learns: ClassVar[Mapping[str, Field]] = {
         "sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")
@@ -247,8 +243,8 @@ class NeighborLocalizer:
     """The h nearest of each member of the bag; those just as far as the last share its place."""
 
     def __init__(self, points: FloatArray, n_below: IntArray, name: str, h: float) -> None:
-        n = len(points)
-        self.points, self.name, self.k = points, name, min(int(h), n)
+        self.points, self.name, n = points, name, len(points)
+        self.k = min(int(h), n)
 
         def sums(rows: slice) -> FloatArray:
             distances = all_distances(points[rows], points, EUCLIDEAN)
@@ -329,7 +325,7 @@ def _left_out(scores: FloatArray, H: FloatArray, rank: int) -> FloatArray:
         back, was_below = H.T[rows], n_below[None, :] > here[:, None]
         share = (below - np.where(was_below, back, 0.0)) / total
         with_new = share + back / total
-        # A point left out is no member that could be counted.
+        # The point that is left out does not count.
         share[place, here] = with_new[place, here] = np.inf
         return largest_kept(scores, [rank], H[rows], share, with_new)[:, 0]
 

@@ -51,7 +51,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._kept import Array, Field, Inline, Part, Plain
 from calliper._trees import BoostedSum
-from calliper._types import FloatArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import check_offset, check_option, check_vector, warn_if_zero_scales
 from calliper.calibrators._calibrator import MOST_LEVELS, Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
@@ -114,7 +114,7 @@ class MADSplit(Calibrator):
         if hasattr(self.learnt_, "fit"):
             try:
                 check_is_fitted(self.learnt_)
-            except (NotFittedError, TypeError):  # brought as it was given
+            except (NotFittedError, TypeError):  # passed to ``load`` unfitted
                 self.learnt_ = clone(self.learnt_).fit(train.Z, train.scores)
         self.scale_ = self.learnt_
         if isinstance(self.learnt_, Kernel):
@@ -213,10 +213,8 @@ class NormalizedKNN(Calibrator):
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""
-        chunks = row_slices(len(Z), CHUNK_ROWS)
-        raw = [self._raw(Z[rows]) for rows in chunks]
         with np.errstate(over="ignore"):
-            part = np.concatenate(raw, axis=1) / self.units_[:, None]
+            part = self._raw(Z) / self.units_[:, None]
             if self.form == "exp":
                 part = np.exp(np.array([self.gamma, self.rho])[: len(part), None] * part)
             total = part.sum(axis=0) + (self.gamma if self.form == "sum" else 0.0)
@@ -224,21 +222,25 @@ class NormalizedKNN(Calibrator):
 
     def _raw(self, Z: FloatArray | None) -> FloatArray:
         """Parts of the difficulty without units, (p, m), of rows or of points among the others."""
-        others, rows = Z is None, self._Z_train if Z is None else Z
-        search = self._search
-        near, tied = search.nearest_others(self._k) if others else search.nearest(rows, self._k)
+        m = len(self._Z_train if Z is None else Z)
+        blocks = row_slices(m, max(1, 64 * CHUNK_ROWS // self._k))  # 32 MB of neighbours
+        return np.concatenate([self._raw_block(Z, np.arange(m)[rows]) for rows in blocks], axis=1)
+
+    def _raw_block(self, Z: FloatArray | None, which: IntArray) -> FloatArray:
+        others, rows, search = Z is None, (self._Z_train if Z is None else Z)[which], self._search
+        near, tied = search.others_of(which, self._k) if others else search.nearest(rows, self._k)
         raw = np.zeros((len(self._parts), len(rows)))
         for part, out in zip(self._parts, raw, strict=True):
-            if part == "distance":  # those that share a place are all as far
+            if part == "distance":  # points that share the last place are equally far
                 for neighbor in near.T:
                     out += np.sqrt(paired_distances(rows, self._Z_train[neighbor]))
                 continue
-            if part == "labels":  # less one of them: the SD of equal labels is exactly 0
+            if part == "labels":  # minus the first: the SD of equal labels is exactly 0
                 out[:] = (self._values[near] - self._values[near[:, :1]]).std(axis=1)
             else:
                 out[:] = self._values[near].mean(axis=1)
             if tied.any():
-                who = np.flatnonzero(tied) if others else rows[tied]
+                who = which[tied] if others else rows[tied]
                 out[tied] = self._shared(who, spread=part == "labels")
         return raw
 
@@ -247,7 +249,7 @@ class NormalizedKNN(Calibrator):
         if not spread:
             return shared_means(self._search, self._values, self._k, who)
         values = self._values - self._values.mean()
-        sides = np.maximum(values, 0.0), np.maximum(-values, 0.0)  # sums are of sizes
+        sides = np.maximum(values, 0.0), np.maximum(-values, 0.0)  # sums take numbers ≥ 0
         above, below, square = (
             shared_means(self._search, each, self._k, who) for each in (*sides, np.square(values))
         )
@@ -403,7 +405,7 @@ class RCP(PerLevel):
             if level not in self.models_:
                 model = clone(self._model).set_params(quantile=level)
                 model.fit(self._training.Z, self._training.scores)
-                # Of several threads' models the first is everyone's, as its threshold is.
+                # If several threads train one, all of them use the first, and its threshold.
                 self.models_.setdefault(level, model)
             predicted = self.models_[level].predict(Z)
             estimate[:, column] = check_vector(predicted, "predicted quantiles", n=len(Z))

@@ -30,12 +30,10 @@ is its remedy: λA with the largest λ ≤ 1 for which at least 1−α of a trai
 effective number of neighbours exp H(w) ≥ 2/α, H the entropy of their weights w to the others. λ
 depends on the level, so radii need not grow with it; H falls as λ grows, so bisection finds it.
 
-Guarantee: none that is marginal and holds for finite N; ``guaranteed_coverage`` is 0. Coverage is
-1−α for a new point drawn from the kernel around x (the "baseLCP" of Hore and Barber). In practice
-it covers too much, with many infinite intervals.
+Guarantee: none that is marginal and holds for finite N (``guaranteed_coverage`` is 0); coverage is
+1−α for a new point drawn from the kernel around x (the "baseLCP" of Hore and Barber).
 
-Letters: s → ``scores``, h → ``length_scale``, A → ``metric_``, d → ``n_directions``, λ →
-``factors_``.
+Letters: h → ``length_scale``, A → ``metric_``, d → ``n_directions``, λ → ``factors_``.
 
 References: Hore, Barber (2025), "Conformal prediction with local weights: randomization enables
 robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103. Lin, Trivedi, Sun (2021), "Locally valid and
@@ -61,14 +59,7 @@ from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._calibrator import MOST_POINTS, ROWS, Calibrator, columns_by
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.kernels import (
-    EUCLIDEAN,
-    LearntMetric,
-    Radial,
-    check_length_scale,
-    learn_metric,
-    median_distance,
-)
+from calliper.kernels import LearntMetric, Radial, check_length_scale, learn_metric, median_distance
 from calliper.quantile import Shares, as_fraction, conformal_rank
 from calliper.rows import Rows
 
@@ -97,8 +88,7 @@ class RLCP(Calibrator):
         h, in the unit of the features. ``"auto"`` is the smallest of a grid for which training
         inputs, which must then be passed to ``fit``, have an effective number of neighbours
         n/‖H‖² − 1 of 50, H the matrix of weights with rows that sum to one; else the largest.
-    random_state : int, RandomState or None
-        The seed of the centres.
+    random_state : int, RandomState or None; the seed of the centres
 
     Attributes
     ----------
@@ -131,7 +121,7 @@ class RLCP(Calibrator):
         # Chosen on calibration points it would treat them unlike a new one: no guarantee.
         needs = ("training",) if self.length_scale == "auto" else ()
         words = {"learns": "length_scale='auto'", "instead": "pass a number"}
-        return Uses("training", needs=needs, **words)
+        return Uses(needs=needs, **words)
 
     learns: ClassVar[Mapping[str, Field]] = {
         "seed_": Number(int, 0, 2.0**63),
@@ -148,8 +138,7 @@ class RLCP(Calibrator):
         )
         length_scale = self._once("length_scale_", lambda: self._length(len(rows), rng))
         self.length_scale_ = check_length_scale(length_scale)
-        weights = Radial(rows.Z, self.length_scale_, EUCLIDEAN)
-        self._local = weights.local_quantile(rows.scores)
+        self._local = Radial(rows.Z, self.length_scale_).local_quantile(rows.scores)
 
     def _length(self, n: int, rng: Any) -> float:
         """As given, or as training inputs say for n points."""
@@ -207,10 +196,8 @@ class LVD(Calibrator):
         nothing gives them that many, weights are equal.
     n_directions, smoothing, max_iter
         See :func:`calliper.kernels.learn_metric`.
-    metric : LearntMetric, optional
-        From :func:`calliper.kernels.learn_metric` on the same training rows.
-    random_state : int, RandomState or None
-        Draws where learning starts, and the training sample that ``tuned`` uses.
+    metric : LearntMetric, optional; from ``learn_metric`` on the same training rows
+    random_state : int, RandomState or None; draws where learning starts, and ``tuned``'s sample
 
     Attributes
     ----------
@@ -254,13 +241,15 @@ class LVD(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training, check_random_state(self.random_state)
-        n, how = min(len(rows.Z), MOST_POINTS), ("n_directions", "smoothing", "max_iter")
+        how = ("n_directions", "smoothing", "max_iter")
         asked = {name: getattr(self, name) for name in how}
+        if self.metric is not None and not isinstance(self.metric, LearntMetric):
+            raise TypeError(f"metric must come from learn_metric; got {self.metric!r}.")
         self.metric_ = self._once(
             "metric_",
             lambda: self.metric or learn_metric(train.Z, train.targets, random_state=rng, **asked),
         )
-        self.sample_ = self._sampled(n, rng)
+        self.sample_ = self._sampled(min(len(rows.Z), MOST_POINTS), rng)
         self._sample = self.metric_.transform(train.Z[self.sample_])
         order = np.argsort(rows.scores)
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
@@ -271,7 +260,7 @@ class LVD(Calibrator):
         radius, own = np.empty((len(Z), len(levels))), np.zeros(len(Z))
         for factor, columns in columns_by(self._factor, levels).items():
             length_scale = np.sqrt(0.5) / factor if factor else np.inf
-            weights = Radial(self.points_, length_scale, EUCLIDEAN)
+            weights = Radial(self.points_, length_scale)
             asked = [levels[column] for column in columns]
             radius[:, columns] = weights.quantile(self.scores_, queries, asked, own)
         return radius

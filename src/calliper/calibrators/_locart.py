@@ -10,9 +10,9 @@ and ∞ if Q_A > N_A: a leaf with fewer than (1−α)/α calibration points supp
 Letters: A → the leaves of ``nodes_``, N_A → ``leaf_sizes_``, s_i → ``scores``. The paper grows the
 tree on a part of the calibration set; here it is grown on training errors, so that none is lost.
 
-Guarantee: 1−α *in each leaf*: given that the new point falls into A, and marginal over the draw
+Guarantee: 1−α *in each leaf*, more sharply Q_A/(N_A + 1), the smallest of which is what
+``guaranteed_coverage`` returns: given that the new point falls into A, and marginal over the draw
 of the calibration points, exchangeable with the new one and independent of the training data.
-More sharply Q_A/(N_A + 1); the smallest over the leaves is what ``guaranteed_coverage`` returns.
 
 Reference: Cabezas, Otto, Izbicki, Stern (2025), "Regression trees for fast and adaptive
 prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
@@ -52,15 +52,12 @@ class LoCart(Calibrator):
     min_leaf : int, optional
         Training points that a leaf holds at least. By default max(20, ⌈40 n/N⌉), so that the
         smallest leaf expects 40 of the N calibration points: enough for levels up to 0.95.
-    max_leaves : int, optional
-        Leaves at most; 1 is plain ``Split``.
-    random_state : int, RandomState or None
-        Settles ties between splits of the tree.
+    max_leaves : int, optional; leaves at most; 1 is plain ``Split``
+    random_state : int, RandomState or None; settles ties between splits of the tree
 
     Attributes
     ----------
-    tree_ : the fitted ``DecisionTreeRegressor``; what was loaded from a file has its nodes alone
-    nodes_ : its nodes, as plain arrays
+    tree_, nodes_ : the fitted ``DecisionTreeRegressor``, not in files, and its nodes, plain arrays
     leaf_sizes_ : calibration points in each leaf, in the order of its nodes
 
     Examples
@@ -96,10 +93,13 @@ class LoCart(Calibrator):
     def _learn(self, rows: Rows) -> None:
         train = self._training
         self.nodes_ = self._once("nodes_", lambda: self._grow(train.Z, train.scores, len(rows)))
+        if len(self.nodes_.sizes) != 1:
+            raise CalliperError(f"LoCart has one tree; got {len(self.nodes_.sizes)}.")
         self._leaves = np.flatnonzero(self.nodes_.left < 0)
-        leaf, n_leaves = self._leaf(rows.Z), len(self._leaves)
-        self._ordered = [np.sort(rows.scores[leaf == index]) for index in range(n_leaves)]
-        self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
+        leaf = self._leaf(rows.Z)
+        self.leaf_sizes_ = np.bincount(leaf, minlength=len(self._leaves))
+        ordered = rows.scores[np.lexsort((rows.scores, leaf))]
+        self._ordered = np.split(ordered, np.cumsum(self.leaf_sizes_)[:-1])
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The guarantee, which holds in each leaf as well."""

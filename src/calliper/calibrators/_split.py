@@ -24,6 +24,9 @@ from calliper.rows import Rows
 class Split(Calibrator):
     """Plain split conformal: the same radius everywhere; takes any real score.
 
+    Pass absolute errors for intervals around predictions. The radius of signed errors, y − ŷ, is an
+    upper bound on them only.
+
     Examples
     --------
     >>> import numpy as np

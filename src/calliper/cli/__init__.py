@@ -21,8 +21,6 @@ def main() -> int:
             raise
         extra = _EXTRAS[package]
         # Double quotes, which every shell understands.
-        sys.stderr.write(
-            f"calliper: error: this command needs {package}, which comes with the extra {extra}: "
-            f'pip install "calliper[{extra}]"\n'
-        )
+        what = f"this command needs {package}, which comes with the extra {extra}"
+        sys.stderr.write(f'calliper: error: {what}: pip install "calliper[{extra}]"\n')
         return 2

@@ -133,7 +133,7 @@ class Answering:
         if tally.known:
             count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
             what = "are also calibration rows (same prediction and features)"
-            out.note(f"warning: {count} {tally.rows:,} new rows {what}, whose targets were used")
+            out.note(f"warning: {count} {tally.rows:,} new rows {what}: their targets were used")
         if quiet:
             return
         filling = self.calibration.filling

@@ -107,6 +107,8 @@ def _usage(error: click.UsageError) -> str:
     # A shell takes what follows a space for another argument.
     if "extra argument" in message and any(re.search(r"\w,$", word) for word in sys.argv):
         message += ": write lists with no space after the comma, as in --features a,b"
+    elif "extra argument" in message and "--new" in sys.argv:
+        message += ": put a pattern of several files in quotation marks, as in --new 'new/*.csv'"
     return message
 
 

@@ -14,17 +14,21 @@ import numpy as np
 
 from calliper import __version__, files
 from calliper._row_checks import sketch_rows
-from calliper._stored import CalibratedOnStored, calibrate_stored
+from calliper._stored import CalibratedOnStored, StoredRows, stored_predictions
 from calliper._types import FloatArray
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._methods import DEFAULT, METHODS, MethodOptions
 from calliper.cli._options import Column, File, Name, option
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, UnusedWarning, unheard
 from calliper.kernels import STATISTICS
+from calliper.regressor import ConformalRegressor
+from calliper.rows import rows_of_groups
+from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import LikelihoodRatio
+from calliper.space import deal
 
 ENDING = ".calliper"
 SKETCHED = 500  # most rows in a sketch
@@ -217,6 +221,48 @@ def calibrate_rows(
     others = (rows.training, rows.groups, rows.weights, rows.filling.medians, rows.shifted, tuned)
     digest = joblib.hash([how, asdict(rows.columns), rows.known, others])
     return FileCalibration(calibrated, rows.columns, rows.filling, rows.ratio, digest)
+
+
+def calibrate_stored(
+    calibrator: Any,
+    known: FloatArray,
+    training: FloatArray | None = None,
+    *,
+    score: Score | None = None,
+    learning_part: Any = None,
+    random_state: Any = None,
+    groups: Any = None,
+    weights: Any = None,
+) -> CalibratedOnStored:
+    """Calibrate on stored rows, (n, 2 + d): target, prediction, features.
+
+    Where some rows teach, the space is chosen as :class:`ConformalRegressor` does by default. Else
+    nearness is judged in the features: standardised by training rows, if there are any; never by
+    calibration rows.
+    """
+    y, X = known[:, 0], StoredRows(known[:, 2:], known[:, 1])
+    more: dict[str, Any] = {}
+    if training is not None:
+        more = {"X_train": StoredRows(training[:, 2:], training[:, 1]), "y_train": training[:, 0]}
+    teach = isinstance(as_score(score), AbsoluteError)
+    if learning_part == "auto" and "left_out" not in as_calibrator(calibrator).uses:
+        teach = False
+    if teach:  # told by counts alone, as calibrate does
+        if groups is not None:
+            rows_of_groups(groups)  # refuses missing labels, which cannot be dealt
+        taught, _ = deal(len(y), learning_part, labels=groups, random_state=random_state)
+        teach = len(taught) > 0
+    regressor = ConformalRegressor(
+        stored_predictions,
+        calibrator,
+        score_function=score,
+        embed="auto" if teach else "inputs",
+        learning_part=learning_part,
+        random_state=random_state,
+    )
+    with unheard(*((UnusedWarning,) if teach else ())):  # training rows may also fill gaps
+        regressor.calibrate(X, y, groups=groups, weights=weights, **more)
+    return CalibratedOnStored(regressor)
 
 
 def load_calibration(path: str) -> FileCalibration:

@@ -201,10 +201,8 @@ def _use(request: CompareRequest) -> str:
             value = _name(value or request.inputs[0])
         if value != each.default and each.name not in ("kernel", "seed", "quiet"):
             words += [options.flag(each.name), str(value)]
-    return (
-        f"calliper interval {shlex.join(words)} --seed {request.seed} --method {{method}} "
-        f"--learning-part none --coverage {{coverage}} --new new.csv --output intervals.csv"
-    )
+    how = f"--seed {request.seed} --method {{method}} --learning-part none --coverage {{coverage}}"
+    return f"calliper interval {shlex.join(words)} {how} --new new.csv --output intervals.csv"
 
 
 def _name(path: str) -> str:

@@ -128,7 +128,7 @@ class CsvTable(TableFile):
                     if len(record) != len(place_of):
                         raise CalliperError(
                             f"{self.name}, line {line}: {len(record)} cells, but the header has "
-                            f"{len(place_of)} columns; repair the line (put a cell that contains "
+                            f"{len(place_of)} columns; fix the line (put a cell that contains "
                             f"{self.form.delimiter!r} in quotation marks)."
                         )
                 places = [place_of[name] for name in names]
@@ -248,7 +248,7 @@ class Chunk:
 
     def _no_text(self, name: str, what: str) -> CalliperError:
         where = f"{self.table.name}, column {name!r}"
-        return CalliperError(f"{where}: {what} has no text form; write .parquet.")
+        return CalliperError(f"{where}: {what} cannot be written as text; write .parquet.")
 
 
 @contextmanager
@@ -267,8 +267,7 @@ def csv_writer(
         try:
             target.write(encoder.encode("".join(lines)))
         except UnicodeEncodeError as error:
-            letter = error.object[error.start]
-            what = f"{encoding} cannot encode {letter!r}"
+            what = f"{encoding} cannot encode {error.object[error.start]!r}"
             raise CalliperError(f"{what}: use --encoding utf-8.") from error
 
     def write(chunk: Chunk, numbers: FloatArray) -> None:
@@ -363,4 +362,4 @@ def _check_start(start: bytes, name: str, form: Form) -> None:
         raise CalliperError(f"{name}: the file is a workbook or an archive; save it as CSV.")
     if start.startswith(b"\x1f\x8b") and not form.zipped:
         what = "unpack it" if name == "-" else f"name it {name}.gz, or unpack it"
-        raise CalliperError(f"{name}: the file is compressed by gzip; {what}.")
+        raise CalliperError(f"{name}: the file is compressed with gzip; {what}.")

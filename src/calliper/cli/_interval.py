@@ -107,7 +107,7 @@ def interval(request: IntervalRequest) -> None:
     Methods (see 'calliper methods'): full, jackknife, minmax, split, conditional; with --training
     also mad-split, slcp, rcp, locart, normalized-knn, lcp, rlcp and lvd.
 
-    Files are .csv, .tsv (both also as .gz) or .parquet. CSV rows keep their text, Parquet columns
+    Files are .csv, .tsv (gzipped or not) or .parquet. CSV rows keep their text, Parquet columns
     their types. From CSV to Parquet, predictions and features become numbers.
 
     \b

@@ -62,10 +62,9 @@ class MethodOptions:
                 what = f"--kernel {self.kernel} has no number of neighbours"
                 raise CalliperError(f"{what}: omit --neighbors.")
         if (uses := self.build().uses).needs and not has_training:
-            raise CalliperError(
-                f"--method {self.words} learns from {uses.in_words()}: pass --training FILE, or "
-                f"use --method {DEFAULT}, which needs none."
-            )
+            what = f"--method {self.words} learns from {uses.in_words()}"
+            other = f"use --method {DEFAULT}, which needs none"
+            raise CalliperError(f"{what}: pass --training FILE, or {other}.")
 
     @property
     def kind(self) -> type[Calibrator]:

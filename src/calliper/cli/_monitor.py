@@ -116,5 +116,5 @@ def _ends(chunk: Any, name: str, path: str) -> FloatArray:
         sign = texts[place].strip().lower().lstrip("+-")
         if np.isnan(values[place]) or sign not in ("inf", "infinity"):
             what = f"column {name!r}: {texts[place]!r} is not a number"
-            raise CalliperError(f"{path}, {what}; repair or remove the row.")
+            raise CalliperError(f"{path}, {what}; fix or remove the row.")
     return np.asarray(values)

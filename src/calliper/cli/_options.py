@@ -6,6 +6,7 @@ What ``calibrate``, ``compare``, ``interval`` and ``tune`` have in common is :cl
 import codecs
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from types import NoneType
@@ -90,12 +91,22 @@ def levels(words: tuple[Any, ...]) -> tuple[float, ...]:
     """The levels of ``--coverage`` in ascending order."""
     try:
         found = sorted(map(float, words)) or [0.9]
-    except ValueError as error:
-        again = " ".join(f"--coverage {level}" for level in re.split("[,;] *", ";".join(words)))
-        raise CalliperError(f"--coverage: {error}. For several levels: {again}.") from error
+    except ValueError:
+        message = f"--coverage must be a number such as 0.9; got {', '.join(words)}."
+        with suppress(ValueError):
+            decimal = all(re.fullmatch(r"0,\d+", word) for word in words)  # a decimal comma
+            listed = ";".join(words).replace(*",." if decimal else ",;")
+            again = map(_share, re.split("; *", listed))
+            message += f" Write {' '.join(f'--coverage {each:g}' for each in again)}."
+        raise CalliperError(message) from None
     if len(set(found)) < len(found):
         raise CalliperError(f"--coverage names the same level twice: {found}.")
     return check_levels(found, "--coverage")
+
+
+def _share(word: str) -> float:
+    """The number in a word such as 0.9 or 90%."""
+    return float(word.rstrip("%")) / (100 if word.endswith("%") else 1)
 
 
 def level(help: str) -> Any:  # noqa: A002
@@ -124,10 +135,8 @@ def _encoding(name: str) -> str:
             return name
     except (LookupError, TypeError, ValueError):
         pass
-    raise CalliperError(
-        f"--encoding {name!r}: must be an encoding that Python knows, such as utf-8, latin-1, "
-        "utf-16, cp1252."
-    )
+    known = "an encoding that Python knows, such as utf-8, latin-1, utf-16, cp1252"
+    raise CalliperError(f"--encoding {name!r}: must be {known}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,7 +130,7 @@ def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoRe
         remedy = "name a column of numbers, or convert this one"
     else:
         where, wrong = f"{chunk.where(row)}, {where}", chunk.why(row, name)
-        remedy = "repair or remove the row"
+        remedy = "fix or remove the row"
     if is_feature:
         remedy += ", or leave the column out of --features"
     if is_feature and values is not None and np.isnan(values[row]):

@@ -32,10 +32,8 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
         scales = []
     # The bounds of the kernel: squares beyond them overflow or underflow.
     if not scales or not all(1e-150 < scale < 1e150 for scale in scales):
-        raise CalliperError(
-            f"--length-scales {text!r}: must be positive numbers, as in --length-scales "
-            "0.1,0.2,0.5."
-        )
+        known = "positive numbers, as in --length-scales 0.1,0.2,0.5"
+        raise CalliperError(f"--length-scales {text!r}: must be {known}.")
     return tuple(scales)
 
 
@@ -58,10 +56,9 @@ class TuneRequest(calibration.CalibrateRequest):
             what = f"--kernel {self.kernel} has nothing to tune"
             raise CalliperError(f"{what}: use tuned-rbf or tuned-knn.")
         if self.radial and self.length_scales is None and self.training is None:
-            raise CalliperError(
-                "--training FILE is needed, because the grid is derived from distances between "
-                "its rows; or set the grid yourself, as in --length-scales 0.1,0.2,0.5."
-            )
+            why = "because the grid is derived from distances between its rows"
+            other = "or set the grid yourself, as in --length-scales 0.1,0.2,0.5"
+            raise CalliperError(f"--training FILE is needed, {why}; {other}.")
         if not self.radial and self.length_scales is not None:
             raise CalliperError("--length-scales is for --kernel tuned-rbf: omit it.")
         calibration.check_kept(self.output, self.inputs)
@@ -104,11 +101,9 @@ def tune(request: TuneRequest) -> None:
             rows = calibration.read_known(request, table, request.columns(table))
         n, about = len(rows.known), _PAIR_BYTES[request.criterion] * len(rows.known) ** 2
         if about > _MANY_BYTES and request.radial:
-            out.note(
-                f"warning: tuning on {n} calibration rows needs about {about / 1e9:.0f} GB of "
-                "memory; half of them need a quarter, and TunedRBF(n_folds=10) in Python needs "
-                "far less"
-            )
+            need = f"needs about {about / 1e9:.0f} GB of memory"
+            less = "half as many rows need a quarter of that, and TunedRBF(n_folds=10) in Python"
+            out.note(f"warning: tuning on {n} calibration rows {need}; {less} needs far less")
         with out.progress("tuning", hidden=request.quiet) as report:
             curve = _curve(request, rows, report)
         # TunedRBF can be given what was chosen, and need not choose again.
@@ -135,13 +130,10 @@ def _curve(request: TuneRequest, rows: calibration.KnownRows, report: Any) -> Tu
     if training is not None:
         refuse_seen(sketch_rows(X_train, training[:, 0]), X, known[:, 0])
     embedding = fit_embedding(None, X_train, X)
-    return tuning_curve(
-        embedding.transform(X),
-        request.score_function.magnitude(known[:, 0], known[:, 1]),
-        kernel=request.tuned_kernel(report),
-        Z_train=None if X_train is None else embedding.transform(X_train),
-        random_state=request.seed,
-    )
+    errors = request.score_function.magnitude(known[:, 0], known[:, 1])
+    kernel, Z = request.tuned_kernel(report), embedding.transform(X)
+    Z_train = None if X_train is None else embedding.transform(X_train)
+    return tuning_curve(Z, errors, kernel=kernel, Z_train=Z_train, random_state=request.seed)
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:

@@ -14,6 +14,7 @@ values: ``{"tuple": […]}``, ``{"float": "inf"}``, and so on by :data:`WAYS`; b
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
@@ -69,6 +70,15 @@ LARGEST_INT = 2**63
 MOST_SHARED, FEW_BYTES = 16, 256
 #: Parameters that say how to compute and not what, and are not kept.
 NOT_KEPT = frozenset({"n_jobs", "progress"})
+#: Where an object of ours may stand, by parameter or attribute, and the modules of its class.
+OBJECTS = dict.fromkeys(("kernel", "learnt_", "metric", "scale"), "kernels")
+OBJECTS |= dict.fromkeys(("embed", "mapping"), "models kernels")
+OBJECTS |= {"score": "scores", "score_function": "scores", "calibrator": "calibrators"}
+OBJECTS |= {"cells": "scale._cells", "error_model": "space", "weights": "shift"}
+OBJECTS |= {"about": "shift"}
+#: How deep objects may be in one another, since each makes scikit-learn's ``repr`` take twice as
+#: long; and how many names may hash alike, as tuples of a file can.
+MOST_NESTED, MOST_ALIKE = 9, 64
 #: What may be a key of a dict.
 KEYS = (str, int, float, bool, type(None), date, datetime, timedelta)
 
@@ -85,8 +95,8 @@ def classes_of(module: str) -> dict[str, Any]:
 
 
 def class_named(name: Any, module: str | None = None) -> Any:
-    """The class with this name in files, of one module or of any; else None."""
-    modules = CLASSES if module is None else (module,)
+    """The class with this name in files, of some modules or of any; else None."""
+    modules = CLASSES if module is None else module.split()
     return next((classes_of(m)[name] for m in modules if name in classes_of(m)), None)
 
 
@@ -137,12 +147,12 @@ def _cells(node: Any) -> NDArray[Any]:
     if len(shape) > 8 or not all(type(each) is int and 0 <= each <= len(items) for each in shape):
         refuse(f"{shape!r:.40} is not a shape of {len(items)} values")
     flat = np.empty(len(items), dtype=object)
-    for place, each in enumerate(items):
-        flat[place] = each
+    for number, each in enumerate(items):
+        flat[number] = each
     return flat.reshape(shape)
 
 
-#: By kind, its type, how values are written as simpler ones, and how they are made of these again.
+#: By kind: its type, what writes a value as simpler ones, and what restores the value from them.
 WAYS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "tuple": (tuple, list, lambda node: tuple(_listed(node))),
     "dict": (dict, lambda value: [list(pair) for pair in list(value.items())], _dict),
@@ -225,12 +235,11 @@ class Writer:
                 )
             return self._array(np.asarray(value, dtype=declared.dtype))
         if isinstance(declared, Plain) and declared.name and not self._holds(value):
-            self.brought[declared.name] = value  # fitted, in the place of what it was fitted from
+            self.brought[declared.name] = value  # fitted, instead of what it was fitted from
             return {"brought": declared.name}
         return self.plain(value, name)
 
     def _holds(self, value: Any) -> bool:
-        """Whether a file can hold it."""
         simple = value is None or isinstance(value, bool | int | str | list | np.generic)
         model = any(value is model for model, _ in self.models)
         return simple or model or bool(name_of(value) or way_of(value))
@@ -253,7 +262,7 @@ class Writer:
         if way is not None:
             return {way: self.plain(WAYS[way][1](value), name)}
         learnt = isinstance(value, Calibrator) and value.__sklearn_is_fitted__()
-        # What was learnt from the rows nobody can bring: a class that is not known is refused.
+        # What was learnt from rows cannot be passed to ``load``: an unknown class is refused.
         return self.record(value) if learnt or name_of(value) else self._bring(value, name)
 
     def _array(self, array: NDArray[Any]) -> dict[str, int]:
@@ -309,16 +318,17 @@ def ways_to_open(model: Any) -> dict[str, OpenedModel]:
 class Reader:
     """Makes objects from nodes; every value is checked against its declaration first.
 
-    Whatever else a node may be, such as a number where names are expected, fails by itself, and
-    ``load`` refuses the file.
+    A node of another kind, such as a number where names are expected, raises an error by itself,
+    and ``load`` refuses the file.
     """
 
     def __init__(self, arrays: list[NDArray[Any]], brought: Mapping[Any, Any]) -> None:
         self.arrays, self.brought = arrays, brought
         self._left = dict.fromkeys(range(len(arrays)), MOST_SHARED)
+        self._depth = 0
 
     def record(self, node: Any, module: str | None = None, *, fitted: bool = True) -> Any:
-        """An object of a class that files know, of this module if one is named."""
+        """An object of a class that files know, of these modules if any are named."""
         if set(node) != {"class", "params", "state"}:
             refuse(f"{node!r:.60} is not an object")
         name = node["class"]
@@ -344,10 +354,15 @@ class Reader:
         """Values by name, each as declared; sizes are the same throughout."""
         if not isinstance(nodes, dict) or set(nodes) != set(keeps):
             refuse(f"{owner} must have {', '.join(keeps)}")
-        return {
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            refuse("objects are nested too deeply")
+        found = {
             name: self.read(each, nodes[name], sizes, f"{name} of {owner}")
             for name, each in keeps.items()
         }
+        self._depth -= 1
+        return found
 
     def read(self, declared: Field, node: Any, sizes: dict[str, int], name: str) -> Any:
         """The value of a node that is declared so."""
@@ -355,7 +370,7 @@ class Reader:
             one = replace(declared, several=False)
             return tuple(self.read(one, each, {}, name) for each in _listed(node))
         if isinstance(declared, Plain):
-            return self.plain(node)
+            return self.plain(node, OBJECTS.get(name.partition(" ")[0], ""))
         if isinstance(declared, Opened):
             how, number = node["opened"]
             return ways_to_open(self._brought(number))[how]
@@ -377,30 +392,31 @@ class Reader:
             return kind.again(self.fields(kind.keeps, node, {}, kind.__name__))
         if isinstance(declared, NameList):
             names = self.plain(node)
-            for each in names if isinstance(names, list | tuple) else refuse(f"{name} is no list"):
-                hash(each)  # which fails by itself
+            hashes = map(hash, names if isinstance(names, list | tuple) else refuse(name))
+            if max(Counter(hashes).values(), default=0) > MOST_ALIKE:
+                refuse(f"{name} holds many names that hash alike")
             return names
         if declared.module == "kernels" and set(node) == {"brought"}:  # of the user's own class
             return self.plain(node)
         return self.record(node, declared.module)
 
-    def plain(self, node: Any) -> Any:
-        """A value that is made of plain ones."""
+    def plain(self, node: Any, modules: str = "") -> Any:
+        """A value that is made of plain ones, and of objects of classes of some modules."""
         if node is None or type(node) in (bool, str, float):
             return node
         if type(node) is int:
             return node if abs(node) < LARGEST_INT else refuse("a number is too large")
         if isinstance(node, list):
-            return [self.plain(each) for each in node]
+            return [self.plain(each, modules) for each in node]
         if "class" in node:
-            return self.record(node, fitted=False)
+            return self.record(node, modules, fitted=False)
         kind, inner = next(iter(node.items())) if len(node) == 1 else ("", None)
         own = {"array": self._array, "brought": self._brought}
         if kind in own:
             return own[kind](inner)
         if kind not in WAYS:
             refuse(f"{node!r:.60} is not a known value")
-        return WAYS[kind][2](self.plain(inner))
+        return WAYS[kind][2](self.plain(inner, modules))
 
     def _array(self, number: Any) -> NDArray[Any]:
         if type(number) is not int or not self._left.get(number):

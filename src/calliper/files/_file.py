@@ -27,18 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calliper._writing import whole_file
-from calliper.exceptions import (
-    CalliperError,
-    DamagedFileError,
-    MissingFileError,
-    NewerFormatError,
-)
+from calliper.exceptions import CalliperError, DamagedFileError, MissingFileError, NewerFormatError
 
 #: Number of the format that is written, and the largest that is read.
 FORMAT = 3
 
 #: Types that arrays may have: numbers, texts and times.
-KINDS = re.compile(r"b1|[iu][1248]|f[248]|U[1-9][0-9]*|[mM]8\[([YMWDhms]|[munpfa]s)\]")
+ARRAY_TYPES = re.compile(r"b1|[iu][1248]|f[248]|U[1-9][0-9]*|[mM]8\[([YMWDhms]|[munpfa]s)\]")
 #: Columns that an array without rows may have.
 MOST_COLUMNS = 1 << 16
 #: Arrays start at multiples of so many bytes.
@@ -49,7 +44,7 @@ CHUNK, HASH = 1 << 17, 32
 
 def is_kept(kind: np.dtype[Any]) -> bool:
     """Whether arrays of this type can be in a file."""
-    return KINDS.fullmatch(kind.str[1:]) is not None
+    return ARRAY_TYPES.fullmatch(kind.str[1:]) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +58,14 @@ class Contents:
 
 def write(path: Any, contents: Contents) -> None:
     """Write all of it, or nothing."""
-    place = Path(path)
+    file = Path(path)
     try:
-        with whole_file(place) as handle:
+        with whole_file(file) as handle:
             _write(handle, contents)
     except (OSError, ValueError) as error:  # a path without a name is a ValueError
         why = getattr(error, "strerror", None) or error
         raise CalliperError(
-            f"cannot write {str(place)!r} ({why}): choose a file in an existing folder with free "
+            f"cannot write {str(file)!r} ({why}): choose a file in an existing folder with free "
             "space and write permission."
         ) from error
 
@@ -114,15 +109,15 @@ def read(path: Any) -> Contents:
             "the first argument must be the path of a file, as in load(path, model); got "
             f"{path!r:.60}."
         )
-    place = Path(path)
+    file = Path(path)
     try:
-        handle = place.open("rb")
+        handle = file.open("rb")
     except (OSError, ValueError) as error:  # a path that holds a zero is a ValueError
         if isinstance(error, FileNotFoundError):
-            raise MissingFileError(f"there is no file {str(place)!r}: check the path.") from error
+            raise MissingFileError(f"there is no file {str(file)!r}: check the path.") from error
         why = getattr(error, "strerror", None) or error
-        raise CalliperError(f"{str(place)!r} cannot be read: {why}.") from error
-    with handle, refused_as_damaged(place):
+        raise CalliperError(f"{str(file)!r} cannot be read: {why}.") from error
+    with handle, refused_as_damaged(file):
         data = bytearray(os.fstat(handle.fileno()).st_size)  # memory that may be written to
         handle.readinto(data)
         first = data.find(b"\n")
@@ -133,10 +128,10 @@ def read(path: Any) -> Contents:
                 "it is truncated or another kind of file (calliper.save and calliper calibrate "
                 "write calliper files)"
             ) from error
-        _check_format(place, header)
+        _check_format(file, header)
         if sha256(memoryview(data)[:-HASH]).digest() != data[-HASH:]:
             raise DamagedFileError(
-                f"{str(place)!r} was modified or truncated: its contents do not match its hash."
+                f"{str(file)!r} was modified or truncated: its contents do not match its hash."
             )
         second = data.index(b"\n", first + 1)
         whole = _parsed(data[first + 1 : second])
@@ -145,7 +140,7 @@ def read(path: Any) -> Contents:
 
 @contextmanager
 def refused_as_damaged(
-    place: Any, passed: tuple[type[Exception], ...] = (CalliperError, Warning)
+    file: Any, passed: tuple[type[Exception], ...] = (CalliperError, Warning)
 ) -> Iterator[None]:
     """Whatever fails while a file is read is the fault of the file, but for what is ``passed``."""
     try:
@@ -158,7 +153,7 @@ def refused_as_damaged(
             why = str(error)
         elif type(error) is ValueError:
             why = f"{error!s:.200}."
-        raise DamagedFileError(f"{str(place)!r} is not a complete calliper file: {why}") from error
+        raise DamagedFileError(f"{str(file)!r} is not a complete calliper file: {why}") from error
 
 
 def _parsed(data: bytearray) -> Any:
@@ -177,7 +172,7 @@ def _parsed(data: bytearray) -> Any:
     return json.loads(text, object_pairs_hook=once, parse_constant=refused)
 
 
-def _check_format(place: Path, header: Any) -> None:
+def _check_format(file: Path, header: Any) -> None:
     number = header.get("format") if isinstance(header, dict) else None
     if not isinstance(number, int) or number < 1:
         raise ValueError("it names no format")
@@ -185,7 +180,7 @@ def _check_format(place: Path, header: Any) -> None:
         raise ValueError(f"no released version wrote format {number}: calibrate again")
     if number > FORMAT:
         raise NewerFormatError(
-            f"{str(place)!r} has format {number}, written by calliper {header.get('calliper')!r}; "
+            f"{str(file)!r} has format {number}, written by calliper {header.get('calliper')!r}; "
             f"this version reads formats up to {FORMAT}: update calliper."
         )
 
@@ -195,7 +190,7 @@ def _arrays(data: bytearray, start: int, table: Any) -> list[NDArray[Any]]:
     arrays, end = [], len(data) - HASH
     start += -start % ALIGNED
     for name, shape, order in table:
-        known = KINDS.fullmatch(name) and order in ("C", "F") and len(shape) <= 8
+        known = ARRAY_TYPES.fullmatch(name) and order in ("C", "F") and len(shape) <= 8
         if not known or not all(
             type(each) is int and 0 <= each <= end + MOST_COLUMNS for each in shape
         ):

@@ -1,8 +1,8 @@
-"""The user's model and whatever else stays outside the file: how they are known again.
+"""The user's model and whatever else stays outside the file: how they are recognised.
 
 A file remembers the class of the model, its parameters, a few calibration rows as they came, and
-what was said of them. Loading asks what it is given about the same rows: another model, or the same
-one trained again, answers differently and is refused.
+what the model predicted of them. Loading asks the model that is passed for the same predictions:
+another one, or the same one trained again, predicts differently and is refused.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
         return [(stored_predictions, 0)]
     if isinstance(calibrated, RefittedRegressor):
         known = [getattr(calibrated, "estimator_", calibrated.estimator), *calibrated.models_]
-        return [(calibrated.estimator, 0), *((model, place) for place, model in enumerate(known))]
+        return [(calibrated.estimator, 0), *((model, number) for number, model in enumerate(known))]
     if not isinstance(calibrated, ConformalRegressor | MultiTargetRegressor):
         return []
     owners = enumerate([calibrated, *parts_of(calibrated)])
-    return [(model, place) for place, each in owners for model in (each.estimator_, each.estimator)]
+    return [(each, n) for n, own in owners for each in (own.estimator_, own.estimator)]
 
 
 def parts_of(calibrated: Any) -> tuple[ConformalRegressor, ...]:
@@ -60,7 +60,7 @@ def parts_of(calibrated: Any) -> tuple[ConformalRegressor, ...]:
 def needed(calibrated: Any) -> dict[str, int]:
     """What loading must be given: how many models, and of how many columns of the one."""
     parts, stored = len(parts_of(calibrated)), isinstance(calibrated, CalibratedOnStored)
-    n = 0 if stored else len({place for _, place in slots_of(calibrated)})
+    n = 0 if stored else len({number for _, number in slots_of(calibrated)})
     return {"models": n - parts, "columns": parts}
 
 
@@ -80,7 +80,7 @@ def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
     if given is None or len(models) != n:
         wanted = "the fitted model as model=…" if n == 1 else f"its {n} models as model=[…]"
         raise CalliperError(f"the file contains {what} but not its model: pass {wanted}.")
-    return models + [column_of(models[0], place, k) for place in range(k)]
+    return models + [column_of(models[0], number, k) for number in range(k)]
 
 
 def refuse_class(given: Any, name: str) -> None:
@@ -119,7 +119,7 @@ def answering(calibrated: Any) -> list[Calibrator]:
 
 
 def ask(calibrated: Any, X: Any, *, radii: bool) -> dict[str, NDArray[Any]]:
-    """All that must be said again, by name, of stored rows; radii where objects are brought."""
+    """What must be the same after loading, by name; radii if other objects are passed as well."""
     found: dict[str, NDArray[Any]] = {}
     if isinstance(calibrated, CalibratedRegressor) and X is not None:
         given = vars(calibrated.calibration_.per_row).items()
@@ -171,7 +171,7 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
         ) from error
     again = f"Pass what it was calibrated with ({', '.join(brought)}), fitted as it was then."
     for name, before in expected.items():
-        if _differs(found.get(name), before):
+        if differs(found.get(name), before):
             who, what = blamed.get(name, ("it gives radii at", again))
             now, then = (
                 np.array2string(np.ravel(each)[:3], precision=6)
@@ -183,13 +183,14 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
             )
 
 
-def _differs(now: NDArray[Any] | None, before: NDArray[Any]) -> bool:
+def differs(now: NDArray[Any] | None, before: NDArray[Any], within: Any = 0.0) -> bool:
+    """Whether answers are not the same, but for rounding and what is ``within`` each column."""
     if now is None or now.shape != before.shape:
         return True
     if before.dtype.kind != "f" or now.dtype.kind != "f":
         return not np.array_equal(now, before)
     largest = np.abs(before[np.isfinite(before)]).max(initial=1e-300)
-    return not np.allclose(now, before, rtol=0.0, atol=SAME_ANSWER * largest)
+    return not np.isclose(now, before, rtol=0.0, atol=within + SAME_ANSWER * largest).all()
 
 
 def refuse_unfitted(model: Any) -> None:

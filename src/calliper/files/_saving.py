@@ -18,7 +18,13 @@ from calliper._estimator import CalibratedRegressor
 from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._version import __version__
 from calliper.calibrators import Calibrator
-from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError, unheard
+from calliper.exceptions import (
+    CalliperError,
+    CannotSaveError,
+    DamagedFileError,
+    OtherModelError,
+    unheard,
+)
 from calliper.files import _file
 from calliper.files._codec import Reader, Writer, in_words, refuse
 from calliper.files._model import (
@@ -26,6 +32,7 @@ from calliper.files._model import (
     ask,
     check_class,
     check_same,
+    differs,
     fingerprint,
     methods_of,
     models_again,
@@ -45,7 +52,8 @@ from calliper.shift import LikelihoodRatio
 LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 #: What can be saved: what promises something, and what does not.
 SILENT = (Controller, CoverageMonitor, ExchangeabilityMonitor, LikelihoodRatio)
-KINDS = (CalibratedRegressor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
+PROMISING = (CalibratedRegressor, Calibrator, RefittedRegressor)
+SAVED = (*PROMISING, CalibratedOnStored, *SILENT)
 #: The attribute that has a few rows as they came, of whatever kind; see ``_model.py``.
 PROBE = "_probe"
 
@@ -79,7 +87,7 @@ def save(calibrated: Any, path: Any) -> None:
     >>> load(path)
     Split()
     """
-    if not isinstance(calibrated, KINDS):
+    if not isinstance(calibrated, SAVED):
         raise TypeError(
             "save needs a calibrated ConformalRegressor or a fitted calibrator first, then the "
             f"path; got a {type(calibrated).__name__}."
@@ -137,9 +145,11 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
         with _file.refused_as_damaged(path, passed), unheard(Warning):
             calibrated = reader.record(nodes["object"])
             kind = type(calibrated).__name__
-            if kind != header["object"] or not isinstance(calibrated, KINDS):
+            if kind != header["object"] or not isinstance(calibrated, SAVED):
                 refuse(f"it holds a {kind}, and its header says {header['object']!r:.40}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
+            if isinstance(calibrated, PROMISING):
+                calibrated.guarantee()  # which may fail by itself
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(path):
@@ -277,6 +287,14 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
     rows = None if tried.brought else rows
     again = None if rows is None else rows_again(rows)
     said = ask(calibrated, again, radii=bool(writer.brought))
+    owners = (parts_of(calibrated) or (calibrated,)) if front and again is not None else ()
+    for owner, then in ((each, each.calibration_.predicted) for each in owners):
+        if then is None or not differs(ask(owner, again, radii=False)["y_pred"], *then):
+            continue
+        raise CannotSaveError(
+            "the model no longer gives the predictions that it gave at calibration, so it was "
+            "changed or trained again since then: calibrate again, then save."
+        )
     return writer.plain({"rows": rows, "said": said}, "rows")
 
 
@@ -332,6 +350,8 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
         check_class(models[0], header["model_class"])
     check_same(calibrated, None if rows is None else rows_again(rows), probe["said"], header)
     if isinstance(calibrated, CalibratedRegressor):
-        calibrated.calibration_ = replace(calibrated.calibration_, probe=rows)
+        known = None if parts_of(calibrated) else probe["said"].get("y_pred")
+        said = None if known is None else (known, np.zeros(1))
+        calibrated.calibration_ = replace(calibrated.calibration_, probe=rows, predicted=said)
     elif rows is not None:
         vars(calibrated)[PROBE] = rows

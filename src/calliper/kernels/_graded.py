@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError
-from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, Rng, ScalesAtLevel
+from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, Rng, ScalesAtLevel, found_before
 from calliper.kernels._knn import KNN, BagKNN, Entered
 from calliper.kernels._nearest import Nearest
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, search_of
@@ -88,7 +88,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
         def bag(name: str, k: int) -> BagKNN:
             nearest = Nearest(search, rows.magnitudes, k)
-            return BagKNN(nearest, rows.scores, MeanStatistic, 0.0, known.get(name))
+            return BagKNN(nearest, rows.scores, MeanStatistic, 0.0, found_before(known, name))
 
         inner, outer = bag("near", min(self.n_neighbors, wide)), bag("wide", wide)
         if known and (inner.reach > outer.reach).any():
@@ -111,7 +111,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
 
 class GradedMean(MeanStatistic):
-    """The mean of two means; ``at_edge`` is 1 at the wider edge, plus 2 inside the inner, or 4."""
+    """The mean of two means; ``at_edge``: 1 at the wider edge, plus 2 inside the inner, 4 at it."""
 
     def __init__(self, near: Any, wide: Any, offset: float) -> None:
         self.k, self.offset, self.near, self.wide = 1, offset, near, wide

@@ -18,6 +18,7 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
+from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import rescale, times
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
 from calliper.rows import Rows
@@ -46,6 +47,13 @@ def named_kernels() -> "dict[str, type[Kernel]]":
     every = [getattr(kernels, name) for name in kernels.__all__]
     named = [each for each in every if isinstance(each, type) and issubclass(each, Kernel)]
     return {each.cli: each for each in sorted(named, key=lambda each: each.cli or "") if each.cli}
+
+
+def found_before(known: Found, name: str) -> Any:
+    """What a file holds under this name; refused if it lacks that. None where there is no file."""
+    if known and known.get(name) is None:
+        raise CalliperError(f"a file lacks {name!r} of its points, which is searched for but once.")
+    return known.get(name)
 
 
 class Bag(ABC):
@@ -108,7 +116,7 @@ class LeaveTwoOut:
 
     def for_file(self) -> dict[str, Any]:
         """What a file stores because it was drawn or is expensive, by name."""
-        return {}
+        return {"without_one": self.without_one}
 
     def without_each(self, Z: FloatArray) -> FloatArray:
         """(m, N) scales at new rows without each calibration point."""

@@ -49,8 +49,9 @@ from calliper.kernels._kernel import (
     LocalQuantile,
     Rng,
     ScalesAtLevel,
+    found_before,
 )
-from calliper.kernels._nearest import MOST_PAIRS, Nearest
+from calliper.kernels._nearest import MOST_PAIRS, Nearest, same_length
 from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric, search_of
 from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, QuantileStatistic
 from calliper.quantile import Shares, conformal_rank, merged_multiple, with_signs
@@ -126,7 +127,6 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return replace(self, n_neighbors=k, cells=placed)
 
     def _cells(self) -> Any:
-        """The cells, or None."""
         return None if self.cells is None else import_module(CELLS).as_cells(self.cells)
 
     def _search(self, Z: FloatArray, purpose: str) -> NeighborSearch:
@@ -142,9 +142,9 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """K, or all points there are, with a warning."""
         if self.n_neighbors > largest:
             warn(
-                f"{self.n_neighbors} neighbours were requested, but a calibration point has only "
-                f"{largest} to choose from: all are used, so widths hardly adapt. Calibrate on "
-                "more points or request fewer neighbours.",
+                f"{self.n_neighbors} neighbours were requested, but each calibration point has "
+                f"only {largest}: all are used, so widths hardly adapt. Calibrate on more points "
+                "or request fewer neighbours.",
                 SmallCalibrationWarning,
             )
         return int(min(self.n_neighbors, largest))
@@ -154,7 +154,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> "LeaveTwoOutKNN":
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
-        return LeaveTwoOutKNN(Nearest(search, rows.magnitudes, k), offset, known.get("without_one"))
+        without_one = found_before(known, "without_one")
+        return LeaveTwoOutKNN(Nearest(search, rows.magnitudes, k), offset, without_one)
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> "BagKNN":
         """Thresholds of full conformal."""
@@ -164,7 +165,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
             return bag
         nearest = Nearest(self._search(rows.Z, "local quantiles"), rows.magnitudes, k)
-        return BagKNN(nearest, rows.scores, STATISTICS[statistic], offset, known.get("near"))
+        near = found_before(known, "near")
+        return BagKNN(nearest, rows.scores, STATISTICS[statistic], offset, near)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Nearest:
         """Mean over the K nearest."""
@@ -187,8 +189,15 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         search = kernels[0]._search(Z, "a choice of K")
         near, tied = search.nearest_others(max(ks))
         member, crowded = magnitudes[near], np.flatnonzero(tied | search.any_equal(near))
+        kind = STATISTICS[statistic]
         of_each = [
-            STATISTICS[statistic](member[:, :k], 0.0, Nearest(search, magnitudes, k), crowded)
+            kind(
+                kind.kept_of(member[:, : k - 1]),
+                member[:, k - 1],
+                0.0,
+                Nearest(search, magnitudes, k),
+                crowded,
+            )
             for k in ks
         ]
         return lambda level: np.stack([each.of_calibration(level) for each in of_each])
@@ -200,13 +209,10 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     def __init__(self, nearest: Nearest, offset: float, without_one: Known = None) -> None:
         if without_one is None:
             others, tied = nearest.search.nearest_others(nearest.k)
-            known = nearest.magnitudes[others], offset, nearest, np.flatnonzero(tied)
-            without_one = MeanStatistic(*known).of_calibration(0.5)
+            member, kind = nearest.magnitudes[others], MeanStatistic
+            known = kind.kept_of(member[:, :-1]), member[:, -1], offset, nearest
+            without_one = kind(*known, np.flatnonzero(tied)).of_calibration(0.5)
         super().__init__(nearest, offset, same_length(without_one, nearest.magnitudes))
-
-    def for_file(self) -> dict[str, Any]:
-        """The scales, for which all neighbours had to be found."""
-        return {"without_one": self.without_one}
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
@@ -254,18 +260,15 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         )
 
 
-def same_length(values: Any, points: FloatArray, name: str = "values") -> Any:
-    """The values, if there is one for each point."""
-    if len(values) != len(points):
-        raise CalliperError(f"there are {len(values)} {name} for {len(points)} points.")
-    return values
-
-
 @dataclass(frozen=True, eq=False)
 class Neighborhood(Keeps):
-    """The K nearest others of each point, the K-th last; points whose K-th place is shared."""
+    """The K-th nearest other of each point, and what a statistic keeps of the nearer ones' scores.
 
-    others: Annotated[IntArray, Array("int32", ("N", "K"), least=0, most="N")]
+    ``crowded`` are the points whose K-th place is shared.
+    """
+
+    last: Annotated[IntArray, Array("int32", ("N",), least=0, most="N")]
+    nearer: Annotated[FloatArray, Array("float64", ("N", "W"), least=0)]
     crowded: Annotated[IntArray, Array("int32", ("c",), least=0, most="N", becomes="int64")]
 
 
@@ -288,15 +291,18 @@ class BagKNN(Bag):
         if known is None:
             others, tied = self.search.nearest_others(min(nearest.k, n - 1))
             crowded = np.flatnonzero(tied & (not self.always_enters))
-            known = Neighborhood(others.astype(np.int32), crowded)
-        if known.others.shape != (n, min(nearest.k, n - 1)):
-            raise CalliperError(f"neighbours of {known.others.shape} do not fit {n} points.")
-        self.known, self.crowded, member = known, known.crowded, self.magnitudes[known.others]
-        self.reach = self.search.distance_to(known.others[:, -1])
+            nearer = self.magnitudes[others[:, : nearest.k - 1]]
+            known = Neighborhood(others[:, -1].astype(np.int32), statistic.kept_of(nearer), crowded)
+        width = statistic.kept_of(np.zeros((1, nearest.k - 1))).shape[1]
+        if known.last.shape != (n,) or known.nearer.shape != (n, width):
+            raise CalliperError(f"neighbours of {known.nearer.shape} do not fit {n} points.")
+        if known.nearer.max(initial=0.0) > nearest.k * self.magnitudes.max():
+            raise CalliperError("the scores of neighbours in a file exceed those of its points.")
+        self.known, self.crowded = known, known.crowded
+        self.reach, last = self.search.distance_to(known.last), self.magnitudes[known.last]
         if self.always_enters:
-            self.reach = np.full(n, np.inf)
-            member = np.column_stack([member, self.reach])
-        self.statistic = statistic(member, offset, nearest, self.crowded)
+            self.reach = last = np.full(n, np.inf)
+        self.statistic = statistic(known.nearer, last, offset, nearest, self.crowded)
 
     def for_file(self) -> dict[str, Any]:
         """The neighbours of all points, which had to be found."""
@@ -317,11 +323,14 @@ class BagKNN(Bag):
         changed = np.append(entered, np.arange(n, len(rows.Z)))
         if len(changed) > MOST_CHANGED * len(rows.Z):
             return None
-        others: Any = np.empty((len(rows.Z), k), np.int32)
-        crowded = np.zeros(len(rows.Z), dtype=bool)
-        others[:n], crowded[self.crowded] = self.known.others, True
-        others[changed], crowded[changed] = search.others_of(changed, k)
-        known = Neighborhood(others, np.flatnonzero(crowded))
+        crowded, more = np.zeros(len(rows.Z), dtype=bool), len(rows.Z) - n
+        crowded[self.crowded] = True
+        others, crowded[changed] = search.others_of(changed, k)
+        last = np.pad(self.known.last, (0, more))
+        nearer = np.pad(self.known.nearer, ((0, more), (0, 0)))
+        last[changed] = others[:, -1]
+        nearer[changed] = self.statistic.kept_of(rows.magnitudes[others[:, :-1]])
+        known = Neighborhood(last, nearer, np.flatnonzero(crowded))
         nearest = Nearest(search, rows.magnitudes, k)
         return BagKNN(nearest, rows.scores, type(self.statistic), self.offset, known)
 

@@ -11,11 +11,10 @@ With P = XAᵀ, W_ij = (ŷ_i − y_i)(y_j − ŷ_i) k_ij / S_i and V = W + Wᵀ 
 
     ∂L/∂A = −(4/dn) [diag(V1) P − V P]ᵀ X.
 
-Up to 2,000 training rows enter every step of L-BFGS, which runs until it converges.
+Up to 2,000 training rows enter every step of L-BFGS, which runs until it converges and costs
+O(n²d + npd) a step; pairs exist one block of rows at a time.
 
 Letters: A → ``matrix``, d → ``n_directions``, b → ``smoothing``, n rows, p features.
-
-Cost: O(n²d + npd) per step; pairs exist one block of rows at a time.
 
 References: Weinberger, Tesauro (2007), "Metric learning for kernel regression", AISTATS. Lin,
 Trivedi, Sun (2021), "Locally valid and discriminative prediction intervals for deep learning
@@ -39,17 +38,15 @@ from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError, warn
 from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_size
 from calliper.kernels._knn import KNN
+from calliper.quantile import TINY
 from calliper.rows import Rows
 
 #: A feature whose standard deviation does not exceed this is left out.
 LEAST_SPREAD = 1e-3
-
 #: Most rows that a loss is computed from.
 MOST_ROWS = 2000
-
 #: Rows of errors that a kernel's metric is learnt on; more add cost and little precision.
 MOST_ERRORS = 1000
-
 #: Errors below this part of their mean count as equal: logarithms near zero would show rounding.
 FLOOR = 0.1
 
@@ -58,11 +55,10 @@ FLOOR = 0.1
 class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     """Another kernel, in a linear space where points with similar errors are close together.
 
-    Distances are ‖A(x − x')‖ with a matrix A learnt so that the logarithm of an error is
-    predicted well from the errors near by (see :func:`calliper.kernels.learn_metric`). Inputs that
-    do not matter for the error are forgotten, which helps where there are many. A is learnt from
-    left-out (better) or training errors alone, which must be passed to ``fit`` of the calibrator
-    (``ConformalRegressor.fit`` does), so guarantees hold as for a fixed kernel.
+    Distances are ‖A(x − x')‖ with a matrix A learnt so that the logarithm of an error is predicted
+    well from the errors near by (see :func:`calliper.kernels.learn_metric`). Inputs that do not
+    matter for the error are forgotten, which helps where there are many. A is learnt from left-out
+    (better) or training errors, passed to ``fit``, so guarantees hold as for a fixed kernel.
 
     Parameters
     ----------
@@ -77,15 +73,14 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     --------
     Only the first of ten inputs matters for the error, which grows e² ≈ 7-fold from −1 to 1.
 
-    >>> import numpy as np
     >>> from calliper import KNN, FullRescaled
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.normal(size=(1000, 10))
     >>> errors = abs(rng.normal(size=1000)) * np.exp(Z[:, 0])
     >>> train = Z[500:], errors[500:]
     >>> new = np.array([[-1.0] + 9 * [0.0], [1.0] + 9 * [0.0]])
-    >>> for kernel in (Mahalanobis(KNN(30)), KNN(30)):
-    ...     method = FullRescaled(kernel, random_state=0).fit(Z[:500], errors[:500], training=train)
+    >>> for kernel, known in ((Mahalanobis(KNN(30)), {"training": train}), (KNN(30), {})):
+    ...     method = FullRescaled(kernel, random_state=0).fit(Z[:500], errors[:500], **known)
     ...     low, high = method.predict_radius(new)
     ...     print((high / low).round())
     4.0
@@ -138,16 +133,13 @@ class LearntMetric(Keeps):
 
     Attributes
     ----------
-    matrix : (d, q) A, for the q features that were kept
-    kept : (q,) their columns
+    matrix, kept : (d, q) A, for the q features that were kept, and (q,) their columns
     mean, spread : (q,) mean and standard deviation in training
     loss : L(A) in units of the variance of the labels
-    n_iter : steps taken
-    converged : whether L-BFGS stopped because nothing was left to gain
+    n_iter, converged : steps taken; whether L-BFGS stopped because nothing was left to gain
 
     Examples
     --------
-    >>> import numpy as np
     >>> Z = np.random.default_rng(0).normal(size=(100, 2))
     >>> learnt = learn_metric(Z, Z[:, 0], n_directions=2, random_state=0)
     >>> learnt.matrix.shape, learnt.kept
@@ -157,7 +149,7 @@ class LearntMetric(Keeps):
     matrix: Annotated[FloatArray, Array("float64", ("k", "q"))]
     kept: Annotated[IntArray, Array("int64", ("q",), least=0)]
     mean: Annotated[FloatArray, Array("float64", ("q",))]
-    spread: Annotated[FloatArray, Array("float64", ("q",), least=np.finfo(float).tiny)]
+    spread: Annotated[FloatArray, Array("float64", ("q",), least=TINY)]
     loss: Annotated[float, Number(finite=False)]
     n_iter: Annotated[int, Number(int, 0)]
     converged: Annotated[bool, Number(bool)]
@@ -185,6 +177,8 @@ class LearntKernel(Kernel, Keeps):
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
         """The inner kernel with its parameters checked."""
+        if not state["kernel"].by_distance:
+            raise CalliperError(f"{state['kernel']!r} is no kernel of a learnt space.")
         return cls(state["kernel"].resolved(), state["metric"])
 
     def __repr__(self) -> str:
@@ -214,19 +208,14 @@ def learn_metric(
     ----------
     Z : (n, p) training inputs or embeddings; features of hardly any spread are left out
     y : (n,) their labels
-    n_directions : int, default 10
-        d, the rows of A.
-    smoothing : float, default 1
-        b, how many points the mean of all labels counts for; 0 for none.
-    max_iter : int, default 500
-        Most steps; :class:`sklearn.exceptions.ConvergenceWarning` tells if they did not suffice.
-    random_state : int, RandomState or None
-        Draws where A starts, uniform in ±1/√p, and 2,000 rows if there are more.
+    n_directions : int, default 10; d, the rows of A
+    smoothing : float, default 1; b, how many points the mean of all labels counts for, or 0
+    max_iter : int, default 500; most steps; a ``ConvergenceWarning`` tells if they did not suffice
+    random_state : int, RandomState or None; draws where A starts, in ±1/√p, and 2,000 of more rows
 
     Returns
     -------
-    LearntMetric
-        With ``transform``, which moves rows to where distances are those learnt.
+    LearntMetric, whose ``transform`` moves rows to where distances are those learnt
 
     Examples
     --------
@@ -246,8 +235,7 @@ def learn_metric(
     y = check_vector(y, "y_train", n=len(Z))
     if len(Z) < 3:
         raise CalliperError(f"a metric is learnt from at least 3 training points; got {len(Z)}.")
-    rng = check_random_state(random_state)
-    spread = Z.std(axis=0)
+    rng, spread = check_random_state(random_state), Z.std(axis=0)
     kept = np.flatnonzero(spread > LEAST_SPREAD)
     if not len(kept):
         raise CalliperError(

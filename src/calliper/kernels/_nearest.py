@@ -35,6 +35,7 @@ import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, distinct, map_row_blocks, row_slices
 from calliper._types import FloatArray, IntArray
+from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import Grid
 from calliper.kernels._search import Case, NeighborSearch, Shells, all_distances
 from calliper.quantile import as_fraction, count_true, row_order_statistics
@@ -219,7 +220,6 @@ class Nearest:
         return np.column_stack([*sums, shells.seats, shells.size, shells.reach])
 
     def _sums(self, digits: FloatArray) -> SharedSums:
-        """What these digits stand for."""
         n, (seats, size, _) = self._grid.n, digits[:, -3:].T
         near, tied = self._grid.rounded(digits[:, :n]), self._grid.rounded(digits[:, n : 2 * n])
         return SharedSums(near, tied, seats, size)
@@ -235,18 +235,26 @@ class Nearest:
 
 
 def sums_without(part: FloatArray) -> FloatArray:
-    """For (m, N) non-negative numbers, which are used up, the sum of each row without each."""
-    row, largest = np.arange(len(part)), part.argmax(axis=1)
-    rest: FloatArray = part.sum(axis=1, keepdims=True) - part
+    """In place of (m, N) non-negative numbers, the sum of each row without each."""
+    row, largest, whole = np.arange(len(part)), part.argmax(axis=1), part.sum(axis=1, keepdims=True)
     # Only the largest can dominate the sum: without it, the others are summed anew.
     part[row, largest] = 0.0
-    rest[row, largest] = part.sum(axis=1)
-    return rest
+    rest = part.sum(axis=1)
+    np.subtract(whole, part, out=part)
+    part[row, largest] = rest
+    return part
 
 
 def sum_of_each(values: FloatArray) -> FloatArray:
     """Sums of rows, (m,), to the last bit the same whatever order their columns are in."""
     return np.asarray(np.ascontiguousarray(np.sort(values, axis=1)).sum(axis=1))
+
+
+def same_length(values: Any, points: FloatArray, name: str = "values") -> Any:
+    """The values, if there is one for each point."""
+    if len(values) != len(points):
+        raise CalliperError(f"there are {len(values)} {name} for {len(points)} points.")
+    return values
 
 
 def shared_means(search: NeighborSearch, magnitudes: FloatArray, k: int, who: Any) -> FloatArray:

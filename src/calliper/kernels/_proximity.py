@@ -25,22 +25,18 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
 
     The trees were grown to predict targets, so inputs that do not matter for the prediction do not
     matter for nearness, and neither do units. For a point that shares no leaf with any other, all
-    others count equally: the limit of a vanishing weight added to all.
-
-    Like the model, the forest must not be trained on the calibration points.
+    others count equally. Like the model, the forest must not be trained on the calibration points.
 
     Parameters
     ----------
     forest : fitted ensemble of trees with ``apply``, optional
-        A random forest, extra trees, or scikit-learn's ``GradientBoostingRegressor``; the
-        features are then the inputs that the forest takes, unscaled: ``ConformalRegressor``
-        passes its inputs on as they are, unless ``embed`` is a map of yours. Without a forest, the
-        features are the numbers of the leaves, one column a tree, as ``forest.apply`` gives them:
+        A random forest, extra trees, or scikit-learn's ``GradientBoostingRegressor``; features
+        are then the inputs that it takes, unscaled, as ``ConformalRegressor`` passes them unless
+        ``embed`` is a map of yours. Without a forest, they are the numbers of the leaves:
         ``ConformalRegressor(forest, FullRescaled(ForestProximity()), embed=forest.apply)``.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.ensemble import RandomForestRegressor
     >>> from calliper import FullRescaled
     >>> rng = np.random.default_rng(0)
@@ -126,8 +122,11 @@ def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
                 f"{Z.shape[1]} columns: pass its inputs as they are, or leaf numbers "
                 f"(embed=forest.apply) with ForestProximity()."
             )
-        leaves = np.asarray(_nameless(kernel.forest).apply(Z))
-        return leaves.reshape(len(Z), -1).astype(np.intp)
+        forest = kernel.forest
+        if "feature_names_in_" in getattr(forest, "__dict__", {}):
+            forest = copy(forest)  # its warning can be silenced only in all threads
+            del forest.feature_names_in_
+        return np.asarray(forest.apply(Z)).reshape(len(Z), -1).astype(np.intp)
     leaves = Z.astype(np.intp)
     if (leaves != Z).any() or (leaves < 0).any():
         raise CalliperError(
@@ -138,12 +137,3 @@ def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
     if leaves.shape[1] < 2:
         raise CalliperError(f"ForestProximity needs the leaves of 2 trees or more; {ONE_TREE}")
     return leaves
-
-
-def _nameless(forest: Any) -> Any:
-    """The forest without names of columns; its warning can be silenced only in all threads."""
-    if "feature_names_in_" not in getattr(forest, "__dict__", {}):
-        return forest
-    bare = copy(forest)
-    del bare.feature_names_in_
-    return bare

@@ -1,18 +1,16 @@
 """All points count, the nearer the more.
 
 Weights are exp(−d²/2l²), plus b/N with smoothing. Equations are those of ``_weighted.py``. On a
-grid, points are moved to the middles of cells whose side is a part of l. That is a fixed function
-of the features, so no guarantee changes; all rows of a cell have the same radius, so many rows cost
-no more than their cells.
+grid, points are moved to the middles of cells whose side is a part of l: a fixed function of the
+features, so no guarantee changes. All rows of a cell have one radius, so rows cost as many cells.
 
 Without smoothing, a local mean is a ratio, so all weights of a row may share a factor: with the
-largest exponent as zero, the nearest weight is one and nothing underflows, whatever the length
-scale.
+largest exponent as zero, the nearest weight is one and nothing underflows at any length scale.
 
 Without two points. Leaving out any point but the nearest keeps the sum of the weights at 1 or more;
 where the weights of all but the nearest vanish, they are taken relative to the next.
 
-Over the bag. Weights of row i are relative to the nearest of the other points. Where the new point
+Over the bag. Weights of row i are relative to the nearest of the other points; where the new point
 is nearer still, the weights of the others shrink instead.
 
 Places. In few dimensions there are far fewer cells with points than points, and all points of such
@@ -74,7 +72,6 @@ from calliper.quantile import (
 
 #: Weights whose sum is smaller have lost digits to underflow; they are shifted anew.
 FAINT = 1e-200
-
 #: With fewer points, all thresholds are computed.
 MANY = 5_000
 #: δ, and the largest part of the points that a row may have as exceptions.
@@ -92,11 +89,9 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
     ----------
     length_scale : float or "median", default "median"
         l, in the unit of the features. ``"median"`` is the median distance between training
-        inputs (Lei et al. 2018; "Median" in the paper's tables); it needs training inputs, since
-        a length scale taken from the calibration points would treat them unlike a new point.
+        inputs (Lei et al. 2018; "Median" in the paper's tables), which must be passed.
     smoothing : float, default 0
-        b, how many points the mean of all N points counts for: b/N is added to every weight. It
-        matters only where few points are near.
+        b, how many points the mean of all N counts for, where few are near: b/N joins each weight.
     step : float, default 0
         Side of the cells of a grid, in length scales; points count as being in the middle of
         their cell. With ½ the local mean hardly changes, and in few dimensions a hundred thousand
@@ -105,12 +100,10 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
     engine : str, optional
         ``"torch"`` computes on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
-        another; see ``docs/large-data.md``. For :class:`FullRescaled` and
-        :class:`JackknifeRescaled`.
+        another, for full and jackknife rescaling; see ``docs/large-data.md``.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import FullRescaled
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.uniform(size=(200, 1))
@@ -189,23 +182,42 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
 
 
 class Radial(Weights):
-    """Radial weights, up to a factor by which the nearest has one; with smoothing, b/N more."""
+    """Radial weights, up to a factor by which the nearest has one; with smoothing, b/N more.
+
+    With smoothing they are ``near`` times the kernel, and ``floor`` more: neither is above 1.
+    """
+
+    #: Points whose exponents would be less are all as far.
+    least = -1e300
+
+    @staticmethod
+    def parts_of(smoothing: float, n: int) -> tuple[float, float]:
+        """``near`` and ``floor``."""
+        largest = max(1.0, smoothing / n)
+        return 1 / largest, smoothing / n / largest
 
     def __init__(
         self,
         points: FloatArray,
         length_scale: float,
-        metric: Metric,
+        metric: Metric = EUCLIDEAN,
         step: float = 0.0,
         smoothing: float = 0.0,
     ) -> None:
         self.side = step * length_scale if step else 0.0  # the length may be infinite
-        self.points, self.floor = self.placed(points), smoothing / len(points)
+        self.points, (self.near, self.floor) = (
+            self.placed(points),
+            self.parts_of(smoothing, len(points)),
+        )
         self.metric, self.length_scale = metric, length_scale
 
     def placed(self, Z: FloatArray) -> FloatArray:
         """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
-        return np.round(Z / self.side) * self.side if self.side else Z
+        if not self.side:
+            return Z
+        with np.errstate(over="ignore"):
+            middles = np.round(Z / self.side) * self.side
+        return np.where(np.isfinite(middles), middles, Z)
 
     def some(self, points: IntArray) -> Self:
         """The same with some of the points, or all in another order."""
@@ -216,18 +228,21 @@ class Radial(Weights):
     def exponents(self, Z: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """−d²/2l², (m, N), in ``out`` if given."""
         Z = self.placed(Z)
-        if self.metric == EUCLIDEAN:  # nothing hangs on a tie
+        if self.metric == EUCLIDEAN:  # ties do not matter here
             squared: FloatArray = cdist(Z, self.points, "sqeuclidean", out=out)
         else:
             squared = np.square(all_distances(Z, self.points, self.metric))
-        squared /= -2 * self.length_scale**2
-        return squared
+        with np.errstate(over="ignore"):
+            squared /= -2 * self.length_scale**2
+        return np.maximum(squared, self.least, out=squared)
 
     def to(self, Z: FloatArray) -> FloatArray:
         exponent = self.exponents(Z)
         if not self.floor:
             return to_weights(exponent, exponent.max(axis=1))
         weight = np.exp(exponent, out=exponent)
+        if self.near < 1:
+            weight *= self.near
         weight += self.floor
         return weight
 
@@ -242,10 +257,11 @@ class Radial(Weights):
     def mean(self, magnitudes: FloatArray) -> WeightedMeans:
         return super().mean(magnitudes) if self.floor else RadialMeans(self, magnitudes)
 
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
-        if not self.floor:
-            return BagRadial(self, magnitudes, scores, offset)
-        return (BagInPlaces if self.side else BagWeighted)(self, magnitudes, scores, offset)
+    def bag(
+        self, magnitudes: FloatArray, scores: FloatArray, offset: float, sums: Known = None
+    ) -> Bag:
+        smoothed = BagInPlaces if self.side else BagWeighted
+        return (smoothed if self.floor else BagRadial)(self, magnitudes, scores, offset, sums)
 
     def local_quantile(self, scores: FloatArray) -> Callable[..., FloatArray]:
         """As :meth:`quantile`, of the scores of the points."""
@@ -274,14 +290,11 @@ def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
     return np.exp(exponent, out=exponent)
 
 
+@dataclass(eq=False, repr=False)
 class RadialMeans(WeightedMeans):
     """Means without each point, or without each of F folds, if points have such, (N,)."""
 
-    def __init__(
-        self, weights: Radial, magnitudes: FloatArray, fold: IntArray | None = None
-    ) -> None:
-        super().__init__(weights, magnitudes)
-        self.fold = fold
+    fold: IntArray | None = None
 
     def to(self, Z: FloatArray, own: IntArray | None = None) -> FloatArray:
         """(m, N) means at rows without each point, or (m, F); without the points ``own``, too."""
@@ -345,34 +358,33 @@ class BagRadial(BagWeighted):
 class BagInPlaces(BagWeighted):
     """Thresholds t_i of points that share places."""
 
-    def __init__(
-        self, weights: Radial, magnitudes: FloatArray, scores: FloatArray, offset: float
-    ) -> None:
-        self.magnitudes, self.scores, self.offset = magnitudes, scores, offset
+    def __init__(self, weights: Radial, magnitudes: FloatArray, *others: Any) -> None:
         first, self.place = distinct(weights.points)
-        self.weights, self.size = weights.some(first), np.bincount(self.place)
-        self.by_place = np.lexsort((magnitudes, self.place))
+        self.size, self.by_place = np.bincount(self.place), np.lexsort((magnitudes, self.place))
         self.start = np.cumsum(self.size) - self.size
-        self.sums, rest = self._sums()
-        others = map_row_blocks(
-            lambda rows: np.stack(self._totals(self.weights.among(rows)[0])), len(first), len(first)
-        )
-        total, number = np.concatenate(others, axis=1)
-        own = 1.0 + weights.floor
-        self.total = total[self.place] + own * rest
-        self.weight = (number + own * (self.size - 1))[self.place]
-
-    def _sums(self) -> tuple[FloatArray, FloatArray]:
-        """Sums of magnitudes of the places, and of the others in the place of each point."""
-        # The largest of a place may be nearly all of its sum, which is no reason to lose the rest.
-        ordered, last = self.magnitudes[self.by_place], self.start + self.size - 1
+        # The largest may be nearly all of the sum of its place: the others are summed without it.
+        ordered, last = magnitudes[self.by_place], self.start + self.size - 1
         largest = ordered[last]
         ordered[last] = 0.0
         without = np.add.reduceat(ordered, self.start)
-        sums = without + largest
-        rest = sums[self.place] - self.magnitudes
-        rest[self.by_place[last]] = without
-        return sums, rest
+        #: Sums of magnitudes of the places, and of the others in the place of each point.
+        self.sums = without + largest
+        self.rest = self.sums[self.place] - magnitudes
+        self.rest[self.by_place[last]] = without
+        super().__init__(weights.some(first), magnitudes, *others)
+
+    def _summed(self) -> FloatArray:
+        n, own = self.n_places, self.weights.near + self.weights.floor
+        others = map_row_blocks(
+            lambda rows: np.stack(self._totals(self.weights.among(rows)[0])), n, n
+        )
+        total, number = np.concatenate(others, axis=1)
+        total, number = total[self.place] + own * self.rest, number + own * (self.size - 1)
+        return np.stack([total, number[self.place], np.zeros(len(total))])
+
+    @property
+    def n_places(self) -> int:
+        return len(self.size)
 
     def _totals(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Sums of magnitudes and of numbers by weights of places, (m,) each."""
@@ -451,7 +463,7 @@ class Window:
         """The rank-th smallest threshold of new rows with these weights and scales, (m,)."""
         n = len(self.ratio)
         most = min(int(EXCEPTIONS * n), n - rank)
-        with np.errstate(all="ignore"):  # what is no number is an exception
+        with np.errstate(all="ignore"):  # NaN counts as an exception
             highest = scale * self.ratio[rank - 1 + most] / (1 - DELTA) + self.bag.offset
             stretch = np.maximum(1.0, highest[:, None] / self.least)
             exceptional = ~(stretch * weight / (self.place_weight + weight) <= DELTA * (1 - 1e-9))

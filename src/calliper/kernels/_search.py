@@ -1,15 +1,13 @@
 """Exact nearest neighbours: a fast index proposes them, direct differences decide.
 
 A k-d tree in low dimension, or blocked matrix products otherwise, propose the neighbours. Where two
-distances at the edge of the neighbourhood are closer than the rounding error of the index, the row
-is settled by distances computed coordinate by coordinate, so that the same two rows give the same
-number everywhere. Points at the same distance *share* the last place (``_nearest.py``); a search
-says which rows need that. Features whose squares would overflow or vanish are first divided by a
-power of two, which changes no digit.
+distances at the edge are closer than the rounding error of the index, the row is settled by
+distances computed coordinate by coordinate, so that the same two rows give the same number
+everywhere. Points at the same distance *share* the last place (``_nearest.py``); a search says
+which rows do. Features whose squares would overflow or vanish are first divided by a power of two.
 
-Reverse neighbours are the calibration points that would count a new point among their nearest: each
-has a ball that reaches to its K-th neighbour, and a new point enters the neighbourhood of every
-point whose ball contains it, K points on average. Pairs that may qualify are compared directly.
+Reverse neighbours are the calibration points whose nearest a new point enters, K on average: it is
+in the ball that reaches to their K-th neighbour. Pairs that may qualify are compared directly.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,29 +29,20 @@ from calliper.quantile import Shares, count_true, merged_multiple, pad_exception
 
 #: A name that :func:`scipy.spatial.distance.cdist` knows, or a symmetric function of two rows.
 Metric = str | Callable[[FloatArray, FloatArray], float]
-
 EUCLIDEAN = "euclidean"
-
 #: Candidates beyond those asked for that are looked at first where distances tie.
 TIED_SHELL = 24
-
 #: Largest coordinates between these have squares whose sums neither vanish nor overflow.
 ORDINARY = 1e-100, 1e100
-
 #: Largest coordinate, in units of the largest of the points, that single precision is trusted with.
 FARTHEST = 1e15
-
 #: Pairs (query, point), and which of them are at the edge, or doubtful.
 Pairs = tuple[IntArray, IntArray, BoolArray]
-
 #: With fewer queries, comparing them with all balls costs less than a search for each ball.
 MANY_QUERIES = 2000
-
 #: Points in a leaf of the tree: measured, a quarter less time than with 10 in many dimensions.
 LEAF_POINTS = 32
-
-EPS, TINY = float(np.finfo(float).eps), float(np.finfo(float).tiny)
-
+EPS = float(np.finfo(float).eps)
 #: Weights of those nearer and of those tied, and weights to be reached, (m,) each.
 Case = tuple[IntArray, IntArray, Sequence[IntArray]]
 
@@ -260,7 +249,7 @@ class NeighborSearch:
             near, at_edge = self._settle(rows[unsettled[first]], n, twin)
             found[unsettled], tied[unsettled] = near[inverse], at_edge[inverse]
             if own is not None and twin is not None:
-                # One of the copies of a row was left out for all: it takes the place of the others.
+                # Copies of a row share one search, without their twin: it replaces a row itself.
                 itself = found[unsettled] == own[unsettled, None]
                 found[unsettled] = np.where(itself, twin[inverse, None], found[unsettled])
         return found, tied
@@ -303,7 +292,7 @@ class NeighborSearch:
         np.matmul(x, right, out=excess)
         excess += z_norm - reach * (1 + 4 * tolerance)
         # Below the smallest number errors are no longer relative.
-        limit = (4 * tolerance - 1) * x_norm + (d + 4) * TINY
+        limit = (4 * tolerance - 1) * x_norm + (d + 4) * np.finfo(float).tiny
         hit = np.flatnonzero(excess < np.nextafter(limit, np.inf)[:, None])
         query, point = np.divmod(hit, len(z_norm))
         return query, point

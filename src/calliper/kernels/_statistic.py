@@ -7,11 +7,10 @@ weight w (1, or less where it shares the last place; see ``_nearest.py``) crosse
 - quantile, the r-th smallest of K:  ŝ_i(t) = clamp(t, a, b) with a, b the (r−1)-th and r-th
   smallest of the others, so t = C/a if C ≤ a², √C if C ≤ b², C/b beyond.
 
-A constant offset added to every scale keeps each equation quadratic, and so does an offset that
-rises with t, κt, on both sides of the comparison.
+An offset added to every scale, constant or rising with t, κt, keeps each equation quadratic.
 """
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from math import ceil
 
 import numpy as np
@@ -35,22 +34,36 @@ class Entering:
     product: FloatArray
 
 
-class MeanStatistic:
-    """Mean of K neighbours' magnitudes, (N, K), the K-th last; ``crowded`` points have a tie."""
+@dataclass(eq=False, repr=False)
+class _Statistic:
+    """Of what is kept of the nearer ones, and of the K-th, (N,); ``crowded`` points have a tie."""
 
-    def __init__(
-        self, member: FloatArray, offset: float, nearest: Nearest, crowded: IntArray
-    ) -> None:
-        self.k, self.offset, self.nearest, last = nearest.k, offset, nearest, member[:, -1]
-        self.inner_sum = sum_of_each(member[:, :-1])
+    kept: InitVar[FloatArray]
+    last: InitVar[FloatArray]
+    offset: float
+    nearest: Nearest
+    crowded: IntArray
+
+
+@dataclass(eq=False, repr=False)
+class MeanStatistic(_Statistic):
+    """Mean of K neighbours' magnitudes."""
+
+    @staticmethod
+    def kept_of(nearer: FloatArray) -> FloatArray:
+        """What is kept of the magnitudes (N, K−1) of the nearer ones: their sums, (N, 1)."""
+        return sum_of_each(nearer)[:, None]
+
+    def __post_init__(self, kept: FloatArray, last: FloatArray) -> None:
+        self.k, self.inner_sum = self.nearest.k, kept[:, 0].copy()
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
-        if len(crowded):
-            self.share(nearest.sums_of_others(crowded), crowded)
+        if len(self.crowded):
+            self.share(self.nearest.sums_of_others(self.crowded), self.crowded)
 
     def share(self, tied: SharedSums, crowded: IntArray) -> None:
-        """Put right what is known of points that share a last place."""
+        """Correct the sums of points whose last place is shared."""
         self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
         self.edge_sum[crowded] = tied.near + weight * tied.tied
         self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
@@ -72,7 +85,7 @@ class MeanStatistic:
         """Scale of new points whose last place is shared."""
         return self.nearest.means_of_tied(self.nearest.search.scaled(Z)) + self.offset
 
-    def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
+    def crossing(self, entering: Entering, level: float, slope: float) -> FloatArray:
         """t_i for points that new rows enter; slope·t is added to both scales."""
         weight, others = self._entered(entering.point, entering.at_edge)
         if not slope:
@@ -87,14 +100,18 @@ class MeanStatistic:
         return weight, np.where(at_edge, self.edge_sum[point], self.inner_sum[point])
 
 
-class QuantileStatistic:
+@dataclass(eq=False, repr=False)
+class QuantileStatistic(_Statistic):
     """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level."""
 
-    def __init__(
-        self, member: FloatArray, offset: float, nearest: Nearest, crowded: IntArray
-    ) -> None:
-        self.k, self.offset, self.nearest, self.crowded = nearest.k, offset, nearest, crowded
-        self.inner, self.full = np.sort(member[:, :-1], axis=1), np.sort(member, axis=1)
+    @staticmethod
+    def kept_of(nearer: FloatArray) -> FloatArray:
+        """All of the magnitudes (N, K−1)."""
+        return nearer
+
+    def __post_init__(self, kept: FloatArray, last: FloatArray) -> None:
+        self.k, self.inner = self.nearest.k, np.sort(kept, axis=1)
+        self.full = np.sort(np.column_stack([kept, last]), axis=1)
         self._clamps: dict[int, FloatArray] = {}
 
     def of_calibration(self, level: float) -> FloatArray:
@@ -107,7 +124,7 @@ class QuantileStatistic:
         rows = self.nearest.search.scaled(Z)
         return self.nearest.quantiles_of_tied(rows, [self.key(level)])[:, 0] + self.offset
 
-    def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
+    def crossing(self, entering: Entering, level: float, slope: float) -> FloatArray:
         clamp, case = self._clamp(level), 2 * entering.at_edge
         low, high = clamp[case, entering.point], clamp[case + 1, entering.point]
         return clamped_crossing(low, high, self.offset, entering.product, entering.score, slope)

@@ -1,8 +1,8 @@
 """Kernels that choose their own locality, one choice for each calibration point left out.
 
-Kernels that differ in one number λ (a length scale, or K) are compared by a criterion. For a
-candidate λ, ŝ_{i;m} is the local mean at calibration point i without i and m. The criteria of
-leaving m out are sums over i ≠ m, so that point m has no influence on its own kernel:
+Kernels that differ in one number λ (a length scale, or K) are compared by a criterion, with ŝ_{i;m}
+the local mean at calibration point i without i and m. The criteria of leaving m out are sums over
+i ≠ m, so that point m has no influence on its own kernel:
 
     mse       ⟨(s_i − ŝ_{i;m})²⟩
     deviance  ⟨log ŝ_{i;m} + s_i / ŝ_{i;m}⟩          (gamma deviance, constants apart)
@@ -13,9 +13,8 @@ leaving m out are sums over i ≠ m, so that point m has no influence on its own
     s_m⁺ = s_m / ŝ_m(λ_m; all but m),    Δ_m = ŝ_{N+1}(λ_m; all but m) · s_m⁺,
 
 so pairs are treated alike and the Jackknife+ bound holds. All N × G criteria come from closed-form
-leave-two-out means in O(N² G); predicting costs one pass for each *different* λ chosen. The printed
-Algorithm S.2 evaluates mi after the loop over m that it depends on, and normalises with the wrong
-row; both are corrected here.
+leave-two-out means in O(N² G); predicting costs one pass for each *different* λ. The printed
+Algorithm S.2 evaluates mi after the loop over m and normalises with the wrong row: corrected here.
 
 For large N, calibration points are randomly divided into F folds. For point m of fold f, the choice
 of λ_f and both means leave out all of fold f. That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021,
@@ -45,28 +44,31 @@ from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components, random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
-from calliper.kernels._knn import KNN, same_length
-from calliper.kernels._nearest import Nearest
+from calliper.kernels._kernel import (
+    NOTHING,
+    Found,
+    Kernel,
+    Known,
+    LeaveTwoOut,
+    Rng,
+    check_size,
+)
+from calliper.kernels._knn import KNN
+from calliper.kernels._nearest import Nearest, same_length
 from calliper.kernels._rbf import RBF, Radial, RadialMeans, check_length_scale
 from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric
 from calliper.rows import Rows
 
 CRITERIA = ("mse", "deviance", "mi")
-
 #: Local means without each of N calibration points, or each of F folds of them: ``to`` new rows,
 #: (m, N) or (m, F), and ``among`` the points without themselves, the diagonal without i only.
 Means = Nearest | RadialMeans
-
 #: The means of kernels that differ in one number, by that number.
 Family = Callable[[float], Means]
-
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.
 LEAST_POINTS = 4
-
 #: Training rows that a kernel for the full method is tuned on; more add cost and no precision.
 MOST_TRAINING_ROWS = 2000
-
 #: Neighbours whose distance guards the lower end, and training inputs that are looked at for it.
 GUARD_NEIGHBORS, GUARD_POINTS = 10, 2000
 
@@ -244,10 +246,15 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
         too_few = n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0)
         n_folds = n if too_few or self.n_folds is None else min(n, self.n_folds)
         folds, fold, how = np.arange(n) % n_folds, None, {}
-        if known.get("without_one") is not None:
+        if known:
             fold = known.get("fold")
             how = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
-            self._check_found(how["chosen"], np.arange(n) if fold is None else fold, folds)
+            candidates = self._candidates(n) if self.chosen is None else self.chosen
+            if not np.isin(how["chosen"], candidates).all():
+                raise CalliperError(f"{type(self).__name__} has not chosen from its candidates.")
+            dealt = np.arange(n) if fold is None else fold
+            if not np.array_equal(np.bincount(dealt), np.bincount(folds)):
+                raise CalliperError(f"{type(self).__name__} has other folds than it makes.")
         elif self.chosen is not None:
             how["chosen"] = same_length(np.asarray(self.chosen), Z, "chosen length scales")
         elif too_few:
@@ -263,14 +270,6 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
             fold = None if n_folds == n else rng.permutation(folds)
         family = self._family(Z, magnitudes, fold)
         return LeaveTwoOutTuned(family, magnitudes, offset=offset, fold=fold, **how)
-
-    def _check_found(self, chosen: FloatArray, fold: IntArray, folds: IntArray) -> None:
-        """Refuse what was not found before by this kernel, for so many points."""
-        candidates = self._candidates(len(chosen)) if self.chosen is None else self.chosen
-        if not np.isin(chosen, candidates).all():
-            raise CalliperError(f"{type(self).__name__} has not chosen from its candidates.")
-        if not np.array_equal(np.bincount(fold), np.bincount(folds)):
-            raise CalliperError(f"{type(self).__name__} has other folds than it makes.")
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """The best candidate for training errors."""
@@ -299,7 +298,6 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
         return self._kernel(float(tuning.candidates[choose(criteria)[0]]))
 
     def _check(self) -> None:
-        """Refuse what both kinds of tuned kernels refuse."""
         check_metric(self.metric)
         if self.criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
@@ -335,8 +333,7 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
                 )
             components = principal_components(Z, self.n_components, Z_train)
             # Ties are broken by a draw that depends on the calibration points.
-            drawn = [rng.randint(2**31), seed_of(Z, magnitudes)]
-            ties = np.random.RandomState(drawn)
+            ties = np.random.RandomState([rng.randint(2**31), seed_of(Z, magnitudes)])
             information = RescaledInformation(components, self.mi_neighbors, ties)
         return Tuning(candidates, self.criterion, information, reporter(self.progress, "tuning"))
 
@@ -345,16 +342,14 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
 class TunedRBF(_Tuned):
     """RBF whose length scale is chosen from a grid (paper, Algorithm S.2).
 
-    In ``JackknifeRescaled``, the length scale l_m that goes with calibration point m is chosen on
-    all *other* calibration points, so that the Jackknife+ proof holds as it is. In
-    ``FullRescaled`` one length scale is chosen on training errors, so that its 1 − α holds.
+    In ``JackknifeRescaled``, that of calibration point m is chosen on all *other* points, so the
+    Jackknife+ proof holds as it is; in ``FullRescaled`` on training errors, so its 1 − α holds.
 
     Parameters
     ----------
     criterion : {"mse", "deviance", "mi"}, default "mse"
-        What the chosen scale makes smallest: the mean squared error of the local mean as a
-        prediction of the score; its gamma deviance, mean of log ŝ + s/ŝ; or the mutual
-        information between rescaled score and features, as in the paper.
+        What the chosen scale makes smallest: the mean squared error of the local mean for the
+        score, its gamma deviance, or the mutual information of rescaled score and features.
     n_scan : int, default 30
         Number of length scales on the grid, evenly spaced in their logarithm.
     n_sample : int, default 1000
@@ -362,20 +357,14 @@ class TunedRBF(_Tuned):
     expand : float, default 1
         Factor, at least 1, by which the grid is widened at both ends (β in the paper).
     grid : {"auto", "paper", "guarded"}, default "auto"
-        ``"paper"`` spans the distances of the pairs. ``"guarded"`` starts where a kernel averages
-        some ten training inputs; without that, mutual information often chooses a scale below the
-        spacing of the points. ``"auto"`` guards for ``"mi"`` alone: the other criteria need none.
-    length_scales : sequence of float, optional
-        The grid itself; no training inputs are needed then.
+        ``"paper"`` spans the distances of the pairs; ``"guarded"`` starts where a kernel averages
+        some ten training inputs, which ``"mi"`` alone needs: ``"auto"`` guards for it.
+    length_scales : sequence of float, optional; the grid itself, without training inputs
     chosen : sequence of float, optional
         The length scale of every calibration point, as chosen before on the same points without
         folds (the guarantee holds for no other choice). Nothing is tuned then.
-    n_folds : int, optional
-        Leave out folds instead of single points, for large N: at most this many choices, and
-        CV+'s guarantee instead of the Jackknife+'s.
-    n_components : int, optional
-        For ``"mi"``: number of principal components of the features, fitted to training inputs.
-        By default all features are used.
+    n_folds : int, optional; leave out folds instead of points, for large N: CV+'s guarantee
+    n_components : int, optional; for ``"mi"``, of training inputs, in place of all features
     mi_neighbors : int, default 3
         For ``"mi"``: k of the estimator.
     metric : str or callable, default "euclidean"
@@ -385,7 +374,6 @@ class TunedRBF(_Tuned):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import JackknifeRescaled
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.uniform(size=(60, 1))
@@ -464,7 +452,6 @@ class TunedKNN(_Tuned):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import JackknifeRescaled
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.uniform(size=(60, 1))

@@ -1,16 +1,15 @@
 """Kernels given by their weights.
 
 Weights are non-negative numbers that do not depend on scores: numbers of common leaves, radial
-weights with a floor. Where a row of them is zero throughout, all points count equally, which is the
-limit of a vanishing floor.
+weights with a floor. Where a row of them is zero throughout, all points count equally, the limit of
+a vanishing floor.
 
 Without two points. With w_k the weights of a row, A = Σ w_k s_k and B = Σ w_k, leaving point i out
-gives ŝ_{N+1,i} = (A − w_i s_i) / (B − w_i), and the mean of all but i where nothing else has
-weight. Where a point carries nearly all of a sum, the rest is summed without it.
+gives ŝ_{N+1,i} = (A − w_i s_i) / (B − w_i), the mean of all but i where nothing else has weight.
+Where a point carries nearly all of a sum, the rest is summed without it.
 
 Over the bag. With A_i = Σ_{j≠i} k_ij s_j, B_i = Σ_{j≠i} k_ij over the calibration points, k_i the
-weight of the new point at point i and its own scale ŝ = Σ k_j s_j / Σ k_j, the threshold of point i
-solves
+weight of the new point at point i and its own scale ŝ = Σ k_j s_j / Σ k_j, the threshold solves
 
     k_i t² + A_i t = s_i ŝ (B_i + k_i).
 
@@ -19,18 +18,31 @@ N thresholds of a row are solved and one is selected, O(N) per row.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from calliper._blocks import map_row_blocks
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
-from calliper.kernels._nearest import sums_without
+from calliper.kernels._kernel import (
+    NOTHING,
+    Bag,
+    Found,
+    Kernel,
+    Known,
+    LeaveTwoOut,
+    Rng,
+)
+from calliper.kernels._nearest import same_length, sums_without
 from calliper.rows import Rows
 
+#: Sums over the pairs of as many points are computed again when a file is loaded.
+FEW_SUMS = 2_000
+#: No point's weights have a larger sum.
+MOST_WEIGHT = 1e20
 #: The weights k_i of new rows, (m, N), and their scales, (m,); then the row and the column of pairs
 #: for which k_i is 1 and A_i and B_i are other than those of the point, and these.
 Balance = tuple[FloatArray, FloatArray, Any]
@@ -51,14 +63,20 @@ class Weights(ABC):
         np.fill_diagonal(weight[:, rows], 0.0)
         return weight, np.zeros(len(weight))
 
-    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
+    def leave_two_out(
+        self, magnitudes: FloatArray, offset: float, without_one: Known = None
+    ) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
         means = self.mean(magnitudes)
-        return LeaveTwoOut(means, offset, means.of_others() + offset)
+        if without_one is None:
+            without_one = means.of_others() + offset
+        return LeaveTwoOut(means, offset, same_length(without_one, magnitudes))
 
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+    def bag(
+        self, magnitudes: FloatArray, scores: FloatArray, offset: float, sums: Known = None
+    ) -> Bag:
         """Thresholds of full conformal."""
-        return BagWeighted(self, magnitudes, scores, offset)
+        return BagWeighted(self, magnitudes, scores, offset, sums)
 
     def mean(self, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
@@ -76,24 +94,26 @@ class WeightedKernel(Kernel, ABC):
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        return self.weights(rows.Z).leave_two_out(rows.magnitudes, offset)
+        found = known.get("without_one")
+        return self.weights(rows.Z).leave_two_out(rows.magnitudes, offset, found)
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
-        return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset)
+        return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset, known.get("sums"))
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
         return self.weights(Z).mean(magnitudes)
 
 
+@dataclass(eq=False, repr=False)
 class WeightedMeans:
     """Weighted means, also without each point; of all others where nothing else has weight."""
 
-    def __init__(self, weights: Any, magnitudes: FloatArray) -> None:
-        self.weights, self.magnitudes = weights, magnitudes
+    weights: Any
+    magnitudes: FloatArray
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
@@ -117,29 +137,47 @@ class WeightedMeans:
 def means_without_each(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Means without each point, and the weight of all others, (m, N); weights are used up."""
     mean, rest = sums_without(weight * magnitudes), sums_without(weight)
-    alone = rest <= 0
-    np.divide(mean, rest, out=mean, where=~alone)
-    if alone.any():
+    if rest.min() > 0:
+        mean /= rest
+    else:
         others = sums_without(np.array([magnitudes])) / max(1, len(magnitudes) - 1)
-        np.copyto(mean, others, where=alone)
+        mean = np.where(rest > 0, np.divide(mean, rest, out=mean, where=rest > 0), others)
     return mean, rest
 
 
 class BagWeighted(Bag):
     """Thresholds t_i with given weights."""
 
-    #: Points without any weight, and the sums of all others.
-    lonely: IntArray = np.empty(0, dtype=np.intp)
-    sum_of_rest: FloatArray = np.empty(0)
-
     def __init__(
-        self, weights: Any, magnitudes: FloatArray, scores: FloatArray, offset: float
+        self,
+        weights: Any,
+        magnitudes: FloatArray,
+        scores: FloatArray,
+        offset: float,
+        sums: Known = None,
     ) -> None:
         self.weights, self.magnitudes = weights, magnitudes
         self.scores, self.offset = scores, offset
-        self.total, self.weight, self.largest = sums_of_others(weights, magnitudes)
+        sums = self._summed() if sums is None else fitting(sums, magnitudes)
+        self.total, self.weight, self.largest = sums
+        #: Points without any weight, and the sums of all others.
         self.lonely = np.flatnonzero(self.weight == 0)
-        self.sum_of_rest = sums_without(np.array([magnitudes]))[0, self.lonely]
+        rest = np.array([magnitudes])
+        self.sum_of_rest = (sums_without(rest) if len(self.lonely) else rest)[0, self.lonely]
+
+    def _summed(self) -> FloatArray:
+        """A_i, B_i and logarithms, (3, N), from all pairs."""
+        return sums_of_others(self.weights, self.magnitudes)
+
+    @property
+    def n_places(self) -> int:
+        """How many points have pairs."""
+        return len(self.scores)
+
+    def for_file(self) -> dict[str, Any]:
+        """The sums over all pairs, where they take long."""
+        many = self.n_places > FEW_SUMS
+        return {"sums": np.stack([self.total, self.weight, self.largest]) if many else None}
 
     def calibration_scale(self, level: float) -> FloatArray:
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
@@ -194,6 +232,15 @@ class BagWeighted(Bag):
         row, which = np.nonzero(entering[:, self.lonely] == 0)
         others = np.full(len(row), len(self.scores) - 1.0)
         return entering, scale, (row, self.lonely[which], self.sum_of_rest[which], others)
+
+
+def fitting(sums: FloatArray, magnitudes: FloatArray) -> FloatArray:
+    """A_i, B_i and logarithms of a file, if they can be those of points of these magnitudes."""
+    total, weight, largest = sums
+    high = weight * magnitudes.max() * (1 + 1e-9)
+    if not ((total >= 0) & (total <= high) & (weight <= MOST_WEIGHT) & (largest <= 0)).all():
+        raise CalliperError("sums of weights in a file do not fit its points.")
+    return sums
 
 
 def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -63,7 +63,8 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_level, check_option, check_vector
 from calliper.exceptions import CalliperError
 from calliper.information import MutualInformation, mutual_information
-from calliper.rows import numbered, same_rows
+from calliper.lab.metrics import numbered
+from calliper.rows import same_rows
 
 __all__ = [
     "Cell",
@@ -120,11 +121,10 @@ class Partition:
         from sklearn.metrics import pairwise_distances_argmin
 
         features = check_features(Z)
-        if features.shape[1] != self.centres.shape[1]:
-            raise CalliperError(
-                f"Z has {features.shape[1]} columns, but the partition was made from rows of "
-                f"{self.centres.shape[1]}."
-            )
+        d, expected = features.shape[1], self.centres.shape[1]
+        if d != expected:
+            made = f"the partition was made from rows of {expected}"
+            raise CalliperError(f"Z has {d} columns, but {made}.")
         return np.asarray(pairwise_distances_argmin(features, self.centres), dtype=np.intp)
 
 
@@ -151,10 +151,8 @@ def partition(Z_train: Any, n_cells: int = 10, *, random_state: Any = None) -> P
     features = check_features(Z_train, "Z_train")
     n_distinct = len(np.unique(features, axis=0))
     if not isinstance(n_cells, int | np.integer) or not 1 <= n_cells <= n_distinct:
-        raise CalliperError(
-            f"n_cells must be an integer between 1 and {n_distinct}, the number of distinct rows "
-            f"of Z_train; got {n_cells!r}."
-        )
+        known = f"between 1 and {n_distinct}, the number of distinct rows of Z_train"
+        raise CalliperError(f"n_cells must be an integer {known}; got {n_cells!r}.")
     fitted = KMeans(int(n_cells), n_init=10, random_state=random_state).fit(features)
     return Partition(np.asarray(fitted.cluster_centers_, dtype=np.float64))
 
@@ -251,14 +249,12 @@ def cell_coverage(
     names, cell = numbered(cells, "cells")
     values = check_vector(covered, "covered", n=len(cell))
     for wrong in np.flatnonzero(~np.isin(values, (0, 1))):
-        raise CalliperError(
-            f"covered must be True or False for each row; got {values[wrong]:g} at position "
-            f"{wrong}. Pass intervals.contains(y)."
-        )
+        got = f"got {values[wrong]:g} at position {wrong}. Pass intervals.contains(y)."
+        raise CalliperError(f"covered must be True or False for each row; {got}")
     every = names if labels is None else numbered(list(labels), "labels")[0]
     unknown = [name for name in names if name not in every]
     if unknown:
-        raise CalliperError(f"labels must name all cells; {unknown} of cells are not in {every}.")
+        raise CalliperError(f"labels must include all cells; {unknown} are not in {every}.")
     cell = np.array([every.index(name) for name in names])[cell]
     n, k = (np.bincount(rows, minlength=len(every)) for rows in (cell, cell[values == 1]))
     # Clopper and Pearson's one-sided bounds; 0 without a success.
@@ -535,10 +531,8 @@ def _checked(**given: Any) -> list[FloatArray]:
         return list(np.broadcast_arrays(*arrays.values()))
     except ValueError:
         shapes = " and ".join(f"{name} {values.shape}" for name, values in arrays.items())
-        raise CalliperError(
-            f"shapes cannot be broadcast: {shapes}. For all pairs, pass one as a column, "
-            f"values[:, None]."
-        ) from None
+        remedy = "For all pairs, pass one as a column, values[:, None]."
+        raise CalliperError(f"shapes cannot be broadcast: {shapes}. {remedy}") from None
 
 
 def _like_input(values: FloatArray) -> float | FloatArray:

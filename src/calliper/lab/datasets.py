@@ -61,8 +61,7 @@ class OneDimensional:
 
     def standard_deviation(self, X: Any) -> FloatArray:
         """λν(x), the standard deviation of y at x: shape (m,) for X of shape (m, 1)."""
-        x = _column(X)
-        return np.asarray(0.1 * (0.01 + np.abs(np.sin(_FREQUENCY[self.noise] * x + 0.3))))
+        return np.asarray(0.1 * (0.01 + np.abs(np.sin(_FREQUENCY[self.noise] * _column(X) + 0.3))))
 
     def oracle(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
         """The best interval of y at x given the law: f(x) ± z · λν(x).

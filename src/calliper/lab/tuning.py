@@ -15,6 +15,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.calibrators import JackknifeRescaled
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, unheard
 from calliper.kernels import KNN, TunedKNN, TunedRBF
+from calliper.rows import Rows
 
 #: The paper's kernel where it does not tune one.
 TEN_NEAREST = KNN(10)
@@ -96,10 +97,9 @@ class TuningCurve:
         if size > 1:
             words.append("As the best of several it is slightly optimistic.")
         if self.criterion == "mi":
-            words.append(
-                "The values are the objective of Algorithm S.2, not null-corrected estimates: "
-                "compare them with one another only; use mutual_information() to estimate."
-            )
+            what = "The values are the objective of Algorithm S.2, not null-corrected estimates"
+            how = "compare them with one another only; use mutual_information() to estimate"
+            words.append(f"{what}: {how}.")
         return " ".join(words)
 
 
@@ -146,15 +146,13 @@ def tuning_curve(
     def fitted_scale(kernel: Any, ignore: type[Warning]) -> Any:
         method = JackknifeRescaled(kernel, random_state=random_state)
         with unheard(ignore):
-            return method.fit(Z, scores, training=Z_train).scale_
+            return method.fit_to(Rows.given(Z, scores=scores), training=Z_train).scale_
 
     scale = fitted_scale(kernel, SmallCalibrationWarning)  # an error here
     if not hasattr(scale, "criteria"):
         n = 1 if scale is None else len(scale.chosen)
-        raise CalliperError(
-            f"{n} calibration points are too few to tune a length scale: JackknifeRescaled then "
-            f"uses the smoothest for all."
-        )
+        what = f"{n} calibration points are too few to tune a length scale"
+        raise CalliperError(f"{what}: JackknifeRescaled then uses the smoothest for all.")
     # Constant training inputs give the same candidate many times.
     candidates, first = np.unique(scale.candidates, return_index=True)
     criteria = scale.criteria[first]

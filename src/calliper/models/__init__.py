@@ -1,4 +1,4 @@
-"""Models: how any model is asked, and what each family knows of its own uncertainty.
+"""Models: how predictions are made, and what each model family says about its own uncertainty.
 
 ``_asking.py`` opens a model to its core, asks it for predictions and trains it again. The rest
 depends on the family, one file each:
@@ -13,7 +13,7 @@ depends on the family, one file each:
 
 ``CONTRIBUTING.md`` shows how to add one: a file with a subclass of ``ModelFamily``, and a line in
 ``FAMILIES``, in whose order they are tried. It answers four questions and no others, each with a
-default: is it mine (``is_mine``), its doubt (``measure``, ``unit``, ``describe``), its left-out
+default: is it mine (``is_mine``), its spread (``measure``, ``unit``, ``describe``), its left-out
 rows (``left_out``), and how to train it again (``retrain``). Import no library: a model of one
 implies that it is imported.
 """
@@ -32,6 +32,7 @@ from calliper.models._asking import (
     fresh,
     is_frozen,
     is_module,
+    is_tensor,
     learnt,
     open_model,
     predictions,
@@ -46,6 +47,8 @@ from calliper.models._distributions import (
     AskedForQuantiles,
     QuantileModel,
     asked_as,
+    quantiles_out_of_bag,
     with_usual_slope,
 )
-from calliper.models._networks import Layer
+from calliper.models._forests import was_trained_on
+from calliper.models._networks import Layer, as_array, as_tensor

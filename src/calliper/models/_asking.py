@@ -20,7 +20,7 @@ from functools import cache, partial
 from importlib import import_module
 from inspect import getattr_static, signature
 from math import prod
-from types import BuiltinMethodType, FunctionType, MethodType
+from types import BuiltinMethodType, MethodType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,11 +45,9 @@ PREDICTING = (
     *("predict", "_predict", "_raw_predict", "_raw_predict_init", "staged_predict"),
     *("_validate_X_predict", "_preprocess_X"),
 )
-
 #: Rows that are compared before and after a prediction, and the most numbers in them: a model that
 #: writes into them would place and predict different rows.
 N_COMPARED, CELLS_COMPARED = 32, 1 << 14
-
 #: Families by file and class, tried in this order; imported with the first model.
 FAMILIES = (
     "_forests:Members",
@@ -72,6 +70,12 @@ class OpenedModel:
     core: Any
     steps: tuple[Any, ...] = ()
     targets: tuple[Any, ...] = ()
+
+    @property
+    def has_bags(self) -> bool:
+        """Whether the members of the core were trained on bootstrap samples."""
+        given = self.core.get_params(deep=False) if hasattr(self.core, "get_params") else {}
+        return bool(given.get("bootstrap"))
 
     def prepare(self, X: Any) -> Any:
         """The rows that the core is given."""
@@ -145,8 +149,15 @@ def unwrapped(model: Any) -> Any:
 
 
 def learnt(model: Any, name: str) -> Any:
-    """What ``fit`` has stored under a name; None before."""
+    """An attribute by its name, such as what ``fit`` has stored; None if there is none."""
     return getattr(model, name, None)
+
+
+def each_of(given: Any) -> list[Any]:
+    """The models of a dict or a list; one in a list for any other."""
+    if isinstance(given, Mapping):
+        return [*given.values()]
+    return [*given] if isinstance(given, list | tuple) else [given]
 
 
 def parameters(method: Any) -> set[str]:
@@ -166,9 +177,9 @@ def comes_from(value: Any, library: str, kind: str = "") -> bool:
 
 
 def _is_calibrated(model: Any) -> bool:
-    """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
-    code = getattr_static(type(model), "predict", None)
-    if not isinstance(code, FunctionType) or code.__module__ != "calliper._answering":
+    """Whether it is calibrated for one number, and predicts by the code that its class declares."""
+    code = getattr_static(type(model), "predicts_as_its_model", None)
+    if code is None or getattr_static(type(model), "predict") is not code:
         return False
     of_one_number = getattr(model.score_function, "n_outputs", 1) == 1
     return of_one_number and learnt(model, "estimator_") is not None
@@ -179,12 +190,6 @@ def tags_of(model: Any) -> Tags | None:
     with suppress(AttributeError):
         return model.__sklearn_tags__()
     return None
-
-
-def takes_sparse(model: Any) -> bool:
-    """Whether a model may take sparse rows."""
-    tags = tags_of(model)
-    return tags is None or bool(tags.input_tags.sparse)
 
 
 def predicts_as(model: Any, *classes: type) -> bool:
@@ -214,9 +219,14 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     """What a regressor, function or network predicts: (n,), or (n, n_outputs) for several."""
     predict = getattr(model, "predict", model if callable(model) else None)
     if predict is None:
-        raise TypeError(
-            f"estimator must have a predict method or be a function of the inputs; got {model!r}."
-        )
+        what = f"{model!r:.60}."
+        if isinstance(model, Mapping):
+            what = f"{model!r:.60}: pass QuantileModel({{…}}, {sorted(model)})."
+        elif shape := shape_of(model):
+            how = "Without a model, pass errors: FullRescaled().fit(X, abs(y - y_pred))."
+            what = f"numbers of shape {shape}. {how}"
+        must = "estimator must have a predict method or be a function of rows"
+        raise TypeError(f"{must}; got {what}")
     refuse_crashing(model, X)
     rows = xgboost_matrix(model, X) if is_native_xgboost(model) else X
     if is_module(model):
@@ -242,16 +252,13 @@ def refuse_crashing(model: Any, X: Any) -> None:
         if not re.fullmatch(taken, type(kind).__name__):
             raise CalliperError(
                 f"{type(model).__name__} cannot read column {name!r} of this Polars frame, which "
-                f"is of type {type(kind).__name__}: pass X.to_pandas() wherever the model gets "
-                f"rows, its training included, or turn the column into numbers."
+                f"is of type {type(kind).__name__}: pass X.to_pandas() everywhere, including when "
+                f"you train the model, or convert the column to numbers."
             )
 
 
 def _some_rows(X: Any) -> Any:
-    """Some rows of an array or a frame as bytes; None for other kinds, which are not compared.
-
-    Nor is a frame of one row, where speed matters; calibration has compared more.
-    """
+    """Some rows of an array or a frame; None for others, and for a frame of one, to be fast."""
     shape = shape_of(X) or (0,)
     step = max(1, shape[0] // max(1, min(N_COMPARED, CELLS_COMPARED // max(1, prod(shape[1:])))))
     if isinstance(X, np.ndarray):
@@ -283,28 +290,24 @@ def without_names(X: Any, kinds: str) -> Any:
 
 
 class UnreadableError(Exception):
-    """A model seems to keep a spread and does not; the message follows "since"."""
+    """A model of the family whose spread cannot be read; the message follows "because"."""
 
 
 class ModelFamily:
     """A fitted model, ``core``, read once by its family; a reading must pickle.
 
-    The defaults are those of a model of no family, which predicts and knows nothing of its own
-    uncertainty. ``UnreadableError`` says why one has no spread although it is of the family.
-
-    Attributes
-    ----------
-    weights : of the logarithm of each spread, the prediction having 1
-    in_unit : whether each spread is in the unit of y, or has none
-    floor : part of the unit below which spreads count as equal; near 0 logarithms show rounding
-    is_by_row : whether ``measure`` is known to give n rows the same bits together as one by one
-    polars : types of Polars columns that it reads, as a regular expression
+    The defaults are those of a model of no family, which knows nothing of its own uncertainty.
     """
 
+    #: Of the logarithm of each spread, the prediction having 1.
     weights: ClassVar[tuple[float, ...]] = (2.0,)
+    #: Whether each spread is in the unit of y, or has none.
     in_unit: ClassVar[tuple[bool, ...]] = (True, True)
+    #: Part of the unit below which spreads count as equal; near 0 logarithms show rounding.
     floor: ClassVar[float] = 0.01
+    #: Types of Polars columns that it reads, as a regular expression.
     polars: ClassVar[str] = ".*"
+    #: Whether ``measure`` is known to give n rows the same bits together as one by one.
     is_by_row = False
 
     def __init__(self, core: Any) -> None:
@@ -336,11 +339,6 @@ class ModelFamily:
         None if there are no such rows. ``prepare(X)`` and y are what the core was trained on.
         """
         return None
-
-    @classmethod
-    def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
-        """Whether it was certainly trained on these targets, in this order."""
-        return False
 
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
@@ -385,8 +383,11 @@ class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.estimator)
+        if isinstance(self.estimator, type):
+            name = self.estimator.__name__
+            raise TypeError(f"estimator must be a model; got the class {name}: pass an instance.")
+        tags, inner = super().__sklearn_tags__(), tags_of(self.estimator)
+        tags.input_tags.sparse = inner is None or bool(inner.input_tags.sparse)
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -426,7 +427,16 @@ class PredictWith(RegressorMixin, AroundModel):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """The model's predictions with these arguments."""
-        return vars(self).get("estimator_", self.estimator).predict(X, **self.predict_params)
+        model, params = vars(self).get("estimator_", self.estimator), self.predict_params
+        if not (hasattr(model, "predict") and isinstance(params, Mapping)):
+            what = "PredictWith needs a model with predict, and a dict of arguments of predict"
+            raise TypeError(f"{what}; got {model!r} and {params!r}.")
+        answer = model.predict(X, **params)
+        if isinstance(answer, tuple):
+            what = f"predict with {dict(params)} returns a tuple, not predictions alone"
+            how = "leave PredictWith out; DistributionError(probabilities) uses a model's deviation"
+            raise CalliperError(f"{what}: {how}.")
+        return answer
 
 
 def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
@@ -475,7 +485,8 @@ def is_frozen(model: Any) -> bool:
     while isinstance(model, MethodType | BuiltinMethodType):
         model = model.__self__
     parts = model.get_params() if hasattr(model, "get_params") else {}
-    return any(isinstance(part, FrozenEstimator) for part in (model, *parts.values()))
+    every = (each for part in (model, *parts.values()) for each in each_of(part))
+    return any(isinstance(each, FrozenEstimator) for each in every)
 
 
 def _rebuilt(part: Any) -> Any:

@@ -10,14 +10,13 @@ the spread is Σ |step| over that half. A second spread comes with it where it c
   rows in a row's leaf: about the standard error, in deviations, of a mean over the rows that the
   model treats alike. Early trees follow the targets and late ones the noise.
 
-Of the libraries each leaf's value and number of rows are read once from the fitted model; after
-that a row costs its leaf indices, which the library finds, and look-ups in tables. Steps are made
-before the link of the objective, where there is one, and its slope brings them to the unit of y.
+Of the libraries each leaf's value and number of rows are read once from the fitted model; then a
+row costs its leaf indices, which the library finds, and look-ups. Steps are made before the link
+of the objective, where there is one, and its slope brings them to the unit of y.
 
 *Trained again.* These libraries stop early by an ``eval_set``. If it is passed, each copy stops by
 itself. A model that came fitted has not kept it: copies then grow as many rounds as it settled on,
-at the same rate. Columns that ``fit`` was told are categories are not kept either; the trees know
-them.
+at the same rate. Columns that ``fit`` was told are categories are known from the trees.
 """
 
 import json
@@ -118,8 +117,7 @@ def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float
     """Deviation of what stages of trees, grown by squared errors at a rate, have learnt of y.
 
     A stage of rate ν lowers the variance of the residuals by (2/ν − 1) times that of its own
-    values, given for each stage with the numbers of rows in the leaves; the sum over stages is
-    what is explained. Regularised leaves make it smaller.
+    values, which come with the numbers of rows in the leaves. Regularised leaves make it smaller.
     """
     explained = 0.0
     for values, counts in leaves:
@@ -144,14 +142,14 @@ class TreeStages(ModelFamily):
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,); Σ |step| and rms deviation in leaves of the later trees, (2, m)."""
         core, how = self.core, {"dtype": np.float32, "order": "C", "accept_sparse": "csr"}
+        trees = [tree.tree_ for tree in core.estimators_[:, 0]]  # first: a file may bring any core
         rows = validate_data(core, rows, reset=False, **how)
-        trees = [tree.tree_ for tree in core.estimators_[:, 0]]
         total, moved, variance = np.zeros((3, rows.shape[0]))
-        for place, tree in enumerate(trees):
+        for stage, tree in enumerate(trees):
             leaf = tree.apply(rows)
             step = tree.value.ravel().take(leaf)
             total += step
-            if place >= len(trees) // 2:
+            if stage >= len(trees) // 2:
                 moved += np.abs(step)
                 variance += tree.impurity.take(leaf)
         spreads = [core.learning_rate * moved]
@@ -173,15 +171,10 @@ class TreeStages(ModelFamily):
 
 
 class Trees(NamedTuple):
-    """What a fitted booster says of its trees.
+    """What a fitted booster says of its trees, of which ``per_stage`` are grown at a time.
 
-    Attributes
-    ----------
-    values, counts : of each tree, by the library's leaf index: leaf values before the link, and
-        training rows (for some objectives: their weight)
-    rate : by which leaf values were shrunk
-    objective : as the library names it
-    per_stage : number of trees that are grown at a time
+    Of each tree, by the library's leaf index: leaf values before the link, shrunk by ``rate``, and
+    training rows (for some objectives their weight); the objective as the library names it.
     """
 
     values: list[FloatArray]
@@ -208,27 +201,24 @@ class Table:
 
 
 class Library(ModelFamily):
-    """A model of one of the libraries. Subclasses say how to read it.
+    """A model of one of the libraries, by the package that its class, or a base of it, comes from.
 
-    Attributes
-    ----------
-    library : the package that its class, or a base of it, comes from
-    rounds_name : what ``fit`` calls the number of rounds unless a parameter says otherwise
-    inside : the model inside the library's wrapper, and the number of its columns
-    trees : all that the prediction is made of; ``UnreadableError`` if that is no sum of trees
-    leaves : (m, T) leaf indices of rows in all trees
-    settled_rounds : rounds at which a fitted model stopped early; None if it did not
-    sparse, steps : mean of 1/n over the first stages, and |step| of the last ones
+    ``sparse`` and ``steps`` are the mean of 1/n over the first stages, and |step| of the last ones.
     """
 
     weights = (2.0, 2.0)
     in_unit = (True, False)
     floor = STEP_FLOOR
     library: ClassVar[str]
+    #: What ``fit`` calls the number of rounds unless a parameter says otherwise.
     rounds_name: ClassVar[str] = "n_estimators"
+    #: The model inside the library's wrapper, and the number of its columns.
     inside: Callable[[], tuple[Any, int]]
+    #: All that the prediction is made of; ``UnreadableError`` if that is no sum of trees.
     trees: Callable[[], Trees]
+    #: (m, T) leaf indices of rows in all trees.
     leaves: Callable[[Any], NDArray[Any]]
+    #: Rounds at which a fitted model stopped early; None if it did not.
     settled_rounds: Callable[[Any, dict[str, Any]], int | None]
 
     def __init__(self, core: Any) -> None:
@@ -259,7 +249,9 @@ class Library(ModelFamily):
             )
         y_pred, leaves = predictions(self.core, rows), self.leaves(rows)
         steps, sparse = self.steps.sums(leaves), self.sparse.sums(leaves)
-        return y_pred, np.stack([steps * _slope(self.objective, y_pred), np.sqrt(sparse)])
+        links = (link for name, link in LINKS.items() if re.match(name, self.objective, re.I))
+        slope = next(links, np.ones_like)(y_pred)
+        return y_pred, np.stack([steps * slope, np.sqrt(sparse)])
 
     def describe(self) -> str:
         n, early = self.n_stages, self.n_early
@@ -444,7 +436,7 @@ class CatBoost(Library):
         return fixed | ({"use_best_model": False} if params.get("use_best_model") else {})
 
 
-#: Objectives by name, and the slope of the link that their predictions are of sums of trees.
+#: The slope of the link from sums of trees to predictions, by the objective's name; 1 for others.
 LINKS: dict[str, Callable[[FloatArray], FloatArray]] = {
     r"(count:poisson|reg:gamma|reg:tweedie|survival:(cox|aft)|poisson|gamma|tweedie)\b": np.abs,
     r"(reg:logistic|binary:logistic|cross_entropy|binary|crossentropy|logloss)\b(?!:logitraw)": (
@@ -452,9 +444,3 @@ LINKS: dict[str, Callable[[FloatArray], FloatArray]] = {
     ),
     r"regression sqrt$": lambda y_pred: 2 * np.sqrt(np.abs(y_pred)),
 }
-
-
-def _slope(objective: str, y_pred: FloatArray) -> Any:
-    """Derivative of the link of an objective at the prediction; 1 where there is none."""
-    found = (slope for name, slope in LINKS.items() if re.match(name, objective, re.IGNORECASE))
-    return next(found, np.ones_like)(y_pred)

@@ -15,25 +15,32 @@ With ``DistributionError(probabilities)`` as score also a function, a network or
 returns this many quantiles, or the distributions of all rows (an object that has ``ppf``), and one
 whose ``predict`` takes ``return_std``.
 
+A bootstrapped quantile forest also tells of its training rows, by the trees that left them out.
+
 Answers become (m, K), also if they come transposed; if m = K, where both look the same, one more
 row is predicted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
 from typing import Any, NamedTuple, Self
+from warnings import catch_warnings
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metaestimators import available_if
 
-from calliper._types import FloatArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import check_new_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
     AroundModel,
+    each_of,
     fresh,
     is_module,
+    is_native_xgboost,
     is_tensor,
     learnt,
     open_model,
@@ -41,16 +48,20 @@ from calliper.models._asking import (
     predictions,
     refuse_crashing,
     routed,
+    xgboost_matrix,
 )
+from calliper.models._forests import Members
 from calliper.models._networks import outputs
 from calliper.rows import check_known_rows, first_rows, same_rows
-from calliper.scores import DistributionError, Score, as_score
+from calliper.scores import DistributionError, QuantileError, Score, as_score
 
 #: Asked of a model that answers at any: enough for the shape, and few to compute with.
 PROBABILITIES = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5),
     *(0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995),
 )
+#: CatBoost's loss of models that predict mean and variance.
+MOMENTS = "RMSEWithUncertainty"
 #: Training rows that the usual slope is read from, at most.
 N_ROWS = 1000
 
@@ -68,6 +79,10 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
     A ``DistributionError`` says which quantiles; with None the model must be known to have some.
     """
     if score is not None and not isinstance(score, DistributionError):
+        if isinstance(score, QuantileError) and _loss_of(open_model(model).core)[0] == MOMENTS:
+            what = "takes quantiles, but the model predicts mean and variance"
+            how = "leave out score_function, or pass QuantileModel(model)"
+            raise CalliperError(f"QuantileError {what} ({MOMENTS}): {how}.")
         return model, as_score(score)
     core = open_model(model).core
     is_asked, reading = isinstance(core, QuantileModel), _reading(core)
@@ -82,13 +97,32 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
             )
         score = DistributionError(own or PROBABILITIES)
     asked = _probabilities(score.probabilities)
-    if own is not None and sorted(own) != sorted(asked):
-        has, wanted = (", ".join(f"{p:g}" for p in each) for each in (own, asked))
-        raise CalliperError(
-            f"the model predicts quantiles at {has}, but score_function expects {wanted}: leave "
-            "out score_function, or give it the model's own quantiles."
-        )
+    if own is not None:
+        _places(own, asked)
     return (model if is_asked else AskedForQuantiles(model, asked)), score
+
+
+def quantiles_out_of_bag(model: Any, X: Any, y: FloatArray) -> tuple[IntArray, FloatArray] | None:
+    """Training rows of a forest, and quantiles by trees that left them out; None if unknown."""
+    if not isinstance(model, AskedForQuantiles):
+        return None
+    opened = open_model(model.estimator)
+    takes = parameters(learnt(opened.core, "predict"))
+    if not {"quantiles", "oob_score", "indices"} <= takes or y.ndim > 1:
+        return None
+    forest, rows = Members(opened.core), opened.prepare(X)
+    bags = forest.bags(forest.rows(rows), opened.core_targets(y))
+    if bags is None:
+        return None
+    kept = np.flatnonzero(np.sum([np.bincount(bag, minlength=len(y)) == 0 for bag in bags], axis=0))
+    if not len(kept):
+        return None
+    how = {"quantiles": list(_probabilities(model.probabilities)), "oob_score": True}
+    with catch_warnings(action="ignore", category=UserWarning):  # of names, once for each tree
+        q = opened.core.predict(_safe_indexing(rows, kept), indices=list(kept), **how)
+    q = np.asarray(q).reshape(len(kept), -1)
+    known = np.isfinite(q).all(axis=1)  # the forest knows no rows beyond its own
+    return kept[known], np.stack([opened.finish(column) for column in q[known].T], axis=1)
 
 
 def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> DistributionError:
@@ -149,7 +183,7 @@ class QuantileModel(AroundModel):
         self.probabilities = probabilities
 
     @available_if(  # type: ignore[untyped-decorator]
-        lambda self: isinstance(self.estimator, Mapping) or learnt(self.estimator, "fit")
+        lambda self: all(learnt(model, "fit") for model in each_of(self.estimator))
     )
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Train a copy of the model, or one for each quantile; ``fit_params`` go to each."""
@@ -160,12 +194,14 @@ class QuantileModel(AroundModel):
         several, known = self.estimator, _reading(open_model(self.estimator).core) is not None
         if name := None if known else _quantile_parameter(several):
             # CatBoost takes the level within the name of the loss.
-            form = "Quantile:alpha={}".format if name.endswith("loss_function") else float
+            within = name.endswith(("loss_function", "objective"))
+            form = "Quantile:alpha={}".format if within else float
             several = {p: fresh(several).set_params(**{name: form(p)}) for p in probabilities}
         if isinstance(several, Mapping):
             self.estimator_ = {p: fresh(m).fit(X, y, **fit_params) for p, m in several.items()}
         else:
-            self.estimator_ = fresh(several).fit(X, y, **fit_params)
+            trained: Any = [fresh(m).fit(X, y, **fit_params) for m in each_of(several)]
+            self.estimator_ = trained if isinstance(several, list | tuple) else trained[0]
         self.predict(first_rows(X))  # a model that has no quantiles is refused here
         return self
 
@@ -179,9 +215,13 @@ class QuantileModel(AroundModel):
         asked = _probabilities(self.probabilities)
         own = asked if reading.own is None else reading.own
         refuse_crashing(opened.core, X)
-        q = _columns(lambda rows: reading.ask(rows, own), opened.prepare(X), len(own))
-        q = np.stack([opened.finish(column) for column in q.T], axis=1)
-        return q[:, [own.index(each) for each in asked]]
+        found = _columns(lambda rows: reading.ask(rows, own), opened.prepare(X), own)
+        q = np.stack([opened.finish(column) for column in found.T], axis=1)
+        kept = np.sign(np.diff(found)) * np.sign(np.diff(q))
+        if kept.max(initial=-1) <= 0 > kept.min(initial=0):
+            why = "the transform of the target decreases, which swaps quantiles at p and 1 − p"
+            raise CalliperError(f"{why}: change its sign, so that it increases.")
+        return q[:, _places(own, asked)]
 
 
 class AskedForQuantiles(QuantileModel):
@@ -195,13 +235,33 @@ def _probabilities(given: Any) -> tuple[float, ...]:
     return tuple(map(float, score.probabilities))
 
 
+def _places(own: Sequence[float], asked: Sequence[float]) -> list[int]:
+    """Which of a model's own probabilities each that is asked for is, up to rounding."""
+    places = [int(np.argmin(np.abs(np.subtract(own, p)))) for p in asked]
+    if not np.allclose(np.take(own, places), asked, rtol=0, atol=1e-6):
+        has, wanted = (", ".join(f"{p:g}" for p in each) for each in (own, asked))
+        what = f"the model predicts quantiles at {has}, but score_function (or QuantileModel)"
+        raise CalliperError(f"{what} expects {wanted}: give it the model's own quantiles.")
+    return places
+
+
 #: Which parameter sets the quantile, for each parameter that names the quantile loss.
 QUANTILE_PARAMETERS = {
     ("loss", "quantile"): ("quantile", "alpha"),
     ("objective", "quantile"): ("alpha",),
     ("objective", "reg:quantileerror"): ("quantile_alpha",),
     ("loss_function", "Quantile"): ("loss_function",),
+    ("objective", "Quantile"): ("objective",),
 }
+
+
+def _loss_of(given: Any) -> tuple[str, dict[str, str]]:
+    """Name and options of a loss of CatBoost, ``"Quantile:alpha=0.9;delta=0.1"``, or a model's."""
+    if hasattr(given, "get_params"):
+        known = given.get_params()
+        given = known.get("objective") or known.get("loss_function")
+    name, _, options = (given if isinstance(given, str) else "").partition(":")
+    return name, dict(each.split("=", 1) for each in options.split(";") if "=" in each)
 
 
 def _quantile_parameter(estimator: Any) -> str | None:
@@ -223,8 +283,9 @@ def _levels_of(name: str, parameters: dict[str, Any]) -> Iterator[str]:
     owner = f"{prefix}{separator}"
     if last == "quantile" and f"{owner}loss" not in parameters:  # QuantileRegressor
         yield name
-    loss = str(parameters[name]).partition(":")[0] if last == "loss_function" else parameters[name]
-    known = QUANTILE_PARAMETERS.get((last, loss), ()) if isinstance(loss, str) else ()
+    loss = parameters[name] if isinstance(parameters[name], str) else ""
+    loss = loss if (last, loss) in QUANTILE_PARAMETERS else _loss_of(loss)[0]
+    known = QUANTILE_PARAMETERS.get((last, loss), ())
     # XGBoost and LightGBM take parameters that they do not list.
     listed = [f"{owner}{level}" for level in known if f"{owner}{level}" in parameters]
     yield from listed or [f"{owner}{level}" for level in known[:1]]
@@ -234,7 +295,7 @@ def _reading(core: Any) -> Reading | None:
     """How a model that is known to predict quantiles gives them; None for any other."""
     if isinstance(core, Mapping | list | tuple):
         return _of_several(core)
-    takes = parameters(getattr(core, "predict", None))
+    takes = parameters(learnt(core, "predict"))
     how = {"output_type": "quantiles"} if "output_type" in takes else {}
     if how and "alphas" in takes:
         return Reading(lambda X, p: core.predict(X, alphas=list(p), **how))
@@ -245,12 +306,12 @@ def _reading(core: Any) -> Reading | None:
     if hasattr(core, "predict_quantiles"):
         return Reading(lambda X, p: core.predict_quantiles(X, alpha=list(p)))
     settings = core.get_params() if hasattr(core, "get_params") else {}
-    name, _, level = str(settings.get("loss_function")).partition(":alpha=")
-    several = name == "MultiQuantile"
-    own: Any = level.split(",") if several else settings.get("quantile_alpha")
+    name, options = _loss_of(core)
+    several = name == "MultiQuantile" and "alpha" in options
+    own: Any = options["alpha"].split(",") if several else settings.get("quantile_alpha")
     if several or (np.ndim(own) == 1 and np.size(own) > 1):
         return Reading(lambda X, p: core.predict(X), tuple(map(float, own)))
-    if name == "RMSEWithUncertainty":  # CatBoost predicts mean and variance
+    if name == MOMENTS:
 
         def ask(X: Any, p: Sequence[float]) -> Any:
             mean, variance = np.asarray(core.predict(X, prediction_type=name)).T
@@ -266,6 +327,7 @@ def _any_reading(core: Any) -> Reading:
         return Reading(lambda X, p: _normal(core.predict(X, return_std=True), p))
 
     def ask(X: Any, p: Sequence[float]) -> Any:
+        X = xgboost_matrix(core, X) if is_native_xgboost(core) else X
         answer: Any = outputs(core, X) if is_module(core) else (learnt(core, "predict") or core)(X)
         if is_tensor(answer):
             return answer.detach().cpu().numpy()
@@ -278,15 +340,17 @@ def _any_reading(core: Any) -> Reading:
 def _of_several(models: Any) -> Reading:
     """How to read one model per quantile, keyed by probability or in a list."""
     by_level = isinstance(models, Mapping)
-    each = list(models.values()) if by_level else list(models)
+    each = each_of(models)
+    if not each:
+        raise CalliperError(f"pass two models or more, one for each quantile; got {models!r}.")
     levels: list[Any] = list(models) if by_level else [_level_of(model) for model in models]
-    known = all(isinstance(level, float) for level in levels)
+    known = all(isinstance(level, Real) for level in levels)
     if by_level and not known:
         raise CalliperError(
             f"a dict of models must have their probabilities as keys, as {{0.05: low, 0.5: middle, "
             f"0.95: high}}; got {levels}."
         )
-    own = tuple(levels) if known else None
+    own = tuple(map(float, levels)) if known else None
     return Reading(lambda X, p: [predictions(model, X) for model in each], own)
 
 
@@ -296,7 +360,7 @@ def _level_of(model: Any) -> float | None:
     name = _quantile_parameter(core)
     level = core.get_params().get(name) if name else None
     if isinstance(level, str):  # CatBoost: "Quantile:alpha=0.9"
-        level = level.partition(":alpha=")[2] or None
+        level = _loss_of(level)[1].get("alpha")
     return None if level is None else float(level)
 
 
@@ -317,14 +381,25 @@ def _normal(moments: Any, p: Sequence[float]) -> list[FloatArray]:
     return [mean + z * deviation for z in ndtri(p)]
 
 
-def _columns(ask: Callable[[Any], Any], X: Any, k: int) -> FloatArray:
+def _named(labels: Any) -> list[float]:
+    """Probabilities that label columns, in their last level; none if these are anything else."""
+    with suppress(TypeError, ValueError):
+        p = [float(each[-1] if isinstance(each, tuple) else each) for each in labels]
+        return p if all(0 < each < 1 for each in p) else []
+    return []
+
+
+def _columns(ask: Callable[[Any], Any], X: Any, own: Sequence[float]) -> FloatArray:
     """The answer for the rows of X as (m, k); refused if it is not k quantiles a row."""
-    m = n_rows(X)
+    m, k = n_rows(X), len(own)
     if m == k:  # rows could be taken for columns
-        return _columns(ask, _safe_indexing(indexable(X)[0], [*range(m), 0]), k)[:m]
-    answer = np.asarray(ask(X))
+        return _columns(ask, _safe_indexing(indexable(X)[0], [*range(m), 0]), own)[:m]
+    given = ask(X)
+    answer, labels = np.asarray(given), getattr(given, "columns", None)
+    if np.ma.is_masked(given):
+        raise CalliperError(f"{given.mask.sum()} of {answer.size} quantiles are masked: fill them.")
     if answer.shape == (k, m):
-        answer = answer.T
+        answer, labels = answer.T, ()
     if answer.shape != (m, k):
         how = "Give DistributionError one probability for each column."
         if answer.ndim == 1:
@@ -334,4 +409,5 @@ def _columns(ask: Callable[[Any], Any], X: Any, k: int) -> FloatArray:
             f"the model must predict {k} quantiles for each of {m} rows, shape ({m}, {k}); it gave "
             f"shape {answer.shape}. {how}"
         )
-    return answer
+    named = _named(labels)
+    return answer[:, _places(named, own)] if named else answer

@@ -135,32 +135,23 @@ class Members(ModelFamily):
             return None
         return float(np.mean([root_deviation(tree) for tree in self.grove.trees]))
 
-    @classmethod
-    def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
-        """Whether the root of each of some trees holds the mean of these targets in its bag."""
-        members = core.estimators_[:N_BAGS]
-        if len(members) < N_BAGS or not _all_trees(members) or not np.ptp(y):
-            return False
-        if members[0].tree_.n_node_samples[0] > len(y):
-            return False  # drawing the bags again takes time
-        samples = _samples(core, len(y)) or []
-        means = np.array([y[bag].reshape(len(bag), -1).mean(axis=0) for bag in samples[:N_BAGS]])
-        roots = np.array([member.tree_.value[0, :, 0] for member in members])
-        return means.shape == roots.shape and bool((np.abs(means - roots) < SAME * np.ptp(y)).all())
-
     def left_out(
         self, X: Any, y: FloatArray, prepare: Callable[[Any], Any]
     ) -> tuple[IntArray, FloatArray, FloatArray] | None:
         """Out of bag: means and spreads of the members that have not seen a row."""
-        samples = _samples(self.core, n_rows(X))
-        if samples is None:
-            return None
         rows = self.rows(prepare(X))
-        if not self._grown_on(rows, y, samples):
+        samples = self.bags(rows, y)
+        if samples is None:
             return None
         count, mean, spread = self._moments(rows, samples)
         kept = np.flatnonzero(count >= FEWEST_MEMBERS)
         return (kept, mean[kept], spread[None, kept]) if len(kept) else None
+
+    def bags(self, rows: Any, y: FloatArray) -> list[IntArray] | None:
+        """Which of these rows each member was trained on; None if they are not its rows."""
+        samples = _samples(self.core, n_rows(rows))
+        known = samples is not None and self._grown_on(rows, y, samples)
+        return samples if known else None
 
     def _grown_on(self, rows: Any, y: FloatArray, samples: list[IntArray]) -> bool:
         """Whether each leaf holds as many of the rows in the bag as it did when it was grown.
@@ -168,11 +159,11 @@ class Members(ModelFamily):
         Where there is one target, its value must also be among the targets of these rows: so are
         means and medians, whatever the weights.
         """
-        for place, member in enumerate(self.core.estimators_[:N_VERIFIED]):
-            tree, bag = learnt(member, "tree_"), samples[place]
+        for number, member in enumerate(self.core.estimators_[:N_VERIFIED]):
+            tree, bag = learnt(member, "tree_"), samples[number]
             if tree is None:
                 return False
-            leaves = tree.apply(rows if self.columns is None else rows[:, self.columns[place]])
+            leaves = tree.apply(rows if self.columns is None else rows[:, self.columns[number]])
             # Rows drawn twice count once where they were weighted, twice where they were repeated.
             grown = np.where(tree.children_left < 0, tree.n_node_samples, 0)
             drawn = (leaves[np.unique(bag)], leaves[bag])
@@ -187,6 +178,20 @@ class Members(ModelFamily):
                 if (beyond[grown > 0] > NEARLY * np.ptp(y)).any():
                     return False
         return True
+
+
+def was_trained_on(core: Any, y: FloatArray) -> bool:
+    """Whether the root of each of some trees holds the mean of these targets in its bag."""
+    members = learnt(core, "estimators_")
+    members = members[:N_BAGS] if isinstance(members, list) else []
+    if len(members) < N_BAGS or not _all_trees(members) or not np.ptp(y):
+        return False
+    if members[0].tree_.n_node_samples[0] > len(y):
+        return False  # drawing the bags again takes time
+    samples = _samples(core, len(y)) or []
+    means = np.array([y[bag].reshape(len(bag), -1).mean(axis=0) for bag in samples[:N_BAGS]])
+    roots = np.array([member.tree_.value[0, :, 0] for member in members])
+    return means.shape == roots.shape and bool((np.abs(means - roots) < SAME * np.ptp(y)).all())
 
 
 class Grove:
@@ -246,7 +251,7 @@ def _all_trees(members: Sequence[Any]) -> bool:
 
 def _samples(core: Any, n: int) -> list[IntArray] | None:
     """Rows that each member was trained on; None if all of them saw all, or nobody kept count."""
-    params = core.get_params(deep=False)
+    params = core.get_params(deep=False) if hasattr(core, "get_params") else {}
     if not params.get("bootstrap") and params.get("max_samples") in (None, 1.0):
         return None
     try:

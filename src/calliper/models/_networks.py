@@ -1,14 +1,13 @@
-"""Networks: a PyTorch module predicts in batches, and one of its layers judges who is near.
+"""Networks: a PyTorch module predicts in batches, and one of its layers is the space for distances.
 
 The last hidden layer of a network that was trained on y holds what it knows of an input, one linear
 map away from the prediction: nearness is judged there, as in the paper.
 
-Inputs may come by name (a dict, or a dict for each row), or in batches from a ``DataLoader``, which
-is read once, whole and in order. A module whose ``forward`` has parameters of these names is given
-the parts by name, any other the dict.
+Inputs may come by name (``scale/_inputs.py``). A module whose ``forward`` has parameters of these
+names is given the parts by name, any other the dict.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from inspect import Signature, signature
 from threading import RLock
@@ -17,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from calliper._handlers import INPUTS, handler_of
 from calliper._types import FloatArray
 from calliper._validation import at_least, n_rows
 from calliper.exceptions import CalliperError
@@ -42,134 +42,34 @@ def _evaluating(module: Any) -> Iterator[None]:
                 part.training = mode
 
 
-class NamedInputs(dict[str, Any]):
-    """A dict of arrays or tensors with one entry per row; ``len`` is the number of rows."""
-
-    def __init__(self, parts: Mapping[str, Any]) -> None:
-        super().__init__(
-            {name: part if is_tensor(part) else np.asarray(part) for name, part in parts.items()}
-        )
-        shapes = {name: tuple(part.shape) for name, part in self.items()}
-        if not shapes or len({shape[:1] for shape in shapes.values()} | {()}) != 2:
-            raise CalliperError(
-                f"inputs by name must be arrays or tensors with one entry per row; got shapes "
-                f"{shapes}."
-            )
-        self.shape = next(iter(shapes.values()))[:1]
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def __getitem__(self, which: Any) -> Any:
-        """A part by its name, or some of the rows."""
-        if isinstance(which, str):
-            return super().__getitem__(which)
-        rows = which[0] if isinstance(which, tuple) else which  # as scikit-learn indexes arrays
-        return NamedInputs({name: part[rows] for name, part in self.items()})
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
-        """All parts side by side, (n, d), sorted by name, since dicts may differ in order."""
-        named = [self[name] for name in sorted(self)]
-        parts = [as_array(part) if is_tensor(part) else part for part in named]
-        return np.hstack([part.reshape(len(self), -1) for part in parts]).astype(dtype)
-
-
-def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Rows that can be counted and indexed, and targets, of dicts or a ``DataLoader``.
-
-    A loader that shuffles or drops rows is refused: answers would belong to other rows.
-    """
-    from torch.utils.data import IterableDataset, SequentialSampler
-
-    if isinstance(X, list):
-        return _joined([_each(row, lambda part: _as_tensor(part)[None]) for row in X]), y
-    if isinstance(X, Mapping):
-        return X if isinstance(X, NamedInputs) else NamedInputs(X), y
-    batching = X.batch_sampler
-    sampler = X.sampler if batching is None else getattr(batching, "sampler", batching)
-    in_order = isinstance(sampler, SequentialSampler) or isinstance(X.dataset, IterableDataset)
-    if not in_order or X.drop_last:
-        raise CalliperError(
-            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), or may "
-            f"drop the last ones, so answers could not be assigned to rows: make it with "
-            f"shuffle=False and drop_last=False."
-        )
-    batches = [_inputs_and_targets(batch) for batch in X]
-    if not batches:
-        raise CalliperError("X must have rows; got a DataLoader without batches.")
-    rows, targets = _joined([inputs for inputs, _ in batches]), [each for _, each in batches]
-    if targets[0] is None:
-        return rows, y
-    if y is not None:
-        raise CalliperError("the DataLoader has targets, and y was passed too: leave one out.")
-    known = np.asarray(_joined(targets))
-    return rows, known.reshape(-1) if known.shape[1:] == (1,) else known
-
-
-def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
-    """Inputs and targets, or None, of a batch: (inputs, targets), inputs, or a dict."""
-    if isinstance(batch, Mapping):
-        return {name: batch[name] for name in batch if name != "labels"}, batch.get("labels")
-    listed = isinstance(batch, list | tuple) and 1 <= len(batch) <= 2
-    inputs, targets = (*batch, None)[:2] if listed else (batch, None)
-    if not isinstance(inputs, Mapping) and not hasattr(inputs, "shape"):
-        raise CalliperError(
-            f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
-            f"tensors; got a {type(batch).__name__}. Pass several inputs by name, as in "
-            f"{{'ids': ids, 'mask': mask}}."
-        )
-    return inputs, targets
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    """Concatenated tensors, arrays, or dicts of them."""
-    import torch
-
-    if isinstance(parts[0], Mapping):
-        other = next((part for part in parts if {*part} != {*parts[0]}), None)
-        if other is not None:
-            raise CalliperError(
-                f"inputs must have the same names throughout; the first are {[*parts[0]]}, others "
-                f"{[*other]}."
-            )
-        return NamedInputs({name: _joined([part[name] for part in parts]) for name in parts[0]})
-    try:
-        if is_tensor(parts[0]):
-            return torch.cat([*parts])
-        return np.concatenate([np.asarray(part) for part in parts])
-    except (RuntimeError, ValueError) as error:
-        shapes = sorted({tuple(np.shape(part))[1:] for part in parts})
-        raise CalliperError(
-            f"all rows must have one shape; got {str(shapes[:4])[1:-1]}: pad them to one length "
-            f"({error})."
-        ) from error
-
-
 def _batches(module: Any, X: Any, batch_rows: int) -> Iterator[Any]:
     """Rows as tensors on the module's device, of its floating type; integers stay integers."""
     import torch
 
-    if isinstance(X, list) and X and isinstance(X[0], Mapping):
-        X, _ = gathered(X)
+    by_name = X[0] if isinstance(X, list) and X else X
+    if isinstance(by_name, Mapping):
+        X, _ = handler_of({}, INPUTS).gathered(X)
     weight = next(module.parameters(), torch.zeros(0))
 
-    def placed(part: Any) -> Any:
+    def moved(part: Any) -> Any:
         dtype = weight.dtype if part.is_floating_point() else part.dtype
         return part.to(weight.device, dtype)
 
-    rows = _each(X, _as_tensor)
+    rows = _each_part(X, as_tensor)
     for start in range(0, max(1, n_rows(rows)), batch_rows):
-        yield _each(rows[start : start + batch_rows], placed)
+        yield _each_part(rows[start : start + batch_rows], moved)
 
 
-def _each(X: Any, turn: Callable[[Any], Any]) -> Any:
+def _each_part(X: Any, turn: Callable[[Any], Any]) -> Any:
     """``turn`` applied to rows, or to each part of inputs by name."""
     if not isinstance(X, Mapping):
         return turn(X)
-    return NamedInputs({name: turn(part) for name, part in X.items()})
+    kind: Any = type(X)
+    return kind({name: turn(part) for name, part in X.items()})
 
 
-def _as_tensor(part: Any) -> Any:
+def as_tensor(part: Any) -> Any:
+    """An array or a tensor as a tensor."""
     import torch
 
     # Frames share read-only memory, which torch warns about.
@@ -204,7 +104,7 @@ def _tensor(answer: Any) -> Any:
 
 def outputs(module: Any, X: Any) -> Any:
     """The module's output for rows: (m,) or (m, n_outputs)."""
-    return Layer(module, "").predict_and_place(X)[0]
+    return Layer(module, "").predict_and_locate(X)[0]
 
 
 def as_array(tensor: Any) -> FloatArray:
@@ -224,7 +124,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Takes a batch of rows, or of inputs by name. Arrays become tensors of the module's own
         floating type; integers stay integers.
     name : str, optional
-        A layer by its name in ``module.named_modules()``; its output is the place, flattened. By
+        A layer by its name in ``module.named_modules()``; its output, flattened, is used. By
         default the input of the last linear layer: the penultimate layer.
     batch_size : int, default 1024
 
@@ -249,25 +149,25 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Place of each row, (m, d)."""
-        return self.predict_and_place(X)[1]
+        """Output of the layer for each row, (m, d)."""
+        return self.predict_and_locate(X)[1]
 
     __call__ = transform
 
-    def predict_and_place(self, X: Any) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions, None unless the module returns a tensor, and places (m, d), in one pass."""
+    def predict_and_locate(self, X: Any) -> tuple[FloatArray | None, FloatArray]:
+        """Predictions, None unless they are a tensor, and coordinates (m, d), in one pass."""
         seen: list[Any] = []
-        answers, places = [], []
+        answers, found = [], []
         with _evaluating(self.module), ExitStack() as hooks:
             for hook in self._listen(seen):
                 hooks.enter_context(hook)
             for batch in _batches(self.module, X, self.batch_size):
                 seen.clear()
                 answers.append(_ask(self.module, batch))
-                places.append(self._place(seen, len(batch)))
+                found.append(self._coordinates(seen, len(batch)))
         tensors = all(is_tensor(answer) for answer in answers)
         y_pred = np.concatenate([as_array(answer) for answer in answers]) if tensors else None
-        return y_pred, np.concatenate(places)
+        return y_pred, np.concatenate(found)
 
     def __repr__(self) -> str:
         layer = "" if self.name is None else f", {self.name!r}"
@@ -305,7 +205,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         return [part.register_forward_pre_hook(note, with_kwargs=True) for part in linear]
 
-    def _place(self, seen: list[Any], n: int) -> FloatArray:
+    def _coordinates(self, seen: list[Any], n: int) -> FloatArray:
         if not seen:
             raise CalliperError(
                 f"the module does not use {self.name_in_words} when it predicts: name another."
@@ -314,7 +214,8 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             found = tuple(seen[-1].shape) if is_tensor(seen[-1]) else f"a {type(seen[-1]).__name__}"
             raise CalliperError(
                 f"{self.name_in_words} must be a tensor with an entry for each of {n} rows, or "
-                f"have logits; got {found}: name another layer, or pass a function as the model."
+                f"have logits; got {found}: name another layer, or pass a function as the model, "
+                "which for mean and variance returns a distribution: scipy.stats.norm(mean, sd)."
             )
         return as_array(seen[-1]).reshape(n, -1)
 

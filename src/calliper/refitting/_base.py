@@ -52,7 +52,7 @@ CHUNK_FLOATS = 1 << 24
 #: What intervals of models that refit look like.
 NEARLY_CONSTANT = "nearly the same width everywhere"
 #: What is known of all of them.
-ORDINARY = "On ordinary data coverage is close to the level asked for"
+USUALLY = "On ordinary data coverage is close to the level asked for"
 
 EXCHANGEABLE = (
     "training and new points are exchangeable (for example, independent draws from the same "
@@ -101,8 +101,8 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
 
     #: What a file keeps; all models stay outside.
     keeps: ClassVar[Mapping[str, Field]] = {
-        "residuals_": Array("float64", ("n",), finite=False),
-        "fold_": Array("int32", ("n",), least=0, optional=True, becomes="int64"),
+        "residuals_": Array("float64", ("n",), least=np.finfo(np.float64).min, finite=False),
+        "fold_": Array("int32", ("n",), least=0, becomes="int64"),
         "in_bag_": Array("bool", ("b", "n"), optional=True),
         "no_guarantee_": Text(optional=True),
         "minmax": Number(bool, optional=True),
@@ -121,9 +121,11 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         known = {name: value for name, value in state.items() if value is not None}
         self.__dict__.update({name: known[name] for name in known if name.endswith("_")})
         fold, bags, n_models = state["fold_"], state["in_bag_"], len(self.models_)
-        whole = fold is not None and n_models and fold.max(initial=0) < n_models
-        if not (whole or (bags is not None and len(bags) == n_models)):
+        if not (n_models == len(bags) if fold is None else fold.max(initial=0) < n_models):
             raise CalliperError("rows refer to models that are missing.")
+        asked = [*self.models_, *([state["estimator_"]] if self.trains_on_all else ())]
+        if len(self.residuals_) < 2 or not all(callable(getattr(m, "predict", m)) for m in asked):
+            raise CalliperError("a method that refits has at least 2 rows, and models to ask.")
         restore_columns(self, state)
 
     n_jobs: int | None
@@ -161,7 +163,7 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         model, score = self._asked()
         if score.n_tails != 1:
             raise CalliperError(
-                f"{type(self).__name__} needs a score of one tail, such as QuantileError(); got "
+                f"{type(self).__name__} needs a score with one tail, such as QuantileError(); got "
                 f"{self.score_function!r}, which has {score.n_tails}."
             )
         X, known = indexable(X)[0], models.routed(self, fit_params)
@@ -210,7 +212,7 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         if self.minmax:
             return "Coverage is usually well above the level asked for."
         return (
-            f"{ORDINARY}; it can fall to the bound if the model changes much without {self._part}."
+            f"{USUALLY}; it can fall to the bound if the model changes much without {self._part}."
         )
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -311,8 +313,8 @@ def plus_ends(
     lower = row_order_statistics(np.hstack([-no_end, down]), [n + 2 - rank for rank in ranks])
     upper = row_order_statistics(np.hstack([up, no_end]), ranks)
     row, column = np.nonzero(lower > upper)
-    rows, place = np.unique(row, return_inverse=True)
-    lower[row, column] = upper[row, column] = _innermost(down[rows], up[rows])[place]
+    rows, inverse = np.unique(row, return_inverse=True)
+    lower[row, column] = upper[row, column] = _innermost(down[rows], up[rows])[inverse]
     return lower, upper
 
 

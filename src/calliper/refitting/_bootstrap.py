@@ -26,14 +26,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Field, Text
+from calliper._kept import Array, Field, Number, Text
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least, check_new_rows, check_option
 from calliper.declarations import About
 from calliper.exceptions import InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, ORDINARY, Fold, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, USUALLY, Fold, RefittedRegressor
 from calliper.scores import AbsoluteError, Score
 
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
@@ -87,6 +87,9 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
     keeps: ClassVar[Mapping[str, Field]] = {
         **RefittedRegressor.keeps,
+        "fold_": Array("int32", ("n",), least=0, optional=True),
+        "in_bag_": Array("bool", ("b", "n")),
+        "n_bootstraps": Number(int, 1),
         "aggregate": Text(tuple(AGGREGATES)),
     }
 
@@ -153,12 +156,12 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
     def _remark(self, coverage: float) -> str:
         if self.draw_number:
-            return f"{ORDINARY}."
+            return f"{USUALLY}."
         proved = jackknife_coverage(coverage, len(self.residuals_))
         return (
             f"The proof of {proved:.4g} needs a number of bootstraps drawn at random "
             f"(draw_number=True); with the {len(self.models_)} chosen beforehand it holds "
-            f"approximately. {ORDINARY}."
+            f"approximately. {USUALLY}."
         )
 
 

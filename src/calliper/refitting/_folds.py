@@ -162,7 +162,7 @@ class CVPlus(RefittedRegressor):
         self._fit(X, y, fit_params, groups)
         if groups is not None:
             self.no_guarantee_ = warn_of_groups(groups)
-        elif not isinstance(self.cv, Integral | KFold | LeaveOneOut):
+        elif not (isinstance(self.cv, Integral) or type(self.cv) in (KFold, LeaveOneOut)):
             self.no_guarantee_ = f"Folds of {self.cv!r} may depend on the rows."
         return self
 
@@ -192,4 +192,11 @@ class CVPlus(RefittedRegressor):
                 f"{len(folds)} and leaves out row {row} {times[row]} times. KFold and GroupKFold "
                 f"do; TimeSeriesSplit and ShuffleSplit do not."
             )
+        what = "row" if groups is None else "group"
+        of = np.arange(n) if groups is None else np.asarray(groups).astype(str)
+        for others, left_out in folds:
+            both = of[left_out][np.isin(of[left_out], of[others])]
+            if len(both):
+                why = f"{splitter!r} trains on {what} {both[0]}, which the same fold leaves out"
+                raise CalliperError(f"{why}: use KFold(5), or GroupKFold(5) for groups.")
         return folds

@@ -1,8 +1,8 @@
-"""New rows that do not fit on one machine, or more speed: Dask, devices, cells, batches.
+"""Rows that are no arrays in main memory: Dask, GPUs, cells, batches, inputs of networks.
 
 Dask collections are taken by ``ConformalRegressor`` itself, and tensors on a GPU by calibrators;
 see ``docs/large-data.md``. The core never imports this package: it asks
-``calliper._validation`` who handles rows that are not arrays.
+``calliper._handlers`` who handles rows that are not arrays.
 """
 
 from calliper.scale._batches import BatchIntervals

@@ -54,8 +54,8 @@ from calliper.rows import Rows
 LEARNT_ON, ROUNDS = 40, 8
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
-#: Below the smallest number, errors are no longer relative.
-TINY = 1e4 * float(np.finfo(float).tiny)
+#: Distances near the smallest number have absolute errors, up to this.
+UNDERFLOW = 1e4 * float(np.finfo(float).tiny)
 
 
 class Cells(BaseEstimator):  # type: ignore[misc]
@@ -312,7 +312,7 @@ class CellSearch:
         for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
             if distance.shape[1] >= n:
                 edge = np.partition(distance, n - 1, axis=1)[:, n - 1]
-                most[mine] = (edge + 3 * tau * x_norm + TINY) / (1 - 2 * tau)
+                most[mine] = (edge + 3 * tau * x_norm + UNDERFLOW) / (1 - 2 * tau)
         return most
 
     def entering(self, new: Placed, reach: FloatArray) -> kernels.Pairs:
@@ -342,7 +342,7 @@ class CellSearch:
         for mine, point, distance, x_norm, z_norm in self._products(new, cells, lists):
             distance -= self.tau * z_norm
             distance -= self.tau * x_norm[:, None]
-            row, column = np.nonzero(distance <= limit(mine, point) + TINY)
+            row, column = np.nonzero(distance <= limit(mine, point) + UNDERFLOW)
             rows.append(mine[row])
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)

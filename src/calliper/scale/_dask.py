@@ -31,7 +31,7 @@ from calliper._validation import USUAL_COVERAGE, check_levels, n_rows
 from calliper._version import __version__
 from calliper.exceptions import CalliperError, once
 from calliper.intervals import Intervals
-from calliper.rows import PerRow
+from calliper.rows import Rows, RowSources
 
 #: First rows, by which the layout is known and the model is tried.
 HEAD = 1000
@@ -44,6 +44,15 @@ _SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 def is_collection(what: Any) -> bool:
     """Whether it is a Dask collection, which must not be computed by accident."""
     return handler_of_collection(what) is not None
+
+
+def refuse(what: Any, name: str) -> None:
+    """Say what to pass instead where no collection is taken."""
+    raise TypeError(
+        f"{name} is a Dask {type(what).__name__}, and all its rows would have to be loaded "
+        "into this process. calibrate, predict, predict_interval and predict_distribution "
+        f"take it; elsewhere pass {name}.compute(), or a sample of it."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +345,7 @@ def connect(address: str, *, timeout: float = 10.0) -> Any:
 class LazyRows:
     """Calibration rows of Dask collections; ``X``, ``y`` and ``per_row`` are of the first rows."""
 
-    def __init__(self, X: Any, y: Any, per_row: PerRow) -> None:
+    def __init__(self, X: Any, y: Any, per_row: RowSources) -> None:
         values = _lazy_values(vars(per_row))
         self._layout, self._names = _layout(X), ("y", *values)
         self._same = replace(per_row, **dict.fromkeys(values))
@@ -361,14 +370,14 @@ class LazyRows:
         known = {name: _joined([each[name] for each in values])[:HEAD] for name in self._names}
         return _joined(rows)[:HEAD], known
 
-    def located(self, embedding: Any) -> tuple[Any, FloatArray, FloatArray, dict[str, Any]]:
-        """Targets, predictions, places, groups and weights of all rows, computed by workers."""
+    def located(self, embedding: Any) -> tuple[FloatArray, Rows]:
+        """Predictions, and features, groups, weights and targets of all rows, from workers."""
         import dask
 
         tasks = self._each(partial(_located, self._same), send(embedding, current_client()))
         found = [part for several in dask.compute(*tasks) for part in several]
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
-        return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
+        return joined.pop("y_pred"), Rows(targets=joined.pop("y"), **joined)
 
     def _each(self, work: Callable[..., Any], sent: Any) -> list[Any]:
         """``work`` on each partition: what it makes of it in a list, an empty one of no rows."""
@@ -411,12 +420,14 @@ def _first(X: Any, known: dict[str, Any], sent: None) -> tuple[Any, dict[str, An
     return X[:HEAD], {name: value[:HEAD] for name, value in known.items()}
 
 
-def _located(per_row: PerRow, X: Any, known: dict[str, Any], embedding: Any) -> dict[str, Any]:
+def _located(per_row: RowSources, X: Any, known: dict[str, Any], embedding: Any) -> dict[str, Any]:
     """All values of rows by name."""
     with one_core():
         y_pred, Z = embedding.predict_and_transform(X)
-    known = {name: np.asarray(value) for name, value in known.items()}
-    return {"y_pred": y_pred, "Z": np.asarray(Z), **known, **per_row.known(X)}
+    given = per_row.of_calibration(X)
+    own = {"groups": given.groups, "weights": given.weights, **known}
+    values = {name: np.asarray(value) for name, value in own.items() if value is not None}
+    return {"y_pred": y_pred, "Z": np.asarray(Z), **values}
 
 
 def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -38,8 +38,8 @@ class TorchEngine:
     def _rows(self, rows: Any, metric: Any) -> "DeviceRows":
         if metric != "euclidean":
             raise CalliperError(
-                f"{self.device} computes Euclidean distances only; got metric={metric!r}: leave "
-                f"out engine=."
+                f"only Euclidean distances can be computed on {self.device}; got "
+                f"metric={metric!r}: leave out engine=."
             )
         return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, self.device))
 
@@ -146,7 +146,7 @@ def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
         return Z
     if not (calibrator.through_kernel and known):
         raise CalliperError(
-            f"Z is on {Z.device}, where {calibrator!r} does not compute: pass Z.cpu(), or use "
+            f"Z is on {Z.device}, where {calibrator!r} cannot run: pass Z.cpu(), or use "
             f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."
         )
     if isinstance(held, DeviceRows):
@@ -166,7 +166,7 @@ def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
         raise CalliperError(f"{name} must be rows of features, (n, d); got {tuple(Z.shape)}.")
     rows = DeviceRows(Z.T.to(torch.float64, memory_format=torch.contiguous_format, copy=True))
     if not np.isfinite(rows.ends()).all():
-        raise CalliperError(f"{name} contains NaN or infinity: remove or repair those rows.")
+        raise CalliperError(f"{name} contains NaN or infinity: remove or fix those rows.")
     return rows
 
 
@@ -193,13 +193,18 @@ def to_array(values: Tensor, name: str, beside: Any) -> Any:
     """A tensor of numbers for each row as an array; on the device of the rows, or in memory."""
     there = beside.device if isinstance(beside, DeviceRows) else "cpu"
     _refuse(values, name, None if values.device.type == "cpu" else there)
-    return values.cpu().numpy()
+    return values.detach().cpu().numpy()
 
 
 def in_memory(values: Tensor) -> Any:
     """A tensor as an array in main memory, of its own type if NumPy has it."""
     values = values.detach().cpu()
     return (values.float() if values.dtype is import_torch().bfloat16 else values).numpy()
+
+
+def as_tensor(array: Any) -> Tensor:
+    """An array as a tensor in main memory."""
+    return import_torch().as_tensor(array)
 
 
 def to_columns(rows: Any, device: str) -> Tensor:

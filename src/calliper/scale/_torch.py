@@ -400,7 +400,8 @@ class TorchRadial:
         self, rows: DeviceRows, length_scale: float, smoothing: float, step: float
     ) -> None:
         self.rows, self.two_l2 = rows, 2 * length_scale**2
-        self.floor, self.side = smoothing / len(rows), step * length_scale if step else 0.0
+        self.near, self.floor = kernels.Radial.parts_of(smoothing, len(rows))
+        self.side = step * length_scale if step else 0.0
 
     def leave_two_out(self, *given: Any) -> kernels.LeaveTwoOut:
         """Scales of the Jackknife+."""
@@ -408,7 +409,7 @@ class TorchRadial:
 
     def bag(self, *given: Any) -> kernels.Bag:
         """Thresholds of full conformal."""
-        return BagTorchRadial(self, *given)
+        return BagTorchRadial(self, *given[:3])
 
     def mean(self, magnitudes: FloatArray) -> Any:
         """Not supported on a device."""
@@ -432,7 +433,10 @@ class TorchRadial:
     def placed(self, rows: Any) -> Tensor:
         """Rows as columns, rounded to the grid if there is one."""
         columns = to_columns(rows, self.rows.device)
-        return torch.round(columns / self.side) * self.side if self.side else columns
+        if not self.side:
+            return columns
+        middles = torch.round(columns / self.side) * self.side
+        return torch.where(middles.isfinite(), middles, columns)
 
     def there(self, values: FloatArray) -> Tensor:
         """An array on the device."""
@@ -450,7 +454,7 @@ class TorchRadial:
             tile.clamp_(min=0)
         else:
             tile = squared_distances(x, BY_ROW, columns, slice(None))
-        tile /= -self.two_l2
+        tile.div_(-self.two_l2).clamp_(min=kernels.Radial.least)
         if own is not None:
             row = torch.arange(x.shape[1], device=x.device)
             tile[row, row + own.start] = -torch.inf
@@ -464,7 +468,7 @@ class TorchRadial:
         if not self.floor:
             largest = exponent.amax(dim=1)
             return torch.exp(exponent - largest[:, None]), largest
-        weight = torch.exp(exponent).add_(self.floor)
+        weight = torch.exp(exponent).mul_(self.near).add_(self.floor)
         weight.masked_fill_(torch.isinf(exponent), 0.0)
         return weight, torch.zeros_like(weight[:, 0])
 
@@ -526,7 +530,8 @@ class BagTorchRadial(kernels.Bag):
             # A new point nearer than all others shrinks their weights instead of growing its own.
             excess = torch.sub(largest, exponent, out=weight)
             shrink = torch.exp(excess.clamp(max=0))
-            entering = excess.clamp_(min=0).neg_().exp_().add_(self.radial.floor)
+            entering = excess.clamp_(min=0).neg_().exp_()
+            entering.mul_(self.radial.near).add_(self.radial.floor)
             total = shrink * others + entering
             rest = shrink.mul_(linear).add_(self.offset * entering)
             linear_term = rest.div_(total).sub_(slope * scores)
@@ -539,9 +544,17 @@ class BagTorchRadial(kernels.Bag):
 class LeaveTwoOutTorchRadial(kernels.LeaveTwoOut):
     """Radial means with one or two points left out, on a device."""
 
-    def __init__(self, radial: TorchRadial, magnitudes: FloatArray, offset: float) -> None:
+    def __init__(
+        self,
+        radial: TorchRadial,
+        magnitudes: FloatArray,
+        offset: float,
+        without_one: FloatArray | None = None,
+    ) -> None:
         self.radial, self.magnitudes, self.offset = radial, magnitudes, offset
-        self.without_one: FloatArray = radial.mean_of_others(magnitudes)[:, 0] + offset
+        if without_one is None:
+            without_one = radial.mean_of_others(magnitudes)[:, 0] + offset
+        self.without_one = without_one
 
     def without_each(self, Z: Any) -> FloatArray:
         return self.radial.of_rows(Z, self._means)

@@ -1,6 +1,6 @@
-"""Where nearness is judged: from inputs to the space where the error lives."""
+"""The space in which distances are measured, and what is learnt of the model's errors."""
 
-from calliper.space._embedding import fit_embedding, learnt_from_training, warn_if_poor
+from calliper.space._embedding import check_embed, fit_embedding, learnt_from_training, warn_if_poor
 from calliper.space._error_model import ErrorModel, Expected
 from calliper.space._learnt_error import learn_errors
 from calliper.space._left_out import (
@@ -17,4 +17,4 @@ from calliper.space._left_out import (
     train_apart,
     why_no_refit,
 )
-from calliper.space._spaces import RAW, UNTOUCHED, Embedding
+from calliper.space._spaces import RAW, UNTOUCHED, Embedding, repeatable

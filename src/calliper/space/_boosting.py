@@ -36,7 +36,6 @@ from calliper.exceptions import CalliperError
 Flags = NDArray[np.bool]
 Single = NDArray[np.float32]
 Bins = tuple[NDArray[np.uint8], Single]
-
 #: Depth of a boosted tree, and its inner nodes.
 DEPTH = 3
 N_NODES = 2**DEPTH - 1
@@ -64,13 +63,8 @@ class BoostedTrees(Keeps):
     """Boosted trees of a few models as plain arrays: T trees, one model after another.
 
     A row goes right where feature > threshold, from node k to 2k + 2, else left, to 2k + 1. A
-    branch that ends early goes on with infinite thresholds.
-
-    Attributes
-    ----------
-    counts, constants : (models,) trees of each model, and what it starts from
-    features, thresholds : (T, 2^DEPTH − 1) of each node
-    steps : (T, 2^DEPTH) what each leaf adds, from left to right
+    branch that ends early goes on with infinite thresholds. ``counts`` are trees of each model,
+    ``constants`` what it starts from, ``steps`` what each leaf adds, from left to right.
     """
 
     counts: Annotated[IntArray, Array("int32", ("m",), least=1, becomes="int64")]
@@ -129,8 +123,7 @@ class BoostedTrees(Keeps):
 class ErrorForest(Keeps):
     """A forest's distributions of errors as plain arrays: l leaves, b increasing bounds.
 
-    The values of ``trees`` are the numbers of leaves, counted from 0, and ``shares`` the shares of
-    the errors in a leaf that are up to a bound, in 255ths.
+    The values of ``trees`` are numbers of leaves; ``shares``, in 255ths, of errors up to a bound.
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]
@@ -207,7 +200,7 @@ class ErrorForest(Keeps):
 
 
 def binned(rows: FloatArray) -> Bins:
-    """(n, d) the bin of each cell, and (d, N_BINS) what a cell must exceed to be beyond a bin.
+    """(n, d) the bin of each cell, and (d, N_BINS) what cells beyond a bin exceed.
 
     Bins hold about equally many rows, or one value each where there are few of them.
     """
@@ -225,18 +218,11 @@ def binned(rows: FloatArray) -> Bins:
 
 
 class Boosting:
-    """Models of several targets that grow together, each without one fold, or with all rows.
+    """Models of several targets, (k, n), that grow together, each without one fold, or of all rows.
 
-    Parameters
-    ----------
-    rows : of all models, as ``binned`` gives them
-    targets : (k, n) what is learnt
-    folds : (n,) the fold of each row, from 0 to f − 1
-    reach : the quantile that models learn; None for the mean
-    rate : how much of a tree is added
-    part : of the rows, drawn for each tree
-    fewest : the fewest rows of a leaf
-    seed : draws rows and columns
+    They learn the quantile ``reach``, or the mean, from rows as ``binned`` gives them, in folds
+    (n,) from 0 to f − 1. ``rate`` is how much of a tree is added, ``part`` that of the rows drawn
+    for each, ``fewest`` the fewest rows of a leaf; ``seed`` draws rows and columns.
     """
 
     def __init__(
@@ -257,7 +243,7 @@ class Boosting:
         self.folds, self.fewest, self.reach, self.rate = folds, fewest, reach, rate
         self.n_drawn = min(max(int(part * n), 1), MOST_A_TREE)
         self.n_models = int(folds.max()) + 2
-        # The last model of a target knows all rows.
+        # The last model of a target is trained on all rows.
         self.known = np.tile(np.arange(self.n_models)[:, None] != folds, (k, 1))
         self.targets = np.repeat(targets, self.n_models, axis=0)
         self.random = np.random.default_rng(seed)
@@ -268,12 +254,12 @@ class Boosting:
 
     @property
     def left_out(self) -> FloatArray:
-        """(k, n) what is said of each row by the models that do not know it."""
+        """(k, n) predictions of each row by the models trained without it."""
         said = self.said.reshape(-1, self.n_models, len(self.folds))
         return np.asarray(said[:, self.folds, np.arange(len(self.folds))])
 
     def whole(self, n_trees: int | None = None) -> BoostedTrees:
-        """The models that know all rows, one a target, with their first trees or all."""
+        """The models trained on all rows, one a target, with their first trees or all."""
         models = np.arange(self.n_models - 1, len(self.known), self.n_models)
         features, thresholds, steps = (
             np.concatenate(np.stack(part, axis=1)[models])

@@ -14,9 +14,8 @@
 | any other without training rows, or inputs that have no columns | prediction |
 | any but the first five, with one input | that input |
 
-``_spaces.py`` has the coordinates, ``_encoding.py`` makes numbers of inputs. A class that looks
-like one of these, but predicts by code of its own, is any other. Of calibration rows only the
-layout is used: how many columns, and whether of numbers.
+``_spaces.py`` has the coordinates. A class that looks like one of these, but predicts by code of
+its own, is any other. Of calibration rows only the layout is used.
 """
 
 from dataclasses import dataclass, replace
@@ -48,19 +47,28 @@ def fit_embedding(embed: Any, X_train: Any, X_calibration: Any, **known: Any) ->
     return Embedding(choice.space(embed), choice.n_outputs, model=choice.model)
 
 
+def check_embed(embed: Any, model: Any) -> None:
+    """Refuse what names no space of this model."""
+    known = embed is None or callable(embed) or _is_transformer(embed)
+    if isinstance(embed, str) and embed:
+        known = embed in ("auto", "inputs", "prediction")
+        known = known or models.is_module(models.open_model(model).core)
+    if not known:
+        raise TypeError(
+            "embed must be a function of the inputs, a transformer with a transform method, "
+            "'auto', 'inputs', 'prediction', or the name of a layer if the model is a PyTorch "
+            f"module; got {embed!r}."
+        )
+
+
 @dataclass(frozen=True)
 class SpaceChoice:
-    """Chooses a space.
+    """Chooses a space for the rows that a model was trained on and those that calibrate it.
 
-    Attributes
-    ----------
-    X_train, y_train : rows that the model was trained on, and their targets, or None
-    X_calibration : rows whose layout is used; nothing is learnt from their values
-    model : fitted regressor or callable, for "auto" and "prediction"
-    n_outputs, units : predictions that the model makes for each row, and their units if they differ
-    raw : what "auto" and "inputs" mean where no distance between inputs is needed, ``RAW`` for
-        numbers (kernels with a model of their own) or ``UNTOUCHED``; None elsewhere
-    nearness : whether any distance is needed; if not, the prediction takes the place of inputs
+    A row has ``n_outputs`` predictions, with ``units`` if these differ. ``raw`` is what "auto" and
+    "inputs" mean where no distance between inputs is needed, ``RAW`` for numbers (kernels with a
+    model of their own) or ``UNTOUCHED``; None elsewhere. Without any ``nearness``, the prediction
+    takes the place of inputs.
     """
 
     X_train: Any
@@ -88,20 +96,14 @@ class SpaceChoice:
             return self._auto()
         if name == "prediction":
             return self.bare
-        if name and models.is_module(core := models.open_model(self.model).core):
-            return spaces.Network(models.Layer(core, name))
+        if name:
+            return spaces.Network(models.Layer(models.open_model(self.model).core, name))
         if isinstance(embed, models.Layer) and embed.module is self.model:
             return spaces.Network(embed)
-        if hasattr(embed, "transform") and not isinstance(embed, models.Layer):
+        if _is_transformer(embed):
             fitted = _fit_transformer(embed, self.X_train)
             return spaces.Mapped(type(fitted).__name__, fitted)
-        if callable(embed):
-            return spaces.Mapped(_name_of(embed), embed)
-        raise TypeError(
-            "embed must be a function of the inputs, a transformer with a transform method, "
-            "'auto', 'inputs', 'prediction', or the name of a layer if the model is a PyTorch "
-            f"module; got {embed!r}."
-        )
+        return spaces.Mapped(_name_of(embed), embed)
 
     @property
     def _target(self) -> FloatArray | None:
@@ -113,7 +115,15 @@ class SpaceChoice:
             encode = replace(ColumnEncoder.learn(self.X_train, self._target), largest=np.inf)
             features = spaces.as_features(encode(self.X_train), self.X_train)
             return spaces.Inputs(encode, spaces.Scaling.learn(features))
-        _warn_if_unscaled(spaces.as_features(self.X_calibration, self.X_calibration))
+        spread = spaces.as_features(self.X_calibration, self.X_calibration).std(axis=0)
+        spread = spread[spread > 0]
+        if len(spread) > 1 and spread.max() > SPREAD_RATIO * spread.min():
+            warn(
+                "Distances are measured on raw inputs whose standard deviations range from "
+                f"{spread.min():.3g} to {spread.max():.3g}: the widest dominate. Pass X_train to "
+                "calibrate (it standardises the inputs), or embed=.",
+                UnscaledFeaturesWarning,
+            )
         return spaces.RAW
 
     def _auto(self) -> Space:
@@ -175,12 +185,16 @@ class SpaceChoice:
         return self.bare
 
 
+def _is_transformer(embed: Any) -> bool:
+    return hasattr(embed, "transform") and not isinstance(embed, models.Layer)
+
+
 def learnt_from_training(space: Space) -> bool:
     """Whether training rows had a part in a space that was chosen with them."""
     if isinstance(space, spaces.PredictionAndSpread):
         return space.doubt.unit() is None
     if isinstance(space, spaces.Mapped):
-        return hasattr(space.mapping, "transform") and not isinstance(space.mapping, models.Layer)
+        return _is_transformer(space.mapping)
     standardised = isinstance(space, spaces.Inputs) and space.scaling is not None
     return standardised or isinstance(space, InputsAndPrediction)
 
@@ -224,20 +238,8 @@ def _n_inputs(opened: models.OpenedModel, X: Any) -> int | None:
     return int(rows.shape[1]) if numbers else None
 
 
-def _warn_if_unscaled(features: FloatArray) -> None:
-    spread = features.std(axis=0)
-    spread = spread[spread > 0]
-    if len(spread) > 1 and spread.max() > SPREAD_RATIO * spread.min():
-        warn(
-            "Distances are measured on raw inputs whose standard deviations range from "
-            f"{spread.min():.3g} to {spread.max():.3g}: the widest dominate. Pass X_train to "
-            "calibrate (it standardises the inputs), or embed=.",
-            UnscaledFeaturesWarning,
-        )
-
-
 def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
-    """Warn of places that say little: all the same, or more dimensions than rows."""
+    """Warn of coordinates that say little: all the same, or more of them than rows."""
     (n, d), space = Z.shape, embedding.space
     if n > 1 and not np.ptp(Z, axis=0).any():
         problem = (

@@ -28,8 +28,7 @@ be ordered by their own noise: they form one level with those never seen, so ids
 A model of the target that is given this order has seen the answer. ``learn_and_encode`` places the
 levels in each of 5 folds of training rows by the targets of the other four.
 
-Frames go by the names of columns, arrays by position. Lists of texts, pictures or graphs have no
-columns and are refused.
+Frames go by the names of columns, arrays by position; lists of texts, pictures or graphs have none.
 """
 
 from collections import Counter
@@ -64,7 +63,6 @@ N_COMPONENTS, MOST_SPARSE_ROWS = 30, 20_000
 #: Folds, so that no row is judged by what was learnt from it.
 N_PARTS = 5
 EPOCH, DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
-
 #: One column of a batch: values of any type, (n,).
 Values = NDArray[Any]
 #: Names of columns, or None to go by position.
@@ -131,8 +129,7 @@ class Column(Keeps):
         if y is not None:  # mean targets, shrunken, in a unit that cannot overflow
             beyond = y / max(float(np.abs(y).max(initial=0.0)), 1e-300)
             keys = np.bincount(code, beyond - beyond.mean(), len(size)) / (size + SHRINKAGE)
-        order = np.argsort(keys, kind="stable")
-        rank = np.empty(len(size))
+        order, rank = np.argsort(keys, kind="stable"), np.empty(len(size))
         rank[order] = (np.cumsum(size[order]) - size[order] / 2) / max(len(code), 1)
         *places, gap = rank.tolist()
         known: dict[Hashable, float] = dict(zip(common, places, strict=True))
@@ -147,14 +144,10 @@ def _median(numbers: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnEncoder(Keeps):
-    """From rows of any kind to finite features, as learnt from training rows.
+    """From rows of any kind to finite features, up to ``largest``, as learnt from training rows.
 
-    Attributes
-    ----------
-    columns : what becomes of each column; none if they are reduced together
-    names : the names of columns, by which frames go; None to go by position
-    components : (c, d) singular vectors of a sparse matrix that is too large, if it was one
-    largest : larger numbers are moved there
+    Frames go by names, the rest by position. A sparse matrix that is too large is reduced by its
+    ``components``, (c, d) singular vectors, and has no columns.
     """
 
     columns: Annotated[tuple[Column, ...], Inline(Column, several=True)]
@@ -167,7 +160,10 @@ class ColumnEncoder(Keeps):
         names, n = state["names"], len(state["columns"])
         if names is not None and not (isinstance(names, tuple) and len(names) == n):
             raise CalliperError("the columns of an encoder do not match their names.")
-        return cls(**state)
+        made = cls(**state)
+        if not made.n_features:
+            raise CalliperError("an encoder has no columns.")
+        return made
 
     @classmethod
     def of_numbers(cls, d: int) -> Self:

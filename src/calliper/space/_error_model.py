@@ -18,10 +18,10 @@ All decisions use predictions by trees that have not seen the row (5 folds, or o
 number of trees behind the shift and its share λ minimise the squared error; the shift is dropped
 unless it lowers that error by more than half a standard error. Errors beyond ten times their 90 %
 quantile are clipped, and the shift stays within what is left, so that one wild refit cannot steer
-it. The forest has its full share from 500 errors on. The share o is an average of several, weighted
-by the interval score that each gives left-out rows. The average unit has a share, so that units
-cannot vanish where errors do; units are dropped unless they clearly lower the interval score. The
-constants are those of the study in ``studies/experiments/nearness``.
+it. The forest has its full share from 500 errors on; o is an average of several, weighted by the
+interval score that each gives left-out rows. The average unit has a share, so that units cannot
+vanish where errors do; units are dropped unless they clearly lower the interval score. Constants
+are those of the study in ``studies/experiments/nearness``.
 
 Relatives: Friedberg, Tibshirani and others correct a bias that is local; Lei, G'Sell, Rinaldo,
 Tibshirani, Wasserman (2018), doi:10.1080/01621459.2017.1307116, divide by a learnt size of errors;
@@ -31,6 +31,7 @@ CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -66,11 +67,7 @@ COMPARED_LEVELS = (0.8, 0.9, 0.95)
 class Expected(NamedTuple):
     """What a model of errors says of rows, each (m,).
 
-    Attributes
-    ----------
-    shift : from the prediction to the centre
-    down, up : units of errors below and above the centre
-    size : the expected size of an error, in the unit of y
+    The shift from prediction to centre, units of errors below and above it, and the expected size.
     """
 
     shift: FloatArray
@@ -79,6 +76,7 @@ class Expected(NamedTuple):
     size: FloatArray
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ErrorModel(BaseEstimator):  # type: ignore[misc]
     """The bias of a model and the size of its errors on each side, learnt from out-of-fold errors.
 
@@ -96,10 +94,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         them there. With neither, only the expected size is learnt.
     shift_trees : increasing whole numbers, default (60, 120, 200, 300)
         Trees behind the shift: the first number, and the next where the last of them still help.
-    side_trees : int, default 50
-        Trees behind the unit of each side, behind the expected size, and of the forest.
-    max_errors : int, default 8000
-        If there are more left-out errors, this many are drawn to learn from.
+    side_trees : int, default 50; behind each unit and the expected size, and of the forest
+    max_errors : int, default 8000; of more left-out errors, this many are drawn to learn from
     random_state : int, RandomState or None, default 0
         Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
 
@@ -132,6 +128,13 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         "forest_": Inline(ErrorForest, optional=True),
     }
 
+    recentre: bool = True
+    units: bool = True
+    shift_trees: Sequence[int] = (60, 120, 200, 300)
+    side_trees: int = 50
+    max_errors: int = 8_000
+    random_state: Any = 0
+
     def for_file(self) -> dict[str, Any]:
         """What a file holds of a fitted model."""
         return {name: getattr(self, name) for name in self.keeps if name in vars(self)}
@@ -149,23 +152,6 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "trees_" in vars(self)
-
-    def __init__(
-        self,
-        *,
-        recentre: bool = True,
-        units: bool = True,
-        shift_trees: Sequence[int] = (60, 120, 200, 300),
-        side_trees: int = 50,
-        max_errors: int = 8_000,
-        random_state: Any = 0,
-    ) -> None:
-        self.recentre = recentre
-        self.units = units
-        self.shift_trees = shift_trees
-        self.side_trees = side_trees
-        self.max_errors = max_errors
-        self.random_state = random_state
 
     @property
     def units_kept_(self) -> bool:

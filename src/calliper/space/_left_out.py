@@ -10,12 +10,10 @@ part* C, by position and seed alone. What L teaches is fixed before C is looked 
 the user asks for a learning part and passes training rows as well, both teach.
 
 Guarantee: given L and the model, the rows of C and a new one are exchangeable, so every promise
-holds with N replaced by the number of rows in C. Dealing by position makes the method depend on the
-order of rows: the promise is for rows in exchangeable order, else on average over the deal.
-
-Which rows calibrate is decided by counts alone. To fall back on all rows after a look at L would
-select on L, and costs coverage: with N = 3, two rows in L and α = ½, "fall back if the mean error
-of L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C calibrates all the same.
+holds with N replaced by the number of rows in C, for rows in exchangeable order, else on average
+over the deal. Which rows calibrate is decided by counts alone. To fall back on all rows after a
+look at L would select on L: with N = 3, two rows in L and α = ½, "fall back if the mean error of L
+is below ½" covers 7/16. Where L teaches nothing that clearly helps, C calibrates all the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +34,7 @@ from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.rows import Rows, stacked
 from calliper.space._error_model import FEWEST_ERRORS
-from calliper.space._spaces import Embedding, PredictionAndSpread, one_target
+from calliper.space._spaces import Embedding, Prediction, PredictionAndSpread, one_target
 
 #: Refits of ``fit`` by default.
 N_REFITS = 5
@@ -51,14 +49,9 @@ FEWEST_OF_DISTRIBUTIONS, MOST_OF_FEW, PART_OF_DISTRIBUTIONS = 120, 0.6, 0.4
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LeftOut(Rows, Keeps):
-    """Training rows, predicted and placed by models that were not trained on them.
+    """Training rows, by number, predicted and placed by models that were not trained on them.
 
-    Parameters
-    ----------
-    numbers : (r,) which of the training rows
-    y_pred : (r,) or (r, n_outputs) predictions
-    n_training : number of training rows; the others were in (nearly) every bag
-    source : "out of bag" or "5 folds"
+    Others of ``n_training`` were in (nearly) every bag; ``source`` is "out of bag" or "5 folds".
     """
 
     numbers: IntArray
@@ -91,15 +84,9 @@ class LeftOut(Rows, Keeps):
 class Training:
     """The rows that a model was trained on, as far as they were passed; how to train it again.
 
-    Parameters
-    ----------
-    X, y : training rows and targets, or None
-    n_refits : how often the model is trained again for left-out errors, unless it has bags
-    random_state, shuffle : deal rows to folds; without shuffling these are runs of neighbours
-    gap : rows beside such a run on which nothing is trained
-    groups : (n,) rows of one group stay in one fold
-    fit_params : of ``fit`` of the model; what has a value for each row is dealt with the rows
-    progress : called with the share that is done
+    Unless it has bags, it is trained ``n_refits`` times for left-out errors. Rows of a group stay
+    in one fold; without shuffling folds are runs of neighbours, and on ``gap`` rows beside a run
+    nothing is trained. Of ``fit_params``, what has a value for each row is dealt with the rows.
     """
 
     X: Any = None
@@ -142,7 +129,7 @@ class Training:
         """Out of bag where the model has bags, else by refitting; None where neither can be."""
         if self.X is None or self.y is None:
             return None
-        found, model = self._out_of_bag(embedding.space), embedding.model
+        found, model = self._out_of_bag(embedding), embedding.model
         unable = self.n_refits == 0 or len(self.y) < 2 or why_no_refit(model) is not None
         if found is not None or unable:
             return found
@@ -167,8 +154,15 @@ class Training:
         Z = np.concatenate([unseen.Z, of_other.Z])
         return both, both._rows(numbers, y_pred, Z, f"{unseen.source}, and {of_other.source}")
 
-    def _out_of_bag(self, space: Any) -> LeftOut | None:
+    def _out_of_bag(self, embedding: Embedding) -> LeftOut | None:
         """Rows by members that have not seen them; None in a model without such members."""
+        space: Any = embedding.space
+        if isinstance(space, Prediction):
+            of_quantiles = models.quantiles_out_of_bag(embedding.model, self.X, self.y)
+            if of_quantiles is not None:
+                numbers, q = of_quantiles
+                Z = space.locate(None, lambda rows: q)[1]
+                return self._rows(numbers, q, Z, "out of bag")
         if not knows_left_out(space):
             return None
         y = self.y if self.y.ndim > 1 else space.opened.core_targets(self.y)
@@ -216,7 +210,8 @@ def train_apart(
     if not hasattr(front.estimator, "fit"):
         raise TypeError(
             f"fit needs an estimator that can be trained; got a {type(front.estimator).__name__}. "
-            f"If it already predicts, use calibrate(X, y) with data it has not seen."
+            "calliper never trains a PyTorch module. If it already predicts, use calibrate(X, y) "
+            "with data it has not seen."
         )
     folds, gap = check_parts(front)
     if len(y) < 2:
@@ -320,9 +315,9 @@ def deal(
 ) -> tuple[IntArray, IntArray]:
     """Numbers of the rows that teach, and of those that calibrate, each in ascending order.
 
-    With labels each group is dealt by itself, a number as that share of each, so that by "auto" one
-    of few rows keeps them all. Without shuffling the first rows teach, and the ``gap`` after them
-    do neither. None as ``random_state`` deals by a fixed seed.
+    With labels each group is dealt by itself, a number as that share of each; by "auto" one of few
+    rows keeps them all. Without shuffling the first rows teach, and the ``gap`` after them do
+    neither. None as ``random_state`` deals by a fixed seed.
     """
     if labels is not None and n_teaching(n, asked) and not isinstance(asked, str):
         asked = n_teaching(n, asked) / n

@@ -5,8 +5,8 @@ fitted model and training rows. A scaler fitted to the calibration rows would pl
 the new row, at the centre of their own cloud: new and calibration points would no longer be treated
 alike, which the proof of coverage needs.
 
-*Prediction and spread* are the numbers in which the error of most models lives
-(``calliper.models`` says where each family keeps its spread). Coordinates, for prediction m, spread
+*Prediction and spread* say most about the error of most models (``calliper.models`` says
+where each family keeps its spread). Coordinates, for prediction m, spread
 v, unit u and weight w:
 
     m / u,   w · log(v / u + floor).
@@ -35,6 +35,7 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_predictions, n_rows, refuse_sparse, shape_of
 from calliper.exceptions import CalliperError
 from calliper.models import Layer, ModelFamily, OpenedModel, learnt
+from calliper.quantile import TINY
 from calliper.space._encoding import ColumnEncoder
 
 #: Distance within which rows are near where coordinates are in absolute units:
@@ -45,7 +46,6 @@ N_REPEATED = 10
 #: How much two calls may differ, since batch sizes change rounding: as a part of the range of a
 #: column, and of its largest value, which single precision rounds.
 REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
-TINY = np.finfo(float).tiny
 
 #: From rows to what the whole model predicts of them.
 Predict = Callable[[Any], FloatArray]
@@ -131,8 +131,16 @@ class Mapped(Space):
     name: Annotated[str, Text()]
     mapping: Annotated[Any, Plain("embed")]
 
+    @property
+    def _mapped(self) -> Any:
+        return getattr(self.mapping, "transform", self.mapping)
+
+    def __post_init__(self) -> None:
+        if not callable(self._mapped):
+            raise CalliperError("what maps the rows is no function or transformer.")
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        mapped = getattr(self.mapping, "transform", self.mapping)
+        mapped = self._mapped
         if models.is_module(mapped):  # in evaluation mode, as the model is
             mapped = Layer(mapped, "")
         return None, as_features(mapped(X), X, name="embed(X)")
@@ -206,6 +214,13 @@ class PredictionAndSpread(Space):
         if self.unit is None and type(self.doubt) is ModelFamily:
             raise CalliperError("predictions without a spread need a unit.")
 
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Self:
+        made = cls(**state)
+        if not made.doubt.is_mine(made.opened.core):  # as it may be of a refit
+            raise CalliperError(f"the model is none of the family {made.family}.")
+        return made
+
     def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> None:
         """Learn the unit from the model, else from training rows, else without."""
         unit = self.doubt.unit()
@@ -256,6 +271,10 @@ class Contributions(Space):
     opened: Annotated[OpenedModel, Opened()]
     name: str = "contributions of inputs, and prediction"
 
+    def __post_init__(self) -> None:
+        if coefficients(self.opened.core) is None:
+            raise CalliperError("the model has no coefficients.")
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
         rows = self.opened.prepare(X)
@@ -278,7 +297,7 @@ class Network(Space):
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """The module's predictions, None if it answers with no tensor, and the layer's output."""
-        return self.layer.predict_and_place(X)
+        return self.layer.predict_and_locate(X)
 
 
 def coefficients(core: Any) -> FloatArray | None:
@@ -394,11 +413,11 @@ class Embedding(Keeps):
         # A model made for batches may raise anything for one row.
         with suppress(Exception):
             alone = [self.predict_and_transform(_safe_indexing(rows, [row])) for row in few]
-            asked.append((np.concatenate([y for y, _ in alone]), [place for _, place in alone]))
-        for y_again, places in asked:
+            asked.append((np.concatenate([y for y, _ in alone]), [row for _, row in alone]))
+        for y_again, Z_again in asked:
             _refuse_change("the model", y_pred, y_again, few)
             if not isinstance(self.space, Untouched):
-                _refuse_change(f"the space ({self.space.name})", Z, np.vstack(places), few)
+                _refuse_change(f"the space ({self.space.name})", Z, np.vstack(Z_again), few)
         return few, [y_again for y_again, _ in asked]
 
     def length_scale(self, n: int) -> float | None:
@@ -418,7 +437,7 @@ class Embedding(Keeps):
     def _checked(self, Z: FloatArray) -> FloatArray:
         if isinstance(self.space, Untouched):  # perhaps a frame, for a method that converts it
             return Z
-        features = check_features(Z, "the embedding")
+        features = check_features(Z, f"the space ({self.space.name})")
         self.n_dimensions = features.shape[1]
         return features
 
@@ -435,17 +454,23 @@ class Embedding(Keeps):
         return "" if n is None else f"{n} dimension{'s' * (n != 1)}"
 
 
+def repeatable(before: FloatArray) -> FloatArray:
+    """By how much numbers of each column may change in another batch, (d,)."""
+    most = np.abs(before).max(axis=0, initial=0.0)
+    return np.asarray(REPEAT_TOLERANCE * np.ptp(before, axis=0) + REPEAT_ROUNDING * most)
+
+
 def _refuse_change(what: str, before: FloatArray, again: FloatArray, rows: IntArray) -> None:
     before, again = before.reshape(len(before), -1), again.reshape(len(rows), -1)
     change, ranges = np.abs(before[rows] - again).max(axis=0, initial=0.0), np.ptp(before, axis=0)
-    allowed = REPEAT_TOLERANCE * ranges + REPEAT_ROUNDING * np.abs(before).max(axis=0)
+    allowed = repeatable(before)
     moved = np.flatnonzero(change > allowed)
     if len(moved):
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
         column = f" in column {worst}" if len(change) > 1 else ""
         raise CalliperError(
-            f"{what} changes between calls: the same rows, in a smaller batch or alone, "
-            f"moved by up to {change[worst]:.3g}{column} (of a range of {ranges[worst]:.3g}). Is "
-            f"dropout or batch normalisation left on? Put the network into evaluation mode "
+            f"{what} changes between calls: for the same rows, in a smaller batch or alone, "
+            f"by up to {change[worst]:.3g}{column} (of a range of {ranges[worst]:.3g}). Is "
+            f"dropout or batch normalisation still on? Put the network into evaluation mode "
             f"(module.eval()), or fix the random state."
         )

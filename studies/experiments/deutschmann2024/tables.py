@@ -54,7 +54,7 @@ def markdown(rows: Sequence[Comparison]) -> str:
         before = where
         cells = [_cell(row, name) for name in PAPER_COLUMNS]
         lines.append("| " + " | ".join([*first, row.method, *cells]) + " |")
-    return "\n".join([*lines, "", f"Ours · paper's. {MARKS}. Letters: reasons, below."])
+    return "\n".join([*lines, "", f"Ours · paper's. {MARKS}. Letters stand for the reasons below."])
 
 
 def _cell(row: Comparison, name: str) -> str:

@@ -170,8 +170,8 @@ def test_frame_and_gap():
     ("groups", "message"),
     [
         (["a"] * 29, r"groups has 29 labels for 30 rows"),
-        (["a", None] * 15, r"15 of 30 values are missing, the first \((None|nan) at position 1"),
-        ([1.0, np.nan] * 15, r"15 of 30 values are missing, the first \((None|nan) at position 1"),
+        (["a", None] * 15, r"15 of 30 values are missing \(first: (None|nan) at position 1"),
+        ([1.0, np.nan] * 15, r"15 of 30 values are missing \(first: (None|nan) at position 1"),
         (np.array([1, "a"] * 15, dtype=object), "labels of one kind"),
     ],
 )

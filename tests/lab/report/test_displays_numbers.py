@@ -256,7 +256,7 @@ def test_what_is_no_plane_is_refused():
         EmbeddingDisplay.from_intervals(np.zeros((30, 3)), intervals)
     with pytest.raises(CalliperError, match="X has 3 rows for 30 intervals"):
         EmbeddingDisplay.from_intervals(np.zeros((3, 3)), intervals)
-    with pytest.raises(CalliperError, match="one input a row; got 2 columns"):
+    with pytest.raises(CalliperError, match="one value for each row; got 2 columns"):
         BandDisplay.from_intervals(np.zeros((30, 2)), intervals)
 
 

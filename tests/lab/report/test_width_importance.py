@@ -42,6 +42,22 @@ def test_a_known_width_is_explained():
     ]
 
 
+def test_a_frame_of_polars_keeps_its_names_and_categories():
+    polars = pytest.importorskip("polars")
+    pytest.importorskip("pyarrow")
+    how = {"row": 7, "random_state": 0}
+    found = WidthImportanceDisplay.from_model(Known(), polars.from_pandas(X), **how)
+    expected = WidthImportanceDisplay.from_model(Known(), X, **how)
+    assert found.columns == expected.columns
+    np.testing.assert_allclose(found.moves, expected.moves)
+
+
+@pytest.mark.parametrize("row", [True, 1.5, "a", [1]])
+def test_a_row_is_a_number(row):
+    with pytest.raises(TypeError, match="row must be a whole number; got"):
+        WidthImportanceDisplay.from_model(Known(), X, row=row)
+
+
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.EmbeddingWarning")
 def test_a_calibrated_model_and_a_calibrator():
     Z = rng.uniform(size=(600, 2))

@@ -115,13 +115,11 @@ def check_answers(found: Comparison) -> Iterator[Check]:
     """Problems of the numbers of points, and of what the methods answered."""
     n, n_test = len(found.calibration), len(found.test)
     if out_of_reach := [level for level in found.levels if conformal_rank(level, n) > n]:
-        yield Check(
-            "few-calibration-points",
-            "warning",
-            f"{n:,} calibration points are too few for {listed([*map(percent, out_of_reach)])}.",
-            f"The only valid interval is infinite then. {percent(out_of_reach[0])} needs "
-            f"{required_calibration_size(out_of_reach[0]):,} points.",
-        )
+        title = f"{n:,} calibration points are too few for {listed([*map(percent, out_of_reach)])}."
+        lowest = out_of_reach[0]
+        needed = f"{percent(lowest)} needs {required_calibration_size(lowest):,} points."
+        meaning = f"The only valid interval is infinite then. {needed}"
+        yield Check("few-calibration-points", "warning", title, meaning)
     if n_test < FEWEST_TEST_POINTS:
         yield _found("few-test-points", f"There are only {n_test} test points.")
     parts = [each for each in found.parts if (each.level, each.by) == (found.coverage, "group")]
@@ -131,8 +129,7 @@ def check_answers(found: Comparison) -> Iterator[Check]:
             title = f"{answer.method} failed and is not compared."
             yield Check("failed", "warning", title, str(answer.failure))
             continue
-        width = answer.at(found.coverage).width
-        if infinite := float(np.isinf(width).mean()):
+        if infinite := float(np.isinf(answer.at(found.coverage).width).mean()):
             which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
             title = f"{which} of {answer.method} at {percent(found.coverage)} are infinite."
             yield _found("infinite", title)
@@ -202,11 +199,9 @@ def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Chec
         return
     found = f" Features that differ: {first_of(differing, str)}." if differing else ""
     small = auc < HARMLESS
-    title = (
-        f"Calibration and test features differ{' a little' if small else ''}: a classifier "
-        f"tells them apart with AUC {auc:.2f} (0.5 would be chance).{found}"
-    )
-    yield _found("drift", title, "note" if small else "warning")
+    what = f"Calibration and test features differ{' a little' if small else ''}"
+    how = f"a classifier tells them apart with AUC {auc:.2f} (0.5 would be chance)"
+    yield _found("drift", f"{what}: {how}.{found}", "note" if small else "warning")
 
 
 def told_apart(first: FloatArray, second: FloatArray, random_state: int) -> tuple[float, float]:

@@ -60,10 +60,8 @@ class Points:
         n, d = Z.shape
         names = tuple(map(str, self.feature_names)) or tuple(f"z{i}" for i in range(d))
         if len(names) != d or len(set(names)) < len(names):
-            raise CalliperError(
-                f"feature_names must be {d} different names, one for each column of Z; got "
-                f"{len(names)}: {names!r}."
-            )
+            what = f"feature_names must be {d} different names, one for each column of Z"
+            raise CalliperError(f"{what}; got {len(names)}: {names!r}.")
         labels = map(labels_of, (self.Z, self.y, self.y_pred))
         self.__dict__.update(
             index=next((each for each in labels if each is not None), None),
@@ -246,10 +244,8 @@ class Comparison:
         expected = self.calibration.feature_names
         for points, name in ((self.test, "test"), (self.training, "training")):
             if points is not None and points.feature_names != expected:
-                raise CalliperError(
-                    f"calibration and {name} points must have the same features; got "
-                    f"{expected} and {points.feature_names}."
-                )
+                what = f"calibration and {name} points must have the same features"
+                raise CalliperError(f"{what}; got {expected} and {points.feature_names}.")
 
     @property
     def verdict(self) -> Verdict:
@@ -304,9 +300,9 @@ class Comparison:
             "n_test": len(self.test),
             "n_training": None if self.training is None else len(self.training),
             "features": self.test.feature_names,
-            "verdicts": [asdict(verdict) for verdict in self.verdicts],
-            "checks": [asdict(check) for check in self.checks],
-            "records": [asdict(record) for record in self.records],
+            "verdicts": [*map(asdict, self.verdicts)],
+            "checks": [*map(asdict, self.checks)],
+            "records": [*map(asdict, self.records)],
             "failures": failed,
             "parts": [
                 dict(zip(part._fields, part[:-1], strict=False))

@@ -36,14 +36,15 @@ from scipy import stats
 
 from calliper import metrics
 from calliper._notebook import Progress
-from calliper._stored import calibrate_rows
 from calliper._types import FloatArray
-from calliper.calibration import measured
+from calliper.calibration import Calibration, calibrate, measured
 from calliper.calibrators import FullRescaled, Split, as_calibrator
 from calliper.exceptions import unheard
 from calliper.lab.comparison._comparison import Answer, Comparison, Cut, Points, Record
 from calliper.quantile import conformal_rank
-from calliper.scores import as_score
+from calliper.rows import Rows
+from calliper.scores import Score, as_score
+from calliper.space import Embedding, fit_embedding
 
 #: With fewer test points, in all or in a part, nothing can be said about coverage.
 FEWEST_TEST_POINTS = 20
@@ -75,7 +76,7 @@ def ask(name: str, calibrator: Any, found: Comparison) -> Answer:
             ]
             fitted, space = calibrate_rows(calibrator, tails[0], tails[1], score)
             placed = space.transform(found.test.Z)
-            answer["intervals"] = fitted.intervals(found.test.y_pred, placed, found.levels)
+            answer["intervals"] = fitted.intervals(found.test.y_pred, Rows(placed), found.levels)
             answer["guarantees"] = tuple(map(fitted.guarantee, found.levels))
         except Exception as error:  # whatever one method does, the others are still compared
             answer = {"failure": f"{type(error).__name__}: {error}"}
@@ -90,6 +91,25 @@ def ask(name: str, calibrator: Any, found: Comparison) -> Answer:
         warned=() if "failure" in answer else tuple(warned),
         **answer,
     )
+
+
+def calibrate_rows(
+    calibrator: Any,
+    tails: list[Rows],
+    training: list[Rows] | None = None,
+    score: Score | None = None,
+) -> tuple[Calibration, Embedding]:
+    """A method fitted to checked rows, and the map of features; all rows calibrate."""
+    method, space, known = as_calibrator(calibrator), Embedding(), None
+    if training is not None:  # one scale learns from errors of both signs
+        known = replace(training[0], scores=training[0].magnitudes)
+    if method.judges_nearness and not method.takes_inputs:
+        space = fit_embedding(None, None if known is None else known.Z, tails[0].Z)
+    Z = space.transform(tails[0].Z)
+    if known is not None:
+        known = replace(known, Z=space.transform(known.Z))
+    located = [replace(rows, Z=Z) for rows in tails]
+    return calibrate(method, as_score(score), located, training=known), space
 
 
 def by_chance(level: float, n_calibration: int, n: Any, share: Any) -> FloatArray:
@@ -159,8 +179,7 @@ class Scores:
             return False
         total = _error(self.rows[:, b] - self.rows[:, a]) ** 2 + of_calibration
         # Welch-Satterthwaite: only the redrawn calibration sets are few.
-        few = len(self.redrawn)
-        freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
+        freedom = inf if of_calibration == 0 else len(self.redrawn) * (total / of_calibration) ** 2
         return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)
 
 

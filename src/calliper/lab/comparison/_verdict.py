@@ -226,10 +226,9 @@ def _adapts(case: Case) -> str:
 def _why(case: Case) -> str:
     chosen, best, name = case.chosen, case.best, case.chosen.method
     if chosen is case.constant:
-        return (
-            f"No other method that covers has a better interval score than {name}, by more than "
-            f"chance and by at least 1 %, and {name} is the simplest, with the full guarantee."
-        )
+        what = f"No other method that covers has a better interval score than {name}"
+        praise = f"{name} is the simplest, with the full guarantee"
+        return f"{what}, by more than chance and by at least 1 %, and {praise}."
     others = [record.method for record in case.as_good if record is not chosen]
     rest = f" As good within chance: {listed(others)}." if others else ""
     if best is chosen:
@@ -239,10 +238,8 @@ def _why(case: Case) -> str:
         advantage = "covers every group"
     elif _full_promise(chosen) and not _full_promise(best):
         advantage = "guarantees the full coverage"
-    return (
-        f"{best.method} has the best interval score, but {name} is as good on these points, and "
-        f"{advantage}.{rest}"
-    )
+    as_good = f"{name} is as good on these points, and {advantage}"
+    return f"{best.method} has the best interval score, but {as_good}.{rest}"
 
 
 def _instead(case: Case) -> str:

@@ -237,7 +237,7 @@ def _measured(trial: Trial) -> list[Row]:
     fitted = _calibrated(trial, calibration, seed)
     middle = perf_counter()
     y_pred, Z = outputs[test], problem.Z[test]
-    intervals = fitted.intervals(y_pred, Z, trial.levels)
+    intervals = fitted.intervals(y_pred, Rows(Z), trial.levels)
     rows = trial.rows("ok", seconds_fit=middle - start, seconds_predict=perf_counter() - middle)
     known: dict[str, Any] = {
         "problem": problem.name,

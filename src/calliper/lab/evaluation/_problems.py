@@ -119,11 +119,9 @@ class Method:
     def __post_init__(self) -> None:
         missing = {"fit", "predict_radius", "get_params"} - {*dir(self.calibrator)}
         if isinstance(self.calibrator, type) or missing:
-            raise CalliperError(
-                f"a method needs a calibrator such as FullRescaled(): an object with fit and "
-                f"predict_radius, and with get_params (derive it from BaseEstimator), so that "
-                f"each split has its own copy; got {self.calibrator!r}."
-            )
+            what = "a calibrator such as FullRescaled(): an object with fit and predict_radius"
+            more = "get_params (derive it from BaseEstimator), so that each split has its own copy"
+            raise CalliperError(f"a method needs {what}, and with {more}; got {self.calibrator!r}.")
 
     def describe(self) -> str:
         """The method as one would type it, on one line."""
@@ -168,10 +166,8 @@ def check_problems(problems: Any) -> list[Problem]:
     found = [problems] if isinstance(problems, Problem) else list(problems)
     for problem in found:
         if not isinstance(problem, Problem):
-            raise CalliperError(
-                f"problems must be Problem objects; got {type(problem).__name__}. "
-                f'Write Problem("name", Z=..., y=..., y_pred=...).'
-            )
+            got = f"problems must be Problem objects; got {type(problem).__name__}"
+            raise CalliperError(f'{got}. Write Problem("name", Z=..., y=..., y_pred=...).')
     _refuse_repeats([problem.name for problem in found], "problems")
     return found
 
@@ -192,9 +188,8 @@ def check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
     if measures is None:
         return dict(MEASURES)
     if not isinstance(measures, Mapping) or not measures:
-        raise CalliperError(
-            f"measures must map names to functions of (y, intervals, context); got {measures!r}."
-        )
+        what = "measures must map names to functions of (y, intervals, context)"
+        raise CalliperError(f"{what}; got {measures!r}.")
     for name in measures:
         if name in ROW_FIELDS:
             raise CalliperError(f"{name} is a field of every row: rename the measure.")
@@ -207,10 +202,8 @@ def sizes(
     """Numbers of calibration and test rows of one problem; ``names`` are those of all problems."""
     if isinstance(n_calibration, Mapping):
         if n_calibration.keys() != set(names):
-            raise CalliperError(
-                f"n_calibration must name every problem and no other; it names "
-                f"{sorted(n_calibration)}, the problems are {sorted(names)}."
-            )
+            both = f"it names {sorted(n_calibration)}, the problems are {sorted(names)}"
+            raise CalliperError(f"n_calibration must name every problem and no other; {both}.")
         n_calibration = n_calibration[problem.name]
     rows, wanted = len(problem), 1 if n_test is None else at_least(n_test, 1, "n_test")
     if n_calibration is None:

@@ -109,9 +109,8 @@ class Records:
             read = json.loads(text)
             return cls([read_row(row) for row in read["rows"]], read["measures"], read["runs"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CalliperError(
-                f"expected what Records.to_json writes; it cannot be read ({error!r})."
-            ) from error
+            what = "expected what Records.to_json writes; it cannot be read"
+            raise CalliperError(f"{what} ({error!r}).") from error
 
 
 def read_row(row: Row) -> Row:

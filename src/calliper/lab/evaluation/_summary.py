@@ -21,6 +21,7 @@ import numpy as np
 
 from calliper._validation import check_option
 from calliper.exceptions import CalliperError
+from calliper.lab._words import number
 from calliper.lab.evaluation._records import Records, Row
 from calliper.lab.metrics import MEASURES
 
@@ -242,8 +243,7 @@ def _columns(records: Records, measures: Sequence[str] | None) -> Measures:
 
 
 def _refuse_unknown(names: Sequence[str], known: dict[str, Any], what: str) -> None:
-    unknown = [name for name in names if name not in known]
-    if isinstance(names, str) or unknown:
+    if isinstance(names, str) or any(name not in known for name in names):
         raise CalliperError(f"{what} must be a list of {', '.join(known)}; got {names!r}.")
 
 
@@ -376,10 +376,8 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     """
     if error < 0:
         raise CalliperError(f"error must be at least 0, or NaN if unknown; got {error!r}.")
-    if isnan(value):
-        return "–"
-    if isinf(value):
-        return "∞" if value > 0 else "−∞"
+    if not isfinite(value):
+        return number(value)
     if isinf(error):
         return f"{_plain(value)}(∞)"
     if isnan(error) or error == 0:

@@ -23,6 +23,7 @@ from calliper.lab.metrics._inputs import (
     IntervalsLike,
     as_intervals,
     level_of,
+    numbered,
     one_level,
     unit_spread,
 )

@@ -59,8 +59,7 @@ def tau_si(
     >>> round(tau_si([1.0, 3.0, 2.0, 4.0], ([-1, -2, -3, -4], [1, 2, 3, 4]), y_pred=[0] * 4), 3)
     0.667
     """
-    read = inputs.one_level(intervals)
-    scores, widths = scores_and_widths(y, read, y_pred, infinite, max_score)
+    scores, widths = scores_and_widths(y, inputs.one_level(intervals), y_pred, infinite, max_score)
     if len(widths) < 2:
         raise UndefinedError(f"{len(widths)} rows are left, and 2 are needed")
     for values, name in (scores, "scores"), (widths, "widths"):
@@ -198,11 +197,11 @@ def scores_and_widths(
     """``|y − ŷ|`` and upper − lower of the rows to compare, sorted by score, with rounding ties."""
     check_option(infinite, get_args(Infinite), "infinite")
     if (infinite == "cap") != (max_score is not None):
-        raise CalliperError(
-            f"max_score, the half-width that replaces an infinite one, is needed for "
-            f"infinite='cap' and used nowhere else; got infinite={infinite!r} and "
-            f"max_score={max_score!r}: pass both (the largest calibration score), or neither."
-        )
+        what = "max_score, the half-width that replaces an infinite one"
+        got = f"got infinite={infinite!r} and max_score={max_score!r}"
+        remedy = "pass both (the largest calibration score), or neither"
+        where = "is needed for infinite='cap' and used nowhere else"
+        raise CalliperError(f"{what}, {where}; {got}: {remedy}.")
     if max_score is not None and not 0 < max_score < np.inf:
         raise CalliperError(f"max_score must be positive and finite; got {max_score!r}.")
     y, y_pred = same_rows(intervals, "intervals", y=y, y_pred=y_pred)
@@ -214,11 +213,9 @@ def scores_and_widths(
     if y_pred is not None:
         centre = check_vector(y_pred, "y_pred", n=n)[kept]
     elif unbounded.any():
-        raise CalliperError(
-            f"y_pred is needed: {unbounded.sum()} of {len(unbounded)} intervals are infinite, the "
-            f"first at position {unbounded.argmax()}, and have no midpoint. Pass y_pred, or "
-            f"infinite='drop'."
-        )
+        which = f"{unbounded.sum()} of {len(unbounded)} intervals are infinite"
+        why = f"{which}, the first at position {unbounded.argmax()}, and have no midpoint"
+        raise CalliperError(f"y_pred is needed: {why}. Pass y_pred, or infinite='drop'.")
     else:
         centre = lower / 2 + upper / 2
     if max_score is not None:
@@ -333,11 +330,9 @@ def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
             held = 0
     last[-1:] = [len(count) - 1]
     if len(last) < len(count):
-        warn(
-            f"{np.count_nonzero(count < smallest)} of {len(count)} bins of the widths hold fewer "
-            f"than {smallest} points, too few for a quantile of the scores: merged with their "
-            f"neighbours into {len(last)}. Pass more test points ({smallest * len(count)} fill "
-            f"them all), or fewer bins.",
-            SparseBinsWarning,
-        )
+        few, n = np.count_nonzero(count < smallest), len(count)
+        what = f"{few} of {n} bins of the widths hold fewer than {smallest} points"
+        done = f"merged with their neighbours into {len(last)}"
+        remedy = f"Pass more test points ({smallest * n} fill them all), or fewer bins."
+        warn(f"{what}, too few for a quantile of the scores: {done}. {remedy}", SparseBinsWarning)
     return np.array([0, *(end + 1 for end in last[:-1])]), np.array(last)

@@ -197,10 +197,8 @@ def interval_scorer(coverage: float = 0.9) -> Callable[[Any, Any, Any], float]:
 
 def _minus_score(estimator: Any, X: Any, y: Any, *, coverage: float) -> float:
     if not hasattr(estimator, "predict_interval"):
-        raise TypeError(
-            f"interval_scorer needs an estimator with predict_interval(X, coverage); "
-            f"got {type(estimator).__name__}: wrap it in ConformalRegressor."
-        )
+        what = "interval_scorer needs an estimator with predict_interval(X, coverage)"
+        raise TypeError(f"{what}; got {type(estimator).__name__}: wrap it in ConformalRegressor.")
     intervals = as_intervals(estimator.predict_interval(X, coverage=coverage))
     return -interval_score(y, intervals, coverage=coverage)
 

@@ -103,10 +103,9 @@ def bootstrap(
     draws = at_least(n_resamples, 2, "n_resamples")
     parts = {"y": y, **{f"rows[{at}]": part for at, part in enumerate(rows)}}
     for name, part in parts.items():
-        if _n_entries(part) != n:
-            raise CalliperError(
-                f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
-            )
+        if (found := _n_entries(part)) != n:
+            what = f"{name} must have a row for each of the {n} intervals"
+            raise CalliperError(f"{what}; got {found}.")
     if replace is None:
         replace = not _splits_the_rows(metric)
     takes = signature(metric).parameters

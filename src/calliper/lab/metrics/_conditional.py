@@ -308,9 +308,8 @@ def excess_risk_of_target_coverage(
     rng = check_random_state(random_state)
     rows = inputs.choose_rows(len(covered), max_points, rng)
     if folds > len(rows):
-        raise CalliperError(
-            f"n_folds must be at most the number of rows; got {folds} for {len(rows)}: pass fewer."
-        )
+        got = f"got {folds} for {len(rows)}"
+        raise CalliperError(f"n_folds must be at most the number of rows; {got}: pass fewer.")
     forecast = _forecasts(classifier, features[rows], covered[rows], folds, rng)
     if side != "both":
         forecast = (np.minimum if side == "under" else np.maximum)(forecast, level)
@@ -342,6 +341,5 @@ def _forecasts(
         if labels.all() or not labels.any():
             forecast[test] = labels[0]
         else:
-            fitted = clone(classifier).fit(X[train], labels)
-            forecast[test] = fitted.predict_proba(X[test])[:, 1]
+            forecast[test] = clone(classifier).fit(X[train], labels).predict_proba(X[test])[:, 1]
     return forecast

@@ -13,7 +13,7 @@ from calliper._types import BoolArray, FloatArray, Frame, IntArray
 from calliper._validation import at_least, check_features, check_level
 from calliper.exceptions import CalliperError, warn
 from calliper.intervals import Intervals
-from calliper.rows import same_rows
+from calliper.rows import rows_of_groups, same_rows
 
 #: Intervals, or a pair (lower, upper); also a frame with these two columns.
 IntervalsLike: TypeAlias = Intervals | tuple[Any, Any]
@@ -66,10 +66,9 @@ def _ends(intervals: Any) -> tuple[Any, Any]:
         return lower, upper
     except (TypeError, ValueError):
         what = type(intervals).__name__ + ("" if shape is None else f" of shape {shape}")
-        raise CalliperError(
-            f"intervals must be Intervals or a pair (lower, upper) of arrays; got {what}. "
-            f"If the ends are two columns of an array, pass (a[:, 0], a[:, 1])."
-        ) from None
+        wanted = "Intervals or a pair (lower, upper) of arrays"
+        remedy = "If the ends are two columns of an array, pass (a[:, 0], a[:, 1])."
+        raise CalliperError(f"intervals must be {wanted}; got {what}. {remedy}") from None
 
 
 def one_level(intervals: IntervalsLike) -> Intervals:
@@ -80,10 +79,8 @@ def one_level(intervals: IntervalsLike) -> Intervals:
     n_levels = read.lower.shape[1]
     if n_levels > 1:
         known = f" {read.coverage}" if read.coverage is not None else ", unnamed"
-        raise CalliperError(
-            f"intervals must have one level; got {n_levels}{known}: pass intervals.at(level) for "
-            "one of them (Intervals(..., coverage=) sets the levels)."
-        )
+        how = "intervals.at(level) for one of them (Intervals(..., coverage=) sets the levels)"
+        raise CalliperError(f"intervals must have one level; got {n_levels}{known}: pass {how}.")
     return replace(read, lower=read.lower[:, 0], upper=read.upper[:, 0])
 
 
@@ -130,3 +127,19 @@ def unit_spread(features: FloatArray) -> FloatArray:
     centred = between - between.mean(axis=0)
     scaled: FloatArray = centred / centred.std(axis=0)
     return scaled
+
+
+def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
+    """The different labels in order, and the number of each row's, (n,); gaps are refused."""
+    shape = np.shape(np.asarray(labels))
+    if len(shape) != 1 or not shape[0]:
+        what = f"{name} must have one label for each row, and at least one row"
+        raise CalliperError(f"{what}; got shape {shape}.")
+    rows, number = rows_of_groups(labels, name), np.empty(shape, dtype=np.intp)
+    try:
+        ordered = sorted(rows)
+    except TypeError as error:
+        raise CalliperError(f"{name} must be labels of one kind: {error}.") from None
+    for code, label in enumerate(ordered):
+        number[rows[label]] = code
+    return ordered, number

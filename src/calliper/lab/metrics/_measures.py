@@ -84,9 +84,8 @@ class Measure:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise CalliperError(
-                f"a measure must be a function of (y, intervals, context); got {self.function!r}."
-            )
+            what = "a measure must be a function of (y, intervals, context)"
+            raise CalliperError(f"{what}; got {self.function!r}.")
         check_option(self.best, get_args(Best), "best")
 
     def description(self) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.lab.metrics._adaptivity import sort_widths
-from calliper.lab.metrics._inputs import FEWEST, IntervalsLike, one_level
+from calliper.lab.metrics._inputs import FEWEST, IntervalsLike, numbered, one_level
 from calliper.quantile import conformal_rank
-from calliper.rows import numbered, same_rows
+from calliper.rows import same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,8 +148,7 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
     array([0.38 , 0.685, 0.975])
     """
     read = one_level(intervals)
-    order, ordered = sort_widths(read)
-    return _by_quantiles(y, read, order, ordered, n_bins, "widths")
+    return _by_quantiles(y, read, *sort_widths(read), n_bins, "widths")
 
 
 def coverage_by_value(
@@ -295,13 +294,10 @@ def _labels(edges: FloatArray) -> list[str]:
 def _warn_of_few(n: IntArray, bins: str, names: Sequence[str]) -> None:
     """Warn if bins hold few points."""
     if n.min() < FEWEST:
-        least = int(np.argmin(n))
-        warn(
-            f"{np.count_nonzero(n < FEWEST)} of {len(n)} {bins} hold fewer than {FEWEST} points, "
-            f"the smallest ({names[least]}) {n[least]}: their coverage is uncertain; see its "
-            f"bounds.",
-            SparseBinsWarning,
-        )
+        least, few = int(np.argmin(n)), np.count_nonzero(n < FEWEST)
+        what = f"{few} of {len(n)} {bins} hold fewer than {FEWEST} points"
+        what += f", the smallest ({names[least]}) {n[least]}"
+        warn(f"{what}: their coverage is uncertain; see its bounds.", SparseBinsWarning)
 
 
 @dataclass(frozen=True, eq=False)

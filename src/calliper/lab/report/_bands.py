@@ -141,11 +141,9 @@ def _in_order(rows: Any, what: str, n: int, **given: Any) -> tuple[IntArray, dic
     """The order of ascending x, and in that order x and other values of the same rows."""
     names = style.name_of(given["x"], "x"), style.name_of(given["y"], "y")
     given = dict(zip(given, same_rows(rows, what, **given), strict=True))
-    if np.ndim(given["x"]) == 2 and np.shape(given["x"])[1] != 1:
-        raise CalliperError(
-            f"x must be one input a row; got {np.shape(given['x'])[1]} columns: pass one of them, "
-            f"or see EmbeddingDisplay."
-        )
+    if np.ndim(given["x"]) == 2 and (d := np.shape(given["x"])[1]) != 1:
+        what = f"x must have one value for each row; got {d} columns"
+        raise CalliperError(f"{what}: pass one of them, or see EmbeddingDisplay.")
     found: Any = {k: None if v is None else check_vector(v, k, n=n) for k, v in given.items()}
     order = np.argsort(found["x"], kind="stable")
     known = {name: None if values is None else values[order] for name, values in found.items()}
@@ -372,10 +370,9 @@ class MetricCurveDisplay(style.Display):
         rows = list(given) if isinstance(given, Iterable) else []
         known = sorted(rows[0]) if rows and isinstance(rows[0], Mapping) else []
         if not {"problem", "method", "n_calibration", metric} <= {*known}:
-            raise CalliperError(
-                f"records must hold at least one row, each a dict with problem, method, "
-                f"n_calibration and {metric!r}; got {len(rows)} of {known}."
-            )
+            needed = f"a dict with problem, method, n_calibration and {metric!r}"
+            got = f"got {len(rows)} of {known}"
+            raise CalliperError(f"records must hold at least one row, each {needed}; {got}.")
         asked = "level" if "level" in rows[0] else "coverage"
         problem = _the_one(rows, "problem", "problem", problem)
         level = float(_the_one(rows, asked, "level", level))

@@ -57,9 +57,8 @@ class CalibrationCurveDisplay(style.Display):
         """
         read = metrics.as_intervals(intervals)
         if read.coverage is None:
-            raise CalliperError(
-                "intervals must carry their levels: pass Intervals(lower, upper, coverage=[...])."
-            )
+            remedy = "pass Intervals(lower, upper, coverage=[...])"
+            raise CalliperError(f"intervals must carry their levels: {remedy}.")
         asked = np.atleast_1d(np.asarray(read.coverage, float))
         inside = read.contains(y).reshape(len(read.lower), -1)
         order, n = np.argsort(asked), np.full(len(asked), len(inside))
@@ -255,10 +254,9 @@ class RunningCoverageDisplay(style.Display):
         values, level = check_vector(outside, "outside"), check_level(coverage)
         size = at_least(window, 1, "window")
         if len(values) < size or values.min() < 0 or values.max() > 1:
-            raise CalliperError(
-                f"outside must hold shares between 0 and 1, at least the {size} of one window; got "
-                f"{len(values)}, from {values.min(initial=0):g} to {values.max(initial=0):g}."
-            )
+            what = f"outside must hold at least {size} shares between 0 and 1, one window"
+            span = f"from {values.min(initial=0):g} to {values.max(initial=0):g}"
+            raise CalliperError(f"{what}; got {len(values)}, {span}.")
         total = np.concatenate([[0.0], np.cumsum(values)])
         running = 1 - (total[size:] - total[:-size]) / size
         low, high = (stats.binom(size, level).ppf([0.05, 0.95]) / size).tolist()
@@ -382,16 +380,14 @@ class CoverageLawDisplay(style.Display):
         values = np.sort(check_vector(coverages, "coverages"))
         if len(values) < 2 or values[0] < 0 or values[-1] > 1:
             span = f" from {values[0]:g} to {values[-1]:g}" if len(values) else ""
-            raise CalliperError(
-                f"coverages must be at least two shares between 0 and 1; got {len(values)}{span}."
-            )
+            what = "coverages must be at least two shares between 0 and 1"
+            raise CalliperError(f"{what}; got {len(values)}{span}.")
         level, n = check_levels(coverage)[0], at_least(n_calibration, 1, "n_calibration")
         rank = conformal_rank(level, n)
         if rank > n:
-            raise CalliperError(
-                f"{n} calibration points cannot support coverage {level:g}: every interval is "
-                f"infinite and covers, so there is no law to compare with."
-            )
+            what = f"{n} calibration points cannot support coverage {level:g}"
+            why = "every interval is infinite and covers, so there is no law to compare with"
+            raise CalliperError(f"{what}: {why}.")
         size = 1 if n_test is None else at_least(n_test, 1, "n_test")
         law = stats.betabinom(size, rank, n + 1 - rank) if n_test else coverage_law(level, n)
         first, low, high, last = law.ppf([1e-4, 0.05, 0.95, 1 - 1e-4])

@@ -1,6 +1,7 @@
 """Figures of widths: against errors, over the inputs in two dimensions, and column by column."""
 
 from dataclasses import dataclass
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from calliper._types import FloatArray
 from calliper._validation import at_least, check_features, check_level
 from calliper.exceptions import CalliperError, unheard
 from calliper.lab.report import _style as style
+from calliper.models import comes_from
 from calliper.rows import same_rows
 
 #: Columns that a figure shows.
@@ -256,9 +258,8 @@ class WidthImportanceDisplay(style.Display):
         """
         has_intervals = hasattr(model, "predict_interval")
         if not (has_intervals or hasattr(model, "predict_radius")):
-            raise CalliperError(
-                f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
-            )
+            got = f"got a {type(model).__name__}"
+            raise CalliperError(f"model must have predict_interval or predict_radius; {got}.")
         level = check_level(coverage)
 
         def widths(rows: Any) -> FloatArray:
@@ -268,16 +269,18 @@ class WidthImportanceDisplay(style.Display):
             else:
                 width = 2 * np.asarray(model.predict_radius(rows, level))
             if n_infinite := np.count_nonzero(~np.isfinite(width)):
-                raise CalliperError(
-                    f"{n_infinite} of {len(width)} intervals are infinite at coverage {level:g}, "
-                    f"whatever the columns: request a lower level, or calibrate on more rows."
-                )
+                what = f"{n_infinite} of {len(width)} intervals are infinite at coverage {level:g}"
+                remedy = "request a lower level, or calibrate on more rows"
+                raise CalliperError(f"{what}, whatever the columns: {remedy}.")
             return width
 
+        X = X.to_pandas() if comes_from(X, "polars") else X
         X = X if hasattr(X, "iloc") else np.asarray(X)
         if len(X.shape) != 2 or len(X) < 2:
             what = "X must have two dimensions and at least two rows"
             raise CalliperError(f"{what}; got shape {X.shape}.")
+        if row is not None and (isinstance(row, bool) or not isinstance(row, Integral)):
+            raise TypeError(f"row must be a whole number; got {row!r}.")
         if row is not None and not 0 <= row < len(X):
             raise CalliperError(f"row must be a number from 0 to {len(X) - 1}; got {row!r}.")
         rng, most = check_random_state(random_state), at_least(max_rows, 2, "max_rows")
@@ -306,8 +309,7 @@ class WidthImportanceDisplay(style.Display):
         found = {"importance": self.importance, "deviation": self.deviation}
         if self.moves is not None:
             found["move"] = self.moves
-        frame = pd.DataFrame(found, index=pd.Index(self.columns, name="column"))
-        return frame.iloc[self._order()]
+        return pd.DataFrame(found, index=pd.Index(self.columns, name="column")).iloc[self._order()]
 
     def _order(self) -> Any:
         """Numbers of the columns by their effect, largest first."""
@@ -326,8 +328,7 @@ class WidthImportanceDisplay(style.Display):
             ax.barh(names, self.importance[order], xerr=self.deviation[order], color=style.BLUE)
             style.label(ax, "mean change of the width if permuted (unit of y)", "", legend=None)
         else:
-            wider = self.moves[order] > 0
-            colors = [*np.where(wider, style.VERMILION, style.BLUE)]
+            colors = [*np.where(self.moves[order] > 0, style.VERMILION, style.BLUE)]
             ax.barh(names, self.moves[order], color=colors)
             ax.axvline(0, color="black", lw=0.8)
             words = f"width {self.width:.3g} · {words}"
