@@ -120,7 +120,8 @@ class LeaveTwoOut:
 
     def without_each(self, Z: FloatArray) -> FloatArray:
         """(m, N) scales at new rows without each calibration point."""
-        return np.asarray(self.means.to(Z) + self.offset)
+        means: FloatArray = self.means.to(Z)
+        return means + self.offset if self.offset else means
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, which are kept."""

@@ -305,7 +305,8 @@ class RadialMeans(WeightedMeans):
         else:
             mean, rest = means_without_folds(weight, self.magnitudes, self.fold)
         groups = np.arange(len(self.magnitudes)) if self.fold is None else self.fold
-        for row, left_out in zip(*np.nonzero(rest < FAINT), strict=True):
+        faint = np.divmod(np.flatnonzero(rest < FAINT), rest.shape[1])
+        for row, left_out in zip(*faint, strict=True):
             # Weights relative to the nearest that remains; of none, the mean is not a number.
             exponent = self._exponents(Z[[row]], None if own is None else own[[row]])
             exponent[:, groups == left_out] = -np.inf
