@@ -2,7 +2,7 @@
 Do intervals react to missing values?
 =====================================
 
-Some values are missing. Pass rows in the form the model accepts, gaps included. Intervals should
+Some values are missing. Pass rows in the form the model accepts, missing values included. Intervals should
 be wider where important values are missing.
 """
 
@@ -22,7 +22,7 @@ X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=700, random
 X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, train_size=500, random_state=0)
 
 # %%
-# This booster handles gaps itself, so calliper needs no extra step. For a model that does not, put
+# This booster handles missing values itself, so calliper needs no extra step. For a model that does not, put
 # an imputer in front of it in a pipeline, and pass the pipeline. The same goes for categories: if
 # the model cannot handle them, add an encoder to the pipeline.
 
@@ -39,7 +39,7 @@ for_all = ConformalRegressor(booster).calibrate(X_cal, y_cal)
 for_each = ConformalRegressor(booster).calibrate(X_cal, y_cal, groups=is_torn)
 
 # %%
-# The first calibration ignores the gaps; the second guarantees coverage for torn images and for
+# The first calibration ignores missing values; the second guarantees coverage for torn images and for
 # whole ones.
 
 from matplotlib import pyplot
@@ -47,7 +47,7 @@ from matplotlib import pyplot
 missing, bins = is_torn(X_new), np.linspace(0, 9, 37)
 figure, axes = pyplot.subplots(1, 2, figsize=(10.5, 3.8), layout="constrained", sharey=True)
 for ax, title, model in [
-    (axes[0], "Told nothing about gaps", for_all),
+    (axes[0], "Without groups", for_all),
     (axes[1], "groups=is_torn", for_each),
 ]:
     intervals = model.predict_interval(X_new, coverage=0.9)

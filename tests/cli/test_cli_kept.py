@@ -98,7 +98,7 @@ def test_a_folder_goes_on_with_what_was_kept_from_one_step(calliper, files):
         *("--calibration cal.csv", "--target y", "--prediction y_pred", "--features a"),
         *("--features-prefix a", "--training train.csv", "--kernel knn", "--method split"),
         *("--neighbors 3", "--statistic mean", "--offset 0", "--group id", "--weight a"),
-        *("--shifted-to new.csv", "--gaps fill", "--seed 0", "--score signed"),
+        *("--shifted-to new.csv", "--missing fill", "--seed 0", "--score signed"),
     ],
 )
 def test_what_was_decided_cannot_be_said_again(calliper, files, option):
@@ -183,7 +183,7 @@ def test_inspect_says_what_it_is_and_draws_it(calliper, labelled):
         in words
     )
     assert "columns: target 'y', prediction 'y_pred', 2 features: 'a', 'b'; group 'kind'" in words
-    assert "gaps among features: filled with medians of training rows" in words
+    assert "missing feature values: filled with medians of training rows" in words
     assert "a new target lies in its interval with probability at least" in words
     errors, widths = done.stdout.splitlines()[-2:]
     assert errors.startswith("calibration errors: ") and "(median 0." in errors

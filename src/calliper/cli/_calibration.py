@@ -260,7 +260,7 @@ def calibrate_stored(
         learning_part=learning_part,
         random_state=random_state,
     )
-    with unheard(*((UnusedWarning,) if teach else ())):  # training rows may also fill gaps
+    with unheard(*((UnusedWarning,) if teach else ())):  # training rows may also fill cells
         regressor.calibrate(X, y, groups=groups, weights=weights, **more)
     return CalibratedOnStored(regressor)
 

@@ -68,8 +68,8 @@ def _described(kept: files.Kept, made: FileCalibration) -> list[str]:
     lines = [first.replace(CalibratedOnStored.__name__, "stored predictions,"), text]
     if made.ratio is not None:
         lines.append("weights for a shift, learnt from the features")
-    gaps = "filled with medians of training rows" if len(made.filling.medians) else "refused"
-    lines.append(f"gaps among features: {gaps}")
+    how = "filled with medians of training rows" if len(made.filling.medians) else "an error"
+    lines.append(f"missing feature values: {how}")
     # The header names no model of the user's.
     lines += [out.in_options(line) for line in rest if not line.startswith("model:")]
     if made.sketch is not None:

@@ -204,8 +204,8 @@ class Request(TableRequest):
         "Rows that the model was trained on, with the same columns; used to standardise features, "
         "fill missing values and, for some methods and kernels, to learn from."
     )
-    gaps: Literal["fill", "refuse"] = option(
-        "Fill missing feature values with the median of --training, or report an error.",
+    missing: Literal["fill", "error"] = option(
+        "Fill missing feature values with the median of --training, or stop with an error.",
         "fill",
         late=True,
     )
@@ -241,7 +241,7 @@ class Request(TableRequest):
     @property
     def form(self) -> Form:
         """The form of text files, and what happens to empty cells."""
-        return replace(super().form, gaps=self.gaps == "fill")
+        return replace(super().form, fills=self.missing == "fill")
 
 
 def note_if_alone(alone: bool) -> None:

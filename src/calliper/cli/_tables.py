@@ -28,13 +28,13 @@ Labels = list[str | None] | None
 
 @dataclass(frozen=True)
 class Form:
-    """The form of text files; with ``gaps``, training rows fill feature cells without numbers."""
+    """The form of text files; with ``fills``, training rows fill missing feature values."""
 
     delimiter: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
     zipped: bool = False
-    gaps: bool = True
+    fills: bool = True
 
     def of(self, extension: str) -> Form:
         """The form with what the extension says: tabs, compression."""
@@ -89,7 +89,7 @@ def open_writer(
 
 @dataclass(eq=False)
 class Filling:
-    """What replaces gaps in the last ``n_features`` columns; without medians, gaps are refused."""
+    """What fills missing values in the last ``n_features`` columns; without medians, an error."""
 
     n_features: int = 0
     medians: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -99,10 +99,10 @@ class Filling:
         """Print how many cells were filled, if any."""
         if self.n_filled:
             what = f"{self.n_filled:,} missing feature values were filled with the median"
-            note(f"note: {what} of the training rows (--gaps refuse reports an error instead)")
+            note(f"note: {what} of the training rows (--missing error stops instead)")
 
     def numbers(self, chunk: Chunk, needed: Sequence[str]) -> FloatArray:
-        """The needed columns of a chunk, with gaps among the features filled."""
+        """The needed columns of a chunk, with missing features filled."""
         columns = [chunk.floats(name) for name in needed]
         nothing = np.full(len(chunk), np.inf)
         values = np.stack([nothing if each is None else each for each in columns], axis=1)
@@ -114,7 +114,7 @@ class Filling:
         return self.fill(values)
 
     def fill(self, rows: FloatArray) -> FloatArray:
-        """The rows with gaps among the features filled, in place."""
+        """The rows with missing features filled, in place."""
         features = rows[:, rows.shape[1] - len(self.medians) :]
         gaps = np.isnan(features)
         self.n_filled += int(gaps.sum())
@@ -134,7 +134,7 @@ def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoRe
     if is_feature:
         remedy += ", or leave the column out of --features"
     if is_feature and values is not None and np.isnan(values[row]):
-        how = "" if chunk.table.form.gaps else " without --gaps refuse"
+        how = "" if chunk.table.form.fills else " without --missing error"
         remedy = f"pass --training FILE{how} to fill missing values with its medians, or {remedy}"
     raise CalliperError(f"{chunk.table.name}, {where}: {wrong}; {remedy}.")
 
@@ -240,14 +240,14 @@ def read_rows(
 def read_training(
     path: str | None, columns: Columns, form: Form
 ) -> tuple[FloatArray | None, Filling]:
-    """Training rows, (n, 2 + d): target, prediction, features; and what they fill gaps with."""
+    """Training rows, (n, 2 + d): target, prediction, features; and how they fill cells."""
     n_features = len(columns.features)
-    filling = Filling(n_features, np.full(n_features if path and form.gaps else 0, np.nan))
+    filling = Filling(n_features, np.full(n_features if path and form.fills else 0, np.nan))
     if path is None:
         return None, filling
     with open_table(path, form) as table:
         rows, _ = read_rows(table, columns.known, filling)
-    if form.gaps:
+    if form.fills:
         known = [column[~np.isnan(column)] for column in rows[:, 2:].T]
         medians = [np.median(values) if len(values) else 0.0 for values in known]
         filling = Filling(n_features, np.array(medians))
