@@ -404,7 +404,9 @@ def test_values_of_rows_are_no_model():
 
 @pytest.mark.parametrize("size", [0, 1.0, 90, 40, None, True])
 def test_a_calibration_size_is_called_by_its_name(size):
-    with pytest.raises(CalliperError, match=r"calibration_size must be .* 1 to 39 of the 40 rows"):
+    with pytest.raises(
+        CalliperError, match=r"calibration_size must be .* number of rows from 1 to 39"
+    ):
         ConformalRegressor(MODEL, Split(), calibration_size=size).fit(X[:40], Y[:40])
 
 

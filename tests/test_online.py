@@ -215,7 +215,7 @@ def test_labels_of_steps_that_are_not_waiting_are_refused_and_change_nothing():
         ({"step": [3, 6]}, "step has 2 values, but inside has 1"),
         ({"step": 3.0}, "step must be an integer"),
         ({"step": "noon"}, "step must be an integer"),
-        ({}, "before a level was requested.* 3 steps are waiting for labels"),
+        ({}, "before a level was requested.* the 3 steps without labels"),
     ]:
         with pytest.raises(CalliperError, match=words):
             control.update(**{"inside": True, **told})

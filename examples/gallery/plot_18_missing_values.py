@@ -2,8 +2,8 @@
 Do intervals react to missing values?
 =====================================
 
-Some values are missing. Pass rows in the form the model accepts, missing values included. Intervals should
-be wider where important values are missing.
+Some values are missing. Pass rows in the form the model accepts, missing values included.
+Intervals should be wider where important values are missing.
 """
 
 # %%
@@ -22,9 +22,9 @@ X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=700, random
 X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, train_size=500, random_state=0)
 
 # %%
-# This booster handles missing values itself, so calliper needs no extra step. For a model that does not, put
-# an imputer in front of it in a pipeline, and pass the pipeline. The same goes for categories: if
-# the model cannot handle them, add an encoder to the pipeline.
+# This booster handles missing values itself, so calliper needs no extra step. For a model that does
+# not, put an imputer in front of it in a pipeline, and pass the pipeline. The same goes for
+# categories: if the model cannot handle them, add an encoder to the pipeline.
 
 from calliper import ConformalRegressor
 
@@ -39,8 +39,8 @@ for_all = ConformalRegressor(booster).calibrate(X_cal, y_cal)
 for_each = ConformalRegressor(booster).calibrate(X_cal, y_cal, groups=is_torn)
 
 # %%
-# The first calibration ignores missing values; the second guarantees coverage for torn images and for
-# whole ones.
+# The first calibration ignores missing values; the second guarantees coverage for torn images and
+# for whole ones.
 
 from matplotlib import pyplot
 

@@ -278,8 +278,8 @@ def check_sizes(
     if len(negative) and not any_sign:
         raise CalliperError(
             f"{name} must not be negative for rescaling, but "
-            f"{counted(negative, vector, 'below 0')}. Pass absolute errors. (Split takes signed "
-            "scores, too; its radius then bounds them from above only.)"
+            f"{counted(negative, vector, 'below 0')}. Pass absolute errors. (Split also accepts "
+            "signed scores, and then gives a one-sided bound.)"
         )
     largest = np.abs(vector).max(initial=0.0)
     if largest > LARGEST_SCORE:

@@ -352,10 +352,10 @@ class Controller(valid.MadeByCoverage, Stream):
         self._ready()
         if step is None and not self._asked:
             waiting = len(self._steps) - self._n_labels
+            earlier = f" For the {waiting} steps without labels, call update(…, step=…)."
             raise CalliperError(
                 "update was called before a level was requested: call predict_interval(model, X) "
-                f"or read level first. {waiting} steps are waiting for labels: for these, call "
-                "update(…, step=…)."
+                f"or read .level first.{earlier if waiting else ''}"
             )
         if needed is None and len(self._rates) > 1:
             raise CalliperError(

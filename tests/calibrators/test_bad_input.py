@@ -40,7 +40,7 @@ def test_bad_calibration_data(method, Z, scores, message):
 def test_negative_scores_are_refused_where_they_are_rescaled(method):
     with pytest.raises(
         CalliperError,
-        match=r"2 of 50 values are below 0 \(first: -1.0 at position 4.* from above only",
+        match=r"2 of 50 values are below 0 \(first: -1.0 at position 4.* one-sided bound",
     ):
         method.fit(Z, np.where(np.isin(np.arange(50), [4, 9]), -1.0, SCORES))
 

@@ -350,7 +350,9 @@ def test_what_a_method_does_not_use_is_refused_wherever_it_is_given(method, name
 
 @pytest.mark.parametrize("wrong", [Split, Foreign, 5, "split"])
 def test_what_is_no_method_is_refused(wrong):
-    with pytest.raises(TypeError, match=r"must be a method such as FullRescaled\(\) or Split\(\)"):
+    with pytest.raises(
+        TypeError, match=r"must be an instance such as FullRescaled\(\) or Split\(\)"
+    ):
         as_calibrator(wrong)
 
 

@@ -152,10 +152,10 @@ def test_a_group_that_is_missing_is_refused_before_any_row_teaches(calliper, tab
         ("half", "--learning-part must be auto, none, a share such as 0.5, or a number of rows"),
         (
             "700",
-            "must be auto, none, a share between 0 and 1, or a number from 0 to 699",
+            "must be auto, none, a fraction between 0 and 1, or a number of rows from 0 to 699",
         ),
-        ("1.5", "from 0 to 699 of the 700 rows; got 1.5"),
-        ("-1", "from 0 to 699 of the 700 rows; got -1"),
+        ("1.5", "number of rows from 0 to 699; got 1.5"),
+        ("-1", "number of rows from 0 to 699; got -1"),
     ],
 )
 def test_parts_that_are_none(calliper, table, part, words):

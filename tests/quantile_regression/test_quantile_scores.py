@@ -166,5 +166,7 @@ def test_absolute_errors_refuse_two_columns():
 @pytest.mark.parametrize("calibrator", [FullRescaled(), JackknifeRescaled(), None], ids=repr)
 def test_methods_that_rescale_refuse(calibrator):
     model = ConformalRegressor(fixed_quantiles(2), calibrator, score_function=QuantileError())
-    with pytest.raises(CalliperError, match=r"scores must not be negative.*Split takes signed"):
+    with pytest.raises(
+        CalliperError, match=r"scores must not be negative.*Split also accepts signed"
+    ):
         model.calibrate(X_CAL, Y_CAL)

@@ -289,9 +289,9 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         chance = (2 * ties / (n_known**2 + n_new**2) + EQUAL) * n_known * n_new
         if n >= LEAST_KNOWN + 2 * int(chance):
             warn(
-                f"{n:,} of the {n_new:,} new rows have the same errors as rows already used to "
-                "calibrate or to learn from. If they are duplicates, there is no guarantee: extend "
-                "with other rows only.",
+                f"{n:,} of the {n_new:,} new rows have the same errors as rows already used for "
+                "calibration or learning. If they are duplicates, there is no guarantee: pass only "
+                "rows that were not used before.",
                 SharedRowsWarning,
             )
 
@@ -672,8 +672,8 @@ def as_calibrator(calibrator: Any) -> Calibrator:
         return calibrator
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_radius"):
         raise TypeError(
-            f"calibrator must be a method such as FullRescaled() or Split(); got {calibrator!r}. "
-            "See calliper.calibrators for all methods."
+            "calibrator must be an instance such as FullRescaled() or Split(); "
+            f"got {calibrator!r}. See calliper.calibrators for all methods."
         )
     return ForeignCalibrator(calibrator)
 

@@ -216,7 +216,7 @@ class Request(TableRequest):
         """Refuse names of columns that contradict one another."""
         if self.target == self.prediction:
             both = f"--target and --prediction are both {self.target!r}"
-            raise CalliperError(f"{both}: name two columns.")
+            raise CalliperError(f"{both}: name two different columns.")
         self.refuse_both("features", "features_prefix")
 
     def columns(self, calibration: Any) -> Columns:

@@ -138,9 +138,9 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"length_scale is a number or 'median'; got {scale!r}.")
             if Z_train is None:
                 raise CalliperError(
-                    "length_scale='median' needs training inputs: pass training=Z to fit (X_train "
-                    "to calibrate), or a number. A length scale taken from the calibration points "
-                    "would treat them unlike a new point and void the guarantee."
+                    "length_scale='median' needs training inputs: pass X_train= to calibrate() "
+                    "(training= to fit() of a method), or a number as length_scale. The median "
+                    "over calibration points leaves out the new point, so there is no guarantee."
                 )
             scale = median_distance(Z_train, self.metric)
             if scale == 0:

@@ -289,7 +289,7 @@ def _refuse_part(what: str, size: Any, n: int, least: int) -> None:
     number = isinstance(size, Real) and not isinstance(size, bool)
     if not number or not (least <= size < n if whole else 0 < size < 1):
         raise CalliperError(
-            f"{what} a share between 0 and 1, or a number from {least} to {n - 1} of the {n} rows; "
+            f"{what} a fraction between 0 and 1, or a number of rows from {least} to {n - 1}; "
             f"got {size!r}."
         )
 
