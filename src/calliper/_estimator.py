@@ -458,7 +458,9 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
         more = more or "refits=5 would train the model five more times to compute them"
         if training.y is None:
             more = "to compute them, pass y_train as well"
-        elif models.open_model(made.model).has_bags and space.knows_left_out(made.space.space):
+        elif models.open_model(made.model).has_bags and space.knows_left_out(
+            made.space.space.without_errors
+        ):
             more = (
                 "a bootstrapped model has them if X_train and y_train are the rows that it was "
                 f"trained on, in that order (these do not match); otherwise {more}"

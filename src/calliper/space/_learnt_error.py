@@ -87,6 +87,10 @@ class WithErrorModel(Space):
     adds: Annotated[bool, Number(bool)]
 
     @property
+    def without_errors(self) -> Space:
+        return self.base
+
+    @property
     def name(self) -> str:
         base = self.base.name if self.probabilities is None else "prediction and its spread"
         return f"{base.replace(' and ', ', ')} and expected error" if self.adds else base
@@ -173,6 +177,7 @@ def learn_errors(
     zero, predictions of several targets, inputs without columns), space and score are as they came.
     """
     of_quantiles = isinstance(score, DistributionError)
+    model = clone(model).set_params(recentre=model.recentre and not unseen.weaker)
     plain = score.magnitude(unseen.targets, unseen.y_pred)
     as_it_came = embedding, score, replace(unseen, scores=plain)
     unit, centre = float(training.y.std()), float(training.y.mean())
@@ -183,7 +188,7 @@ def learn_errors(
     space = WithErrorModel(
         base=embedding.space if base is None else base,
         opened=base.opened if base else _opened(embedding.model),
-        errors=clone(model),
+        errors=model,
         encode=None,
         centre=centre,
         unit=unit,

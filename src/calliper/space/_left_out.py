@@ -42,6 +42,9 @@ N_REFITS = 5
 FEWEST_KEPT, PART_KEPT = 200, 0.35
 #: The fewest and the most rows of the learning part.
 FEWEST_TAUGHT, MOST_TAUGHT = 100, 8_000
+#: Refits are weaker models if the model's mean error on rows that both have seen is this part of
+#: theirs; and rows are not the model's own if it errs so much more than refits that left them out.
+WEAKER, NOT_ITS_OWN = 0.6, 1.1
 #: For a model of distributions: the fewest rows that calibrate, but no more than 60 % of all, and
 #: their smallest part.
 FEWEST_OF_DISTRIBUTIONS, MOST_OF_FEW, PART_OF_DISTRIBUTIONS = 120, 0.6, 0.4
@@ -52,12 +55,14 @@ class LeftOut(Rows, Keeps):
     """Training rows, by number, predicted and placed by models that were not trained on them.
 
     Others of ``n_training`` were in (nearly) every bag; ``source`` is "out of bag" or "5 folds".
+    ``weaker`` says that these models fit worse, so that their bias is not the model's own.
     """
 
     numbers: IntArray
     y_pred: FloatArray
     n_training: int
     source: str
+    weaker: bool = False
 
     keeps: ClassVar[Mapping[str, Field]] = {
         "Z": Array("float64", ("r", "d")),
@@ -152,7 +157,8 @@ class Training:
         numbers = np.append(unseen.numbers, n_rows(self.X) + of_other.numbers)
         y_pred = np.concatenate([unseen.y_pred, of_other.y_pred])
         Z = np.concatenate([unseen.Z, of_other.Z])
-        return both, both._rows(numbers, y_pred, Z, f"{unseen.source}, and {of_other.source}")
+        made = both._rows(numbers, y_pred, Z, f"{unseen.source}, and {of_other.source}")
+        return both, replace(made, weaker=unseen.weaker)
 
     def _out_of_bag(self, embedding: Embedding) -> LeftOut | None:
         """Rows by members that have not seen them; None in a model without such members."""
@@ -176,18 +182,49 @@ class Training:
     def _out_of_fold(self, embedding: Embedding) -> LeftOut:
         """Rows by copies that were trained without their fold."""
         model, more = models.trainable(models.unwrapped(embedding.model), self.fit_params)
-        X, parts = indexable(self.X)[0], []
+        X, parts, errors = indexable(self.X)[0], [], np.zeros((2, 2))
         for others, fold in self.folds():
             refitted = embedding.refitted(self.train(model, others, more))
             parts.append((fold, *refitted.predict_and_transform(_safe_indexing(X, fold))))
+            if self.y.ndim == 1:
+                errors += [
+                    [
+                        np.abs(self.y[rows] - by.middle(_safe_indexing(X, rows))).mean()
+                        for rows in of
+                    ]
+                    for by in (embedding, refitted)
+                    for of in [(fold, others[: len(fold)])]
+                ]
             self.progress((1 + len(parts)) / (1 + self.n_refits))
         numbers, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(numbers)
-        return self._rows(numbers[order], y_pred[order], Z[order], f"{len(parts)} folds")
+        made = self._rows(numbers[order], y_pred[order], Z[order], f"{len(parts)} folds")
+        return replace(made, weaker=_are_weaker(*errors / len(parts)))
 
     def _rows(self, numbers: IntArray, y_pred: FloatArray, Z: FloatArray, source: str) -> LeftOut:
         known: dict[str, Any] = {"numbers": numbers, "y_pred": y_pred, "source": source}
         return LeftOut(Z, targets=self.y[numbers], n_training=n_rows(self.X), **known)
+
+
+def _are_weaker(model: FloatArray, refits: FloatArray) -> bool:
+    """Whether refits fit worse; each has mean errors on rows that refits left out, and had seen."""
+    if model[0] > NOT_ITS_OWN * refits[0]:
+        warn(
+            f"On X_train and y_train the model errs more (by {model[0]:.3g} on average) than copies "
+            f"of it that were not trained on the same rows ({refits[0]:.3g}), so it was probably "
+            "not trained on these rows, or y_train is in another order. Widths learnt from them "
+            "are poor; the guarantee holds.",
+            EmbeddingWarning,
+        )
+    weaker = bool(model[1] < WEAKER * refits[1])
+    if weaker:
+        warn(
+            f"The model fits its training rows much better (mean error {model[1]:.3g}) than copies "
+            f"that were trained on part of them ({refits[1]:.3g}), so the bias of these copies is "
+            "not used to move intervals. More refits leave more rows to train on.",
+            EmbeddingWarning,
+        )
+    return weaker
 
 
 def why_no_refit(model: Any) -> str | None:

@@ -80,12 +80,17 @@ class Space(Keeps):
     opened : the model, if the space depends on it
     mapping : what the user's ``embed`` became, if it is one
     errors : the model of errors, if there is one
+    without_errors : the space that the expected error was added to, or this one
     """
 
     name: Any
     has_unit: Any = False
     mapping: Any = None
     errors: Any = None
+
+    @property
+    def without_errors(self) -> "Space":
+        return self
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
         """Predictions, None unless they come with the coordinates, and coordinates (m, d)."""
@@ -378,7 +383,7 @@ class Embedding(Keeps):
     @property
     def transformer(self) -> Any:
         """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
-        return self.space.mapping
+        return self.space.without_errors.mapping
 
     def transform(self, X: Any) -> FloatArray:
         """Features of each row, (m, d)."""
