@@ -202,12 +202,10 @@ class RowSources(Keeps):
     groups: Annotated[Any, Plain("groups")] = None
     weights: Annotated[Any, Plain("weights")] = None
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """From what a file holds, which is no value of a row."""
-        if any(remembered(each) is not each for each in state.values()):
+    def check_kept(self) -> None:
+        """Refuse values of rows, which no file holds."""
+        if any(remembered(each) is not each for each in vars(self).values()):
             raise CalliperError("groups and weights are remembered as a name or a function.")
-        return cls(**state)
 
     def of_calibration(self, X: Any) -> Rows:
         """Groups and weights of the calibration rows."""

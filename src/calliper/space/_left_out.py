@@ -68,11 +68,9 @@ class LeftOut(Rows, Keeps):
         "source": Text(),
     }
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        if np.shape(state["y_pred"])[:1] != state["numbers"].shape:
+    def check_kept(self) -> None:
+        if np.shape(self.y_pred)[:1] != self.numbers.shape:
             raise CalliperError("left-out rows do not have one prediction each.")
-        return cls(**state)
 
     def __repr__(self) -> str:
         n, missing = len(self.numbers), self.n_training - len(self.numbers)

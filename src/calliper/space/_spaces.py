@@ -214,12 +214,9 @@ class PredictionAndSpread(Space):
         if self.unit is None and type(self.doubt) is ModelFamily:
             raise CalliperError("predictions without a spread need a unit.")
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        made = cls(**state)
-        if not made.doubt.is_mine(made.opened.core):  # as it may be of a refit
-            raise CalliperError(f"the model is none of the family {made.family}.")
-        return made
+    def check_kept(self) -> None:
+        if not self.doubt.is_mine(self.opened.core):  # as it may be of a refit
+            raise CalliperError(f"the model is none of the family {self.family}.")
 
     def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> None:
         """Learn the unit from the model, else from training rows, else without."""
