@@ -305,18 +305,9 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
         return valid.check_vector(y, name)
 
-    def _calibrated(
-        self,
-        model: Any,
-        X: Any,
-        y: FloatArray,
-        training: Training,
-        per_row: rows.RowSources,
-        order: Any = None,
-        lazy: Any = None,
-    ) -> Calibration:
+    def _calibrated(self, *given: Any, **known: Any) -> Calibration:
         """What calibration makes; arguments as those of ``calibrate_model``."""
-        return calibrate_model(self, model, X, y, training, per_row, order, lazy)
+        return calibrate_model(self, *given, **known)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__…`` are those of the default calibrator, too."""

@@ -369,10 +369,6 @@ class Embedding(Keeps):
     model: Any = None
 
     @property
-    def error_model(self) -> Any:
-        return self.space.errors
-
-    @property
     def transformer(self) -> Any:
         """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
         return self.space.mapping
