@@ -47,14 +47,9 @@ def tree_field(tree: Any, name: str) -> NDArray[Any]:
 class PlainTrees(Keeps):
     """Nodes of several trees, one after another.
 
-    Attributes
-    ----------
-    sizes : (t,) number of nodes of each tree, the root first
-    feature, threshold : (n,) the column that a node splits on; rows up to the threshold go left
-    left, right : (n,) children, counted from the first node of all; −1 at leaves
-    gap_left : (n,) whether a missing number goes left
-    value : (n,) the value of a leaf
-    n_features : columns that rows must have
+    ``sizes`` are numbers of nodes, the root first. Rows up to the threshold go left, and missing
+    numbers if ``gap_left``; children are counted from the first node of all, and −1 at leaves,
+    which have a value. Rows must have ``n_features`` columns.
     """
 
     sizes: Annotated[IntArray, Array("int32", ("t",), least=1, becomes="int64")]

@@ -73,13 +73,9 @@ class Scaling(Keeps):
 class Space(Keeps):
     """A way to place rows.
 
-    Attributes
-    ----------
-    name : what the coordinates are, in words
-    has_unit : whether a distance means the same for every model and data set
-    opened : the model, if the space depends on it
-    mapping : what the user's ``embed`` became, if it is one
-    errors : the model of errors, if there is one
+    The name says what the coordinates are; with a unit, a distance means the same for every model
+    and data set. One that depends on the model has it ``opened``; ``mapping`` is what the user's
+    ``embed`` became, and ``errors`` the model of errors, if there are such.
     """
 
     name: Any
