@@ -335,7 +335,6 @@ def _leaves(columns: NDArray[Any], features: IntArray, beyond: NDArray[Any]) -> 
 
 
 def _clipped(rows: FloatArray) -> Single:
-    """Rows in float32, all of them finite."""
     most = np.finfo(np.float32).max
     return np.clip(rows, -most, most).astype(np.float32)
 
