@@ -9,7 +9,7 @@ import numpy as np
 
 from calliper import RBF
 from calliper.calibrators import LCP, LVD, RLCP, SLCP
-from calliper.kernels._learnt import loss_and_gradient
+from calliper.kernels import loss_and_gradient
 from studies.benchmarks.timing import best_times, table, verdict
 
 N, M, D = 2_000, 10_000, 8

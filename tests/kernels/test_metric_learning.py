@@ -9,8 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from calliper import CalliperError
-from calliper.kernels import _learnt, learn_metric
-from calliper.kernels._learnt import loss_and_gradient
+from calliper.kernels import _learnt, learn_metric, loss_and_gradient
 from oracles import localized as oracles
 
 

@@ -28,7 +28,13 @@ from calliper.kernels._search import (
 from calliper.kernels._statistic import STATISTICS, Entering, MeanStatistic
 
 if TYPE_CHECKING:
-    from calliper.kernels._learnt import LearntKernel, LearntMetric, Mahalanobis, learn_metric
+    from calliper.kernels._learnt import (
+        LearntKernel,
+        LearntMetric,
+        Mahalanobis,
+        learn_metric,
+        loss_and_gradient,
+    )
     from calliper.kernels._proximity import ForestProximity
     from calliper.kernels._tuned import TunedKNN, TunedRBF
 
@@ -44,4 +50,6 @@ _MODULES = {
 
 __all__ = ["KNN", "RBF", "GradedKNN", "Kernel", *_MODULES]
 
-__getattr__ = on_demand(__name__, _MODULES | {"LearntKernel": "_learnt"})
+__getattr__ = on_demand(
+    __name__, _MODULES | {"LearntKernel": "_learnt", "loss_and_gradient": "_learnt"}
+)
