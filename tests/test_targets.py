@@ -27,7 +27,7 @@ from calliper import (
 )
 from calliper.calibrators import LVD, MADSplit
 from calliper.exceptions import SharedRowsWarning, SplitGroupsWarning, UnbalancedBoxWarning
-from calliper.space import split_rows
+from calliper.space._left_out import split_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.EmbeddingWarning")
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")

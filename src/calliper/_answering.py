@@ -102,7 +102,7 @@ class Calibration(Keeps):
     @property
     def error_model(self) -> ErrorModel | None:
         """The fitted model of errors, or None."""
-        return None if self.space is None else self.space.error_model
+        return None if self.space is None else self.space.space.errors
 
     @property
     def around(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -56,7 +56,24 @@ def made(name: str, doc: str) -> Any:
     return property(read, doc=doc)
 
 
-class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class Parameters:
+    """What regressors of one target and of several take."""
+
+    estimator: Any
+    calibrator: Any = None
+    _: KW_ONLY
+    embed: Any = "auto"
+    calibration_size: float = 0.25
+    shuffle: bool | None = None
+    gap: int = 0
+    learning_part: float | str | None = "auto"
+    refits: int | None = None
+    random_state: Any = None
+    progress: Any = None
+
+
+class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, models.AroundModel):  # type: ignore[misc]
     """Parameters as scikit-learn knows them, and what follows from ``calibration_`` alone."""
 
     calibration_: Calibration
@@ -118,9 +135,7 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._check_known(X, y)
         rows.warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
-        together = split_groups
-        if together is not None:
-            together = rows.row_values(together, X, "split_groups")
+        together = rows.row_values(split_groups, X, "split_groups")
         of_rows = rows.remembered(groups) is not groups  # values, one for each row
         if of_rows:
             groups = rows.row_values(groups, X, "groups")
@@ -305,18 +320,9 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
         return valid.check_vector(y, name)
 
-    def _calibrated(
-        self,
-        model: Any,
-        X: Any,
-        y: FloatArray,
-        training: Training,
-        per_row: rows.RowSources,
-        order: Any = None,
-        lazy: Any = None,
-    ) -> Calibration:
+    def _calibrated(self, *given: Any, **known: Any) -> Calibration:
         """What calibration makes; arguments as those of ``calibrate_model``."""
-        return calibrate_model(self, model, X, y, training, per_row, order, lazy)
+        return calibrate_model(self, *given, **known)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__…`` are those of the default calibrator, too."""

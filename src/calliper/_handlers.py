@@ -35,13 +35,9 @@ CELLS = "calliper.scale._cells"
 class EngineRows(ABC):
     """Checked rows of features, (n, d), that an engine holds; NumPy sees a copy of them.
 
-    Attributes
-    ----------
-    shape : (n, d)
-    engine : computes with them, by its ``search`` and ``radial``
-    ends : gives the least and the largest number
-    vstack : gives these and then others, which may be in main memory
-    check_beside : refuses new rows held elsewhere, unless the kernel names an engine for them
+    ``engine`` computes with them, by its ``search`` and ``radial``. ``ends`` gives the least and
+    the largest number, ``vstack`` these and then others, perhaps in main memory; ``check_beside``
+    refuses new rows held elsewhere, unless the kernel names an engine for them.
     """
 
     shape: tuple[int, int]

@@ -124,7 +124,12 @@ class Keeps:
     @classmethod
     def again(cls, state: dict[str, Any]) -> Any:
         """The object, from checked values."""
-        return cls(**state)
+        made = cls(**state)
+        made.check_kept()
+        return made
+
+    def check_kept(self) -> None:
+        """Refuse values of a file that do not fit one another."""
 
 
 def columns_for_file(estimator: Any) -> dict[str, Any]:

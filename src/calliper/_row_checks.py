@@ -77,13 +77,9 @@ class SharedRows:
 class RowSketch(Keeps):
     """Rows as a few numbers each, by which copies of them are recognised; 24 bytes a row.
 
-    Attributes
-    ----------
-    numbers : (n, 3) random projections of columns in units of their spread
-    units : low end and spread of each column
-    fine : whether a column hardly ever repeats a value
-    names : of the columns of a frame
-    has_targets : whether the last column is the target
+    ``numbers`` are random projections of columns in units of their spread, ``units`` low end and
+    spread of each column; ``fine`` says whether one hardly ever repeats a value. The last column is
+    the target if it ``has_targets``.
     """
 
     numbers: Annotated[FloatArray, Array("float64", ("n", _PROJECTED))]

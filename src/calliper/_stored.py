@@ -52,17 +52,14 @@ class CalibratedOnStored(Keeps):
     about: Annotated[dict[str, Any] | None, Plain()] = field(default=None, repr=False)
     rows: Annotated[RowSketch | None, Inline(RowSketch, optional=True)] = None
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """The regressor, and what is known of the columns."""
-        made = cls(**state)
-        inner = made.regressor
+    def check_kept(self) -> None:
+        """Refuse another regressor, and columns that cannot be read."""
+        inner = self.regressor
         stored = inner.estimator is stored_predictions and inner.__sklearn_is_fitted__()
         if not stored or inner.embedding_.n_outputs != 1:
             raise CalliperError("stored predictions have one number for each row.")
-        about = {} if made.about is None else made.about
+        about = {} if self.about is None else self.about
         _ = list(about.get("columns", {}).get("features") or ())  # which may fail by itself
-        return made
 
     def intervals(
         self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any

@@ -47,14 +47,9 @@ def tree_field(tree: Any, name: str) -> NDArray[Any]:
 class PlainTrees(Keeps):
     """Nodes of several trees, one after another.
 
-    Attributes
-    ----------
-    sizes : (t,) number of nodes of each tree, the root first
-    feature, threshold : (n,) the column that a node splits on; rows up to the threshold go left
-    left, right : (n,) children, counted from the first node of all; −1 at leaves
-    gap_left : (n,) whether a missing number goes left
-    value : (n,) the value of a leaf
-    n_features : columns that rows must have
+    ``sizes`` are numbers of nodes, the root first. Rows up to the threshold go left, and missing
+    numbers if ``gap_left``; children are counted from the first node of all, and −1 at leaves,
+    which have a value. Rows must have ``n_features`` columns.
     """
 
     sizes: Annotated[IntArray, Array("int32", ("t",), least=1, becomes="int64")]
@@ -85,26 +80,23 @@ class PlainTrees(Keeps):
         )
         return cls(sizes, feature, threshold, left, right, gap_left.astype(bool), value, n_features)
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """The trees, if their nodes are valid."""
-        made = cls(**state)
-        own, inner = np.arange(len(made.left)), made.left != LEAF
-        if not 0 < made.sizes.sum() == len(own):
+    def check_kept(self) -> None:
+        """Refuse nodes that cannot be walked."""
+        own, inner = np.arange(len(self.left)), self.left != LEAF
+        if not 0 < self.sizes.sum() == len(own):
             raise CalliperError("trees do not have the number of nodes that they declare.")
-        if (inner != (made.right != LEAF)).any():
+        if (inner != (self.right != LEAF)).any():
             raise CalliperError("a tree node is not a leaf and lacks a child.")
-        tree = np.repeat(np.arange(len(made.sizes)), made.sizes)
-        above, below = np.tile(own[inner], 2), np.append(made.left[inner], made.right[inner])
+        tree = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        above, below = np.tile(own[inner], 2), np.append(self.left[inner], self.right[inner])
         if (below <= above).any() or (tree[below] != tree[above]).any():
             raise CalliperError("a tree node points outside its tree.")
         if len(np.unique(below)) < len(below):  # a walk would double its steps at each of them
             raise CalliperError("a tree node has two parents.")
-        if (made.feature >= max(made.n_features, 1)).any():
-            raise CalliperError(f"a tree splits on a feature beyond the {made.n_features} known.")
-        if made._walked[1] * (len(made.sizes) - 1) > MOST_STEPS * len(own):
+        if (self.feature >= max(self.n_features, 1)).any():
+            raise CalliperError(f"a tree splits on a feature beyond the {self.n_features} known.")
+        if self._walked[1] * (len(self.sizes) - 1) > MOST_STEPS * len(own):
             raise CalliperError("one tree is much deeper than the others.")
-        return made
 
     @cached_property
     def _walked(self) -> tuple[IntArray, int, IntArray]:

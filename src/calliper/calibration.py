@@ -264,7 +264,6 @@ def calibrate(
 
 
 def _alike(rows: Rows) -> bool:
-    """Whether rows have neither groups nor weights."""
     return rows.groups is None and rows.weights is None
 
 

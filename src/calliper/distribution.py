@@ -328,7 +328,6 @@ class Distribution:
         return self._by_blocks(count)
 
     def _sum(self, mask: BoolArray) -> Any:
-        """The number, or the weight, of the points of each row for which ``mask`` holds."""
         return count_true(mask) if self._shares is None else mask @ self._shares.calibration
 
     def _by_blocks(self, work: Callable[[slice], Any]) -> FloatArray:

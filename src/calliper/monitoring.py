@@ -113,7 +113,6 @@ class _Monitor(Stream):
         return self._step_of(self._since)
 
     def _step_of(self, number: int | None) -> int | None:
-        """The step of a label if steps are named, else its number."""
         return number if number is None or not self._named else [*self._named][number]
 
     def _begin(self) -> None:

@@ -105,16 +105,6 @@ class ConformalRegressor(CalibratedRegressor, Answers):
     array([0.3, 2.9])
     """
 
-    estimator: Any
-    calibrator: Any = None
     _: KW_ONLY
     score_function: Score | None = None
-    embed: Any = "auto"
-    calibration_size: float = 0.25
-    shuffle: bool | None = None
-    gap: int = 0
     error_model: Any = "auto"
-    learning_part: float | str | None = "auto"
-    refits: int | None = None
-    random_state: Any = None
-    progress: Any = None

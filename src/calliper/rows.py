@@ -169,7 +169,9 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 
 def row_values(given: Any, X: Any, name: str) -> Any:
-    """One value for each row of ``X``, (n,); ``name`` is how the user knows the argument."""
+    """One value for each row of ``X``, (n,), if any are given; ``name`` is known to the user."""
+    if given is None:
+        return None
     columns = list(getattr(X, "columns", ()))
     if isinstance(given, str):
         if given not in columns:
@@ -202,20 +204,17 @@ class RowSources(Keeps):
     groups: Annotated[Any, Plain("groups")] = None
     weights: Annotated[Any, Plain("weights")] = None
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """From what a file holds, which is no value of a row."""
-        if any(remembered(each) is not each for each in state.values()):
+    def check_kept(self) -> None:
+        """Refuse values of rows, which no file holds."""
+        if any(remembered(each) is not each for each in vars(self).values()):
             raise CalliperError("groups and weights are remembered as a name or a function.")
-        return cls(**state)
 
     def of_calibration(self, X: Any) -> Rows:
         """Groups and weights of the calibration rows."""
         groups, weights = self.groups, self.weights
         if isinstance(weights, AgeingWeights):
             weights = weights.of_age(valid.n_rows(X))
-        groups = None if groups is None else row_values(groups, X, "groups")
-        weights = None if weights is None else row_values(weights, X, "weights")
+        groups, weights = row_values(groups, X, "groups"), row_values(weights, X, "weights")
         return Rows(None, groups=groups, weights=weights)
 
     def remembered(self) -> RowSources:
@@ -237,8 +236,7 @@ class RowSources(Keeps):
                     f"{name} were passed to calibrate as values: also pass {name}= for the new "
                     "rows (only a column name or a function is remembered)."
                 )
-            known = before if given is None else given
-            values[name] = None if known is None else row_values(known, X, name)
+            values[name] = row_values(before if given is None else given, X, name)
         return Rows(None, **values)
 
 

@@ -74,19 +74,9 @@ class MultiTargetRegressor(CalibratedRegressor):
            [  3.4, 346.8]])
     """
 
-    estimator: Any
-    calibrator: Any = None
     _: KW_ONLY
     joint: bool = True
     units: Any = None
-    embed: Any = "auto"
-    calibration_size: float = 0.25
-    shuffle: bool | None = None
-    gap: int = 0
-    learning_part: float | str | None = "auto"
-    refits: int | None = None
-    random_state: Any = None
-    progress: Any = None
 
     keeps: ClassVar[Mapping[str, Field]] = {
         **CalibratedRegressor.keeps,

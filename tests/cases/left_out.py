@@ -20,5 +20,5 @@ def learnt_errors(embedding, X, y, errors, *, chosen):
         found = learn_errors(training, unseen, embedding, score, errors, chosen=chosen)
         embedding, score, rows = found
     return SimpleNamespace(
-        embedding=embedding, score=score, errors=embedding.error_model, rows=rows
+        embedding=embedding, score=score, errors=embedding.space.errors, rows=rows
     )

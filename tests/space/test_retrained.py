@@ -13,7 +13,8 @@ from calliper import ConformalRegressor
 from calliper.exceptions import EmbeddingWarning
 from calliper.models import fit_params_of, open_model
 from calliper.models._asking import untrained_core
-from calliper.space import Training, split_rows
+from calliper.space import Training
+from calliper.space._left_out import split_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3))

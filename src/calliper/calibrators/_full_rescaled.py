@@ -465,7 +465,6 @@ class FullRescaled(Calibrator):
         super().restore(state)
 
     def _moved(self, Z: FloatArray) -> Any:
-        """Rows in the space of the kernel."""
         return Z if self.kernel_.moved is None else self.kernel_.moved(Z)
 
     def _fit_bag(self, rows: Rows, before: Any = None) -> Bag | ShrunkBag:

@@ -78,7 +78,6 @@ class Grouped(Calibrator):
 
     @property
     def _of_group(self) -> Calibrator:
-        """What is copied for each group."""
         return as_calibrator(self.calibrator)
 
     @property
@@ -241,7 +240,6 @@ class Grouped(Calibrator):
 
 
 def _checked(values: Any, name: str, n: int) -> FloatArray | None:
-    """One number for each of n rows, if there are any."""
     return None if values is None else valid.check_vector(values, name, n=n)
 
 

@@ -103,8 +103,7 @@ class LCP(Calibrator):
     def uses(self) -> Uses:
         """Training errors, which a bandwidth that is not given needs."""
         needs = ("training", "errors") if self.bandwidth == "auto" else ()
-        words = {"learns": "bandwidth='auto'", "instead": "pass a number"}
-        return Uses(needs=needs, **words)
+        return Uses(needs=needs, learns="bandwidth='auto'", instead="pass a number")
 
     learns: ClassVar[Mapping[str, Field]] = {
         "sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")

@@ -120,8 +120,7 @@ class RLCP(Calibrator):
         """Training inputs, needed if no length scale is given."""
         # Chosen on calibration points it would treat them unlike a new one: no guarantee.
         needs = ("training",) if self.length_scale == "auto" else ()
-        words = {"learns": "length_scale='auto'", "instead": "pass a number"}
-        return Uses(needs=needs, **words)
+        return Uses(needs=needs, learns="length_scale='auto'", instead="pass a number")
 
     learns: ClassVar[Mapping[str, Field]] = {
         "seed_": Number(int, 0, 2.0**63),

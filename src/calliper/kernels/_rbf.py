@@ -205,11 +205,8 @@ class Radial(Weights):
         smoothing: float = 0.0,
     ) -> None:
         self.side = step * length_scale if step else 0.0  # the length may be infinite
-        self.points, (self.near, self.floor) = (
-            self.placed(points),
-            self.parts_of(smoothing, len(points)),
-        )
-        self.metric, self.length_scale = metric, length_scale
+        self.points, self.metric, self.length_scale = self.placed(points), metric, length_scale
+        self.near, self.floor = self.parts_of(smoothing, len(points))
 
     def placed(self, Z: FloatArray) -> FloatArray:
         """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
@@ -317,11 +314,12 @@ class RadialMeans(WeightedMeans):
 
     def among(self) -> FloatArray:
         """(N, N) means at the points without themselves and each other one, or (N, F)."""
-        points, n = self.weights.points, len(self.magnitudes)
-        blocks = map_row_blocks(
-            lambda rows: self.to(points[rows], np.arange(rows.start, rows.stop)), n, n
-        )
-        return np.concatenate(blocks)
+        points, every = self.weights.points, np.arange(len(self.magnitudes))
+
+        def one_block(rows: slice) -> FloatArray:
+            return self.to(points[rows], every[rows])
+
+        return np.concatenate(map_row_blocks(one_block, len(points), len(points)))
 
     def _exponents(self, Z: FloatArray, own: IntArray | None) -> FloatArray:
         exponent: FloatArray = self.weights.exponents(Z)

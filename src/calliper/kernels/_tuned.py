@@ -44,15 +44,7 @@ from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components, random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import (
-    NOTHING,
-    Found,
-    Kernel,
-    Known,
-    LeaveTwoOut,
-    Rng,
-    check_size,
-)
+from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
 from calliper.kernels._knn import KNN
 from calliper.kernels._nearest import Nearest, same_length
 from calliper.kernels._rbf import RBF, Radial, RadialMeans, check_length_scale

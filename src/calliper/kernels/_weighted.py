@@ -27,15 +27,7 @@ from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import (
-    NOTHING,
-    Bag,
-    Found,
-    Kernel,
-    Known,
-    LeaveTwoOut,
-    Rng,
-)
+from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
 from calliper.kernels._nearest import same_length, sums_without
 from calliper.rows import Rows
 

@@ -372,12 +372,10 @@ class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     estimator: Any
 
     def __sklearn_is_fitted__(self) -> bool:
-        if "estimator_" in vars(self):
-            return True
         try:
             check_is_fitted(self.estimator)
         except NotFittedError:
-            return False
+            return "estimator_" in vars(self)
         except (TypeError, AttributeError):  # models of other kinds than scikit-learn's are fitted
             return True
         return True

@@ -229,7 +229,6 @@ class AskedForQuantiles(QuantileModel):
 
 
 def _probabilities(given: Any) -> tuple[float, ...]:
-    """Checked probabilities."""
     score = DistributionError(given)
     score.n_outputs  # noqa: B018 - refuses probabilities that are none
     return tuple(map(float, score.probabilities))

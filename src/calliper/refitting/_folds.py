@@ -153,8 +153,7 @@ class CVPlus(RefittedRegressor):
             Passed to ``fit`` of each model; values per row (``sample_weight``) follow their rows.
         """
         (groups,) = same_rows(X, "X", split_groups=split_groups)
-        if groups is not None:
-            groups = row_values(groups, X, "split_groups")
+        groups = row_values(groups, X, "split_groups")
         if isinstance(self.cv, Integral) and groups is None:
             runs = f"cv=KFold({self.cv}) leaves out runs of neighbouring rows instead."
             matters = f"cv=KFold({self.cv}, shuffle=True) says that the order does not matter."

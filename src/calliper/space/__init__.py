@@ -12,7 +12,6 @@ from calliper.space._left_out import (
     deal,
     knows_left_out,
     n_teaching,
-    split_rows,
     teaching_distributions,
     train_apart,
     why_no_refit,

@@ -73,12 +73,9 @@ class BoostedTrees(Keeps):
     thresholds: Annotated[Single, Array("float64", ("t", N_NODES), finite=False, becomes="float32")]
     steps: Annotated[FloatArray, Array("float64", ("t", N_NODES + 1))]
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> BoostedTrees:
-        made = cls(**state)
-        if made.counts.sum() != len(made.steps):
+    def check_kept(self) -> None:
+        if self.counts.sum() != len(self.steps):
             raise CalliperError("boosted models do not have the number of trees that they declare.")
-        return made
 
     @classmethod
     def joined(cls, parts: Sequence[BoostedTrees]) -> BoostedTrees:
@@ -130,13 +127,10 @@ class ErrorForest(Keeps):
     bounds: Annotated[FloatArray, Array("float64", ("b",))]
     shares: Annotated[NDArray[np.uint8], Array("uint8", ("l", "b"))]
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> ErrorForest:
-        made = cls(**state)
-        leaf = made.trees.value
-        if not made.bounds.size or not ((leaf >= 0) & (leaf < len(made.shares))).all():
+    def check_kept(self) -> None:
+        leaf = self.trees.value
+        if not self.bounds.size or not ((leaf >= 0) & (leaf < len(self.shares))).all():
             raise CalliperError("a forest of errors has no bounds, or leaves without shares.")
-        return made
 
     @classmethod
     def grown(
@@ -341,7 +335,6 @@ def _leaves(columns: NDArray[Any], features: IntArray, beyond: NDArray[Any]) -> 
 
 
 def _clipped(rows: FloatArray) -> Single:
-    """Rows in float32, all of them finite."""
     most = np.finfo(np.float32).max
     return np.clip(rows, -most, most).astype(np.float32)
 

@@ -89,13 +89,10 @@ class Column(Keeps):
             return np.array([self.places.get(cell, np.nan) for cell in _cells(values)], dtype=float)
         return _numbers(values) if self.kind == "numbers" else _days(values) - self.origin
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        places = state["places"]
-        known = isinstance(places, dict) and [type(each) for each in places.values()]
-        if known is False or {*known} - {float} or not np.isfinite([*places.values()]).all():
+    def check_kept(self) -> None:
+        places: Any = [*self.places.values()] if isinstance(self.places, dict) else [None]
+        if {*map(type, places)} - {float} or not np.isfinite(places).all():
             raise CalliperError("a column of levels has places that are not numbers.")
-        return cls(**state)
 
     @classmethod
     def learn(cls, column: Any, y: FloatArray | None) -> Self:
@@ -155,15 +152,12 @@ class ColumnEncoder(Keeps):
     components: Annotated[FloatArray | None, Array("float64", ("c", "d"), optional=True)] = None
     largest: Annotated[float, Number(least=0, finite=False)] = LARGEST_INPUT
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        names, n = state["names"], len(state["columns"])
+    def check_kept(self) -> None:
+        names, n = self.names, len(self.columns)
         if names is not None and not (isinstance(names, tuple) and len(names) == n):
             raise CalliperError("the columns of an encoder do not match their names.")
-        made = cls(**state)
-        if not made.n_features:
+        if not self.n_features:
             raise CalliperError("an encoder has no columns.")
-        return made
 
     @classmethod
     def of_numbers(cls, d: int) -> Self:

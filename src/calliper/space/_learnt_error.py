@@ -65,16 +65,11 @@ BASES = dict(spaces.SPACES)
 class WithErrorModel(Space):
     """A space, its predictions adjusted and the expected error added, each if it is wanted.
 
-    Attributes
-    ----------
-    base : the space
-    opened : the model, whose inputs are the first clues
-    errors : the fitted model of errors
-    encode : makes numbers of the inputs, levels in the order of their left-out errors; None where
-        they have no columns, and coordinates take their place
-    centre, unit : mean and standard deviation of the training targets
-    probabilities : (K,) of the quantiles that the model predicts; None if it predicts one number
-    adds : whether the expected error is one coordinate more
+    The inputs of the model are the first clues. ``encode`` makes numbers of them, levels in the
+    order of their left-out errors; it is None where they have no columns, and coordinates take
+    their place. ``centre`` and ``unit`` are mean and standard deviation of the training targets,
+    ``probabilities`` those of predicted quantiles, None of one number. It ``adds`` the expected
+    error as one coordinate more, or not.
     """
 
     base: Annotated[Space, OneOf(BASES)]

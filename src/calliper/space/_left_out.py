@@ -73,11 +73,9 @@ class LeftOut(Rows, Keeps):
         "source": Text(),
     }
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        if np.shape(state["y_pred"])[:1] != state["numbers"].shape:
+    def check_kept(self) -> None:
+        if np.shape(self.y_pred)[:1] != self.numbers.shape:
             raise CalliperError("left-out rows do not have one prediction each.")
-        return cls(**state)
 
     def __repr__(self) -> str:
         n, missing = len(self.numbers), self.n_training - len(self.numbers)
@@ -199,29 +197,29 @@ class Training:
         numbers, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(numbers)
         made = self._rows(numbers[order], y_pred[order], Z[order], f"{len(parts)} folds")
-        return replace(made, weaker=_are_weaker(*errors / len(parts)))
+        return replace(made, weaker=_are_weaker(errors / len(parts)))
 
     def _rows(self, numbers: IntArray, y_pred: FloatArray, Z: FloatArray, source: str) -> LeftOut:
         known: dict[str, Any] = {"numbers": numbers, "y_pred": y_pred, "source": source}
         return LeftOut(Z, targets=self.y[numbers], n_training=n_rows(self.X), **known)
 
 
-def _are_weaker(model: FloatArray, refits: FloatArray) -> bool:
-    """Whether refits fit worse; each has mean errors on rows that refits left out, and had seen."""
-    if model[0] > NOT_ITS_OWN * refits[0]:
+def _are_weaker(errors: FloatArray) -> bool:
+    """Whether refits fit worse than the model, by mean errors on rows they left out, and had seen."""
+    (unseen, of_refits), (seen, seen_by_refits) = errors
+    if unseen > NOT_ITS_OWN * of_refits:
         warn(
-            f"On X_train and y_train the model errs more (by {model[0]:.3g} on average) than copies "
-            f"of it that were not trained on the same rows ({refits[0]:.3g}), so it was probably "
-            "not trained on these rows, or y_train is in another order. Widths learnt from them "
-            "are poor; the guarantee holds.",
+            f"On X_train and y_train the model errs by {unseen:.3g} on average, more than copies of "
+            f"it that left these rows out ({of_refits:.3g}). Are these the rows that it was trained "
+            "on, and y_train their targets? Otherwise widths are poor, though the guarantee holds.",
             EmbeddingWarning,
         )
-    weaker = bool(model[1] < WEAKER * refits[1])
+    weaker = bool(seen < WEAKER * seen_by_refits)
     if weaker:
         warn(
-            f"The model fits its training rows much better (mean error {model[1]:.3g}) than copies "
-            f"that were trained on part of them ({refits[1]:.3g}), so the bias of these copies is "
-            "not used to move intervals. More refits leave more rows to train on.",
+            f"The model fits its training rows much better (mean error {seen:.3g}) than copies that "
+            f"were trained on part of them ({seen_by_refits:.3g}), so intervals are not moved by "
+            "the bias of these copies. More refits= leave more rows to train on.",
             EmbeddingWarning,
         )
     return weaker

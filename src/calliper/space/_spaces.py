@@ -73,14 +73,10 @@ class Scaling(Keeps):
 class Space(Keeps):
     """A way to place rows.
 
-    Attributes
-    ----------
-    name : what the coordinates are, in words
-    has_unit : whether a distance means the same for every model and data set
-    opened : the model, if the space depends on it
-    mapping : what the user's ``embed`` became, if it is one
-    errors : the model of errors, if there is one
-    without_errors : the space that the expected error was added to, or this one
+    The name says what the coordinates are; with a unit, a distance means the same for every model
+    and data set. One that depends on the model has it ``opened``; ``mapping`` is what the user's
+    ``embed`` became, and ``errors`` the model of errors, if there are such; without it, the space is
+    ``without_errors``.
     """
 
     name: Any
@@ -219,12 +215,9 @@ class PredictionAndSpread(Space):
         if self.unit is None and type(self.doubt) is ModelFamily:
             raise CalliperError("predictions without a spread need a unit.")
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        made = cls(**state)
-        if not made.doubt.is_mine(made.opened.core):  # as it may be of a refit
-            raise CalliperError(f"the model is none of the family {made.family}.")
-        return made
+    def check_kept(self) -> None:
+        if not self.doubt.is_mine(self.opened.core):  # as it may be of a refit
+            raise CalliperError(f"the model is none of the family {self.family}.")
 
     def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> None:
         """Learn the unit from the model, else from training rows, else without."""
@@ -375,10 +368,6 @@ class Embedding(Keeps):
     n_columns: Annotated[int | None, Number(int, 1, optional=True)] = None
     n_dimensions: Annotated[int | None, Number(int, 0, optional=True)] = None
     model: Any = None
-
-    @property
-    def error_model(self) -> Any:
-        return self.space.errors
 
     @property
     def transformer(self) -> Any:
