@@ -181,18 +181,16 @@ class Training:
         """Rows by copies that were trained without their fold."""
         model, more = models.trainable(models.unwrapped(embedding.model), self.fit_params)
         X, parts, errors = indexable(self.X)[0], [], np.zeros((2, 2))
+
+        def error(by: Embedding, rows: IntArray) -> float:
+            return float(np.abs(self.y[rows] - by.middle(_safe_indexing(X, rows))).mean())
+
         for others, fold in self.folds():
             refitted = embedding.refitted(self.train(model, others, more))
             parts.append((fold, *refitted.predict_and_transform(_safe_indexing(X, fold))))
             if self.y.ndim == 1:
-                errors += [
-                    [
-                        np.abs(self.y[rows] - by.middle(_safe_indexing(X, rows))).mean()
-                        for rows in of
-                    ]
-                    for by in (embedding, refitted)
-                    for of in [(fold, others[: len(fold)])]
-                ]
+                both = embedding, refitted
+                errors += [[error(by, rows) for by in both] for rows in (fold, others[: len(fold)])]
             self.progress((1 + len(parts)) / (1 + self.n_refits))
         numbers, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(numbers)
@@ -205,12 +203,12 @@ class Training:
 
 
 def _are_weaker(errors: FloatArray) -> bool:
-    """Whether refits fit worse than the model, by mean errors on rows they left out, and had seen."""
+    """Whether refits fit worse; mean errors of model and refits on rows these left out, and saw."""
     (unseen, of_refits), (seen, seen_by_refits) = errors
     if unseen > NOT_ITS_OWN * of_refits:
         warn(
-            f"On X_train and y_train the model errs by {unseen:.3g} on average, more than copies of "
-            f"it that left these rows out ({of_refits:.3g}). Are these the rows that it was trained "
+            f"On X_train and y_train the model errs by {unseen:.3g} on average, more than copies "
+            f"that left these rows out ({of_refits:.3g}). Are these the rows that it was trained "
             "on, and y_train their targets? Otherwise widths are poor, though the guarantee holds.",
             EmbeddingWarning,
         )
