@@ -25,7 +25,7 @@ from calliper._answering import Calibration, check_calibrated, predicted
 from calliper._handlers import handler_of_collection
 from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
 from calliper._notebook import card, reporter
-from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows
+from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows, warn_of_copies
 from calliper._types import AgeingWeights, Coverage, FloatArray
 from calliper.calibration import calibrate_model, chosen_of, extended, warn_of_groups
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
@@ -134,6 +134,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._check_known(X, y)
+        warn_of_copies(X, known)
         rows.warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
         together = rows.row_values(split_groups, X, "split_groups")
         of_rows = rows.remembered(groups) is not groups  # values, one for each row
@@ -199,6 +200,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         y = self._check_known(X, y, again=origin is not None)
         if not len(y):
             raise CalliperError("X has no rows: calibrate needs at least one.")
+        warn_of_copies(X, y)
         training = self._given_training(X_train, y_train)
         why = None if sketch is None else refuse_seen(sketch, X, y)
         if training.X is not None:
@@ -426,6 +428,8 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             "error_model is not used: there are no held-out errors to learn from. Pass "
             "learning_part=0.5, or X_train, y_train and refits=5, or leave error_model out."
         )
+    if given and made.trained_from is None and front.calibration_size != 0.25:
+        yield "calibration_size has no effect on calibrate: it is the part that fit holds out."
     if vars(front).get("units") is not None and not isinstance(made.score, JointError):
         yield "units have no effect without several targets and joint=True: leave them out."
     if folds and bagged:
@@ -468,8 +472,8 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             made.space.space.without_errors
         ):
             more = (
-                "a bootstrapped model has them if X_train and y_train are the rows that it was "
-                f"trained on, in that order (these do not match); otherwise {more}"
+                "X_train and y_train are not the rows that this bootstrapped model was trained on, "
+                "in the same order, so its out-of-bag errors are not known"
             )
         only = "Without y_train, X_train is" if training.y is None else "X_train and y_train are"
         yield (

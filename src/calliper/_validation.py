@@ -48,7 +48,14 @@ USUAL_COVERAGE = float("0.9")
 MISSES = frozenset({"alpha", "significance", "significance_level"})
 LEVEL_WORDS = MISSES | {"confidence_level", "level"}
 OUR_WORDS = LEVEL_WORDS | {"coverage", "confidence"}
-INSTEAD = {"group": "calibrate(X, y, groups=…)", "method": "{}(model, calibrator=…)"}
+INSTEAD = {
+    **dict.fromkeys(("group", "bins", "mc"), "calibrate(X, y, groups=…)"),
+    **dict.fromkeys(("prefit", "X_cal"), "calibrate(X_cal, y_cal) of a fitted model"),
+    **dict.fromkeys(("y_min", "y_max"), "predict_interval(X, bounds=(low, high))"),
+    "split_groups": "fit(X, y, split_groups=…)",
+    "sample_weight": "weights=…",
+    "method": "{}(model, calibrator=…)",
+}
 IN_CONSTRUCTOR = ("refits", "shuffle", "learning_part", "error_model", "embed", "random_state")
 INSTEAD |= {name: f"{{}}(model, {name}=…)" for name in IN_CONSTRUCTOR}
 
@@ -252,6 +259,8 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
         if vector.dtype.kind not in "biufO":
             what = "Complex data not supported" if vector.dtype.kind == "c" else "got values"
             raise TypeError(f"{what} of type {vector.dtype}")
+        if vector.dtype == object and any(isinstance(value, str) for value in vector.flat):
+            raise TypeError("got text. Convert it first, for example with astype(float)")
         if np.ma.is_masked(values):
             raise TypeError("some values are masked; remove those rows")
         vector = np.array(vector, dtype=np.float64)

@@ -230,9 +230,15 @@ class CoverageMonitor(_Monitor):
         ``how`` are other parameters, by name; a method without a law of coverage, such as the
         default, needs ``tolerated`` or ``online``.
         """
+        try:
+            promise = model.guarantee(coverage)
+        except AttributeError as error:
+            raise TypeError(
+                "expected a calibrated regressor, or a fitted calibrator, whose level is constant; "
+                f"got a {type(model).__name__}."
+            ) from error
         if how.get("tolerated") is not None:
             return cls(coverage, **how)._tried()
-        promise = model.guarantee(coverage)
         known = promise.note is None and promise.n_effective is None
         if how.get("online"):
             lawful, n = promise.proved > coverage - 1e-9, None
@@ -269,6 +275,11 @@ class CoverageMonitor(_Monitor):
                 raise CalliperError(
                     f"tolerated is a share of misses, at most {float(1 + miss) / 2:g} at level "
                     f"{self.coverage:g}; got {self.tolerated!r}."
+                )
+            if self.side == "more" and self._promised < miss * 0.999:
+                raise CalliperError(
+                    f"tolerated must be at least {float(miss):g}, since intervals at level "
+                    f"{self.coverage:g} may miss that share of targets; got {self.tolerated!r}."
                 )
         elif self.n_calibration is not None:
             n = valid.at_least(self.n_calibration, 1, "n_calibration")

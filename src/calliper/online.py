@@ -208,7 +208,7 @@ class Controller(valid.MadeByCoverage, Stream):
         self._excess: float = 0.0
         #: Whether a level was read, or a prediction made, that waits for an update without number.
         self._asked: bool = False
-        self._predicted: bool = False
+        self._predicted: int = 0
         #: Of each step, by its name: its level, the share outside (−1 without a label), and how
         #: many steps there were when its label came (0 without).
         self._steps: dict[int, tuple[float, float, int]] = {}
@@ -332,7 +332,7 @@ class Controller(valid.MadeByCoverage, Stream):
                 "Call update after each prediction, or pass step= if labels arrive late.",
                 UnusedWarning,
             )
-        self._predicted |= step is None
+        self._predicted = valid.n_rows(X) if step is None else self._predicted
         if not 0 < level < 1:
             return level, None
         with unheard(SmallCalibrationWarning):
@@ -369,6 +369,12 @@ class Controller(valid.MadeByCoverage, Stream):
                 raise CalliperError(
                     f"needed must be from 0 to 1, as coverage_needed returns it; got {needed!r}."
                 )
+        if step is None and self._predicted not in (0, len(held)):
+            raise CalliperError(
+                f"{self._predicted} rows were predicted together, but inside has {len(held)} "
+                "values: pass one for each row. If labels arrive one by one, pass step= to "
+                "predict_interval and to update."
+            )
         names = [next(reversed(self._steps), -1) + 1] if step is None else valid.check_steps(step)
         if step is None:
             levels = [self._level()]
@@ -386,12 +392,13 @@ class Controller(valid.MadeByCoverage, Stream):
         parts = np.arange(len(held)).reshape(len(names), -1)  # the rows of each step
         if any(level == 1 and not held[at].all() for level, at in zip(levels, parts, strict=True)):
             raise CalliperError(
-                "a target is marked as outside an interval of level 1, which is infinite: use "
-                "predict_interval(model, X) of the controller, without bounds."
+                "a target is marked as outside an interval of level 1, which is infinite. Does "
+                "inside say True for a hit, and does each label belong to its step? Intervals must "
+                "come from predict_interval(model, X) of the controller, without bounds."
             )
         if step is None:
             self.ask(names)
-            self._asked = self._predicted = False
+            self._asked, self._predicted = False, 0
         for name, rows in zip(names, parts, strict=True):
             self._learn(name, held[rows], None if needed is None else needed[rows])
         return self

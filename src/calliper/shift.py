@@ -188,6 +188,7 @@ class Recency:
 
     def explain(self) -> str:
         """Why there is no guarantee."""
+        self.of_age(0)  # refuses what is no number
         return (
             f"A row's weight halves with every {self.half_life:g} later rows. Drift over the rows "
             "of largest weight lowers coverage by an unknown amount."

@@ -44,6 +44,19 @@ def option(help: str, default: Any = None, **how: Any) -> Any:  # noqa: A002
     return field(default=default, metadata={"help": help, **how})
 
 
+class OnceEach(click.Command):
+    """A command that takes an option once, unless it may have several values."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As usual, but nothing that is given twice is dropped."""
+        order = self.make_parser(ctx).parse_args(args=[*args])[2]
+        for each in order:
+            several = isinstance(each, click.Option) and (each.multiple or each.is_flag)
+            if not several and order.count(each) > 1:
+                raise click.UsageError(f"{each.opts[0]} is given twice: give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
 def command(kind: Any, *, optional: Sequence[str] = (), without: Collection[str] = ()) -> Decorator:
     """A command that takes a request, which is checked before any work is done.
 
@@ -59,7 +72,7 @@ def command(kind: Any, *, optional: Sequence[str] = (), without: Collection[str]
         shown = [each for each in fields(kind) if each.metadata and each.name not in without]
         shown.sort(key=lambda each: "late" in each.metadata)
         params = [_as_click(each, each.name not in optional) for each in shown]
-        return click.command(params=params)(wraps(run)(called))
+        return click.command(cls=OnceEach, params=params)(wraps(run)(called))
 
     return decorate
 

@@ -94,8 +94,8 @@ def save(calibrated: Any, path: Any) -> None:
         )
     if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
         raise NotFittedError(
-            f"This {type(calibrated).__name__} has not been calibrated, so there is nothing to "
-            f"save: call calibrate or fit first."
+            f"This {type(calibrated).__name__} has nothing to save yet: calibrate, fit or update "
+            "it first."
         )
     writer = Writer(slots_of(calibrated))
     nodes = {"object": writer.record(calibrated), "probe": _probe(calibrated, writer)}

@@ -44,11 +44,11 @@ from calliper.models._asking import (
     without_names,
 )
 from calliper.models._distributions import (
-    AskedForQuantiles,
     QuantileModel,
     asked_as,
     quantiles_out_of_bag,
     with_usual_slope,
+    without_asking,
 )
 from calliper.models._forests import was_trained_on
 from calliper.models._networks import Layer, as_array, as_tensor

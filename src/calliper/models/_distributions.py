@@ -224,6 +224,11 @@ class QuantileModel(AroundModel):
         return q[:, _places(own, asked)]
 
 
+def without_asking(model: Any) -> Any:
+    """The model that is asked for its quantiles, or any other as it is."""
+    return model.estimator if isinstance(model, AskedForQuantiles) else model
+
+
 class AskedForQuantiles(QuantileModel):
     """One that ``ConformalRegressor`` made around the user's model."""
 

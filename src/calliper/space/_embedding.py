@@ -52,7 +52,7 @@ def check_embed(embed: Any, model: Any) -> None:
     known = embed is None or callable(embed) or _is_transformer(embed)
     if isinstance(embed, str) and embed:
         known = embed in ("auto", "inputs", "prediction")
-        known = known or models.is_module(models.open_model(model).core)
+        known = known or models.is_module(models.open_model(models.without_asking(model)).core)
     if not known:
         raise TypeError(
             "embed must be a function of the inputs, a transformer with a transform method, "
@@ -97,7 +97,8 @@ class SpaceChoice:
         if name == "prediction":
             return self.bare
         if name:
-            return spaces.Network(models.Layer(models.open_model(self.model).core, name))
+            asked = models.open_model(models.without_asking(self.model))
+            return spaces.Network(models.Layer(asked.core, name))
         if isinstance(embed, models.Layer) and embed.module is self.model:
             return spaces.Network(embed)
         if _is_transformer(embed):

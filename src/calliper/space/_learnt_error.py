@@ -34,7 +34,7 @@ from calliper._kept import Array, Inline, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
-from calliper.models import AskedForQuantiles, OpenedModel, open_model, unwrapped
+from calliper.models import OpenedModel, open_model, unwrapped, without_asking
 from calliper.scores import DistributionError, ScaledError, warn_if_crossed
 from calliper.space import _spaces as spaces
 from calliper.space._encoding import ColumnEncoder
@@ -261,7 +261,7 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
 
 
 def _opened(model: Any) -> OpenedModel:
-    model = model.estimator if isinstance(model, AskedForQuantiles) else model
+    model = without_asking(model)
     opened = open_model(model)
     # A core that predicts in another unit stays wrapped.
     return OpenedModel(core=unwrapped(model)) if opened.targets else opened

@@ -207,17 +207,17 @@ def _are_weaker(errors: FloatArray) -> bool:
     (unseen, of_refits), (seen, seen_by_refits) = errors
     if unseen > NOT_ITS_OWN * of_refits:
         warn(
-            f"On X_train and y_train the model errs by {unseen:.3g} on average, more than copies "
-            f"that left these rows out ({of_refits:.3g}). Are these the rows that it was trained "
-            "on, and y_train their targets? Otherwise widths are poor, though the guarantee holds.",
+            f"On X_train and y_train the model errs by {unseen:.3g} on average, but copies that "
+            f"left these rows out by {of_refits:.3g} only. Was it trained on these rows, and are "
+            "y_train their targets? If not, widths are poor, though the guarantee holds.",
             EmbeddingWarning,
         )
     weaker = bool(seen < WEAKER * seen_by_refits)
     if weaker:
         warn(
-            f"The model fits its training rows much better (mean error {seen:.3g}) than copies that "
-            f"were trained on part of them ({seen_by_refits:.3g}), so intervals are not moved by "
-            "the bias of these copies. More refits= leave more rows to train on.",
+            f"The model fits its training rows much better (mean error {seen:.3g}) than copies "
+            f"trained on part of them fit theirs ({seen_by_refits:.3g}), so intervals are not "
+            "moved by the bias of these copies. With more refits, each has more rows to train on.",
             EmbeddingWarning,
         )
     return weaker

@@ -75,8 +75,8 @@ class Space(Keeps):
 
     The name says what the coordinates are; with a unit, a distance means the same for every model
     and data set. One that depends on the model has it ``opened``; ``mapping`` is what the user's
-    ``embed`` became, and ``errors`` the model of errors, if there are such; without it, the space is
-    ``without_errors``.
+    ``embed`` became, and ``errors`` the model of errors, if there are such; ``without_errors`` is
+    the space that the expected error was added to.
     """
 
     name: Any
