@@ -350,7 +350,7 @@ class CalibratedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundMod
         """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
         fitted: tuple[Calibrator, ...] = self.calibrators_
         if (n := len(fitted)) != 1:
-            raise AttributeError(f"there is no calibrator_: {n} are fitted (see calibrators_).")
+            raise AttributeError(f"there are {n} calibrators: use calibrators_, not calibrator_.")
         return fitted[0]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

@@ -101,7 +101,7 @@ class PlainTrees(Keeps):
         if len(np.unique(below)) < len(below):  # a walk would double its steps at each of them
             raise CalliperError("a tree node has two parents.")
         if (made.feature >= max(made.n_features, 1)).any():
-            raise CalliperError(f"a tree splits on a feature beyond the {made.n_features} known.")
+            raise CalliperError(f"a tree splits on a feature beyond its {made.n_features} columns.")
         if made._walked[1] * (len(made.sizes) - 1) > MOST_STEPS * len(own):
             raise CalliperError("one tree is much deeper than the others.")
         return made

@@ -361,7 +361,7 @@ def check_new_features(estimator: Any, Z: Any) -> Any:
     """Features of new rows, with the columns of ``fit``."""
     if isinstance(Z, EngineRows):
         if Z.shape[1] != (known := estimator.n_features_in_):
-            raise CalliperError(f"Z has {Z.shape[1]} columns, and had {known} when it was fitted.")
+            raise CalliperError(f"Z has {Z.shape[1]} columns, but had {known} in fit.")
     elif not (has_known_columns(estimator, Z) and _is_plain(Z)):
         refuse_no_table(Z, "Z")
         Z = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)

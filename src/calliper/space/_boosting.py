@@ -135,7 +135,7 @@ class ErrorForest(Keeps):
         made = cls(**state)
         leaf = made.trees.value
         if not made.bounds.size or not ((leaf >= 0) & (leaf < len(made.shares))).all():
-            raise CalliperError("a forest of errors has no bounds, or leaves without shares.")
+            raise CalliperError("an error forest lacks bounds, or the shares of some leaves.")
         return made
 
     @classmethod

@@ -94,7 +94,7 @@ class Column(Keeps):
         places = state["places"]
         known = isinstance(places, dict) and [type(each) for each in places.values()]
         if known is False or {*known} - {float} or not np.isfinite([*places.values()]).all():
-            raise CalliperError("a column of levels has places that are not numbers.")
+            raise CalliperError("the codes of a categorical column must be finite numbers.")
         return cls(**state)
 
     @classmethod

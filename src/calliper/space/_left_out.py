@@ -71,7 +71,7 @@ class LeftOut(Rows, Keeps):
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
         if np.shape(state["y_pred"])[:1] != state["numbers"].shape:
-            raise CalliperError("left-out rows do not have one prediction each.")
+            raise CalliperError("each held-out row must have one prediction.")
         return cls(**state)
 
     def __repr__(self) -> str:
