@@ -162,11 +162,11 @@ def test_several_targets_take_further_rows_groups_and_weights(joint):
 def test_what_was_not_known_of_each_point_is_refused_later():
     X, y = rows(30)
     split = Split().fit(X, abs(y), signs=np.sign(y))
-    with pytest.raises(CalliperError, match="fitted with signs and extended without"):
+    with pytest.raises(CalliperError, match="signs passed to fit, but not to extend"):
         split.extend(X, abs(y))
-    with pytest.raises(CalliperError, match="fitted without weights and extended with"):
+    with pytest.raises(CalliperError, match="weights passed to extend, but not to fit"):
         split.extend(X, abs(y), signs=np.sign(y), weights=np.ones(30))
-    with pytest.raises(CalliperError, match="fitted without weights and extended with"):
+    with pytest.raises(CalliperError, match="weights passed to extend, but not to fit"):
         Grouped(Split()).fit(X, abs(y), groups=side(X)).extend(
             X, abs(y), groups=side(X), weights=np.ones(30)
         )

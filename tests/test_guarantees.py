@@ -61,7 +61,7 @@ def test_words_say_what_is_and_is_not_promised():
 
 
 def test_no_law_for_an_infinite_radius():
-    with pytest.raises(ValueError, match="infinite for 5 points"):
+    with pytest.raises(ValueError, match="5 points are too few"):
         guarantees.coverage_law(0.9, 5)
 
 

@@ -187,7 +187,7 @@ def calibrated(rows, calibrator=None, **how):
 
 def test_methods_without_a_law_are_refused_unless_something_else_is_said(rows):
     model = calibrated(rows)
-    with pytest.raises(CalliperError, match="not known for FullRescaled, as it was calibrated"):
+    with pytest.raises(CalliperError, match="not known for FullRescaled calibrated this way"):
         CoverageMonitor.of(model)
     assert CoverageMonitor.of(model, online=True).update(True).evidence < 1
     assert CoverageMonitor.of(model, 0.8, tolerated=0.3).get_params()["tolerated"] == 0.3

@@ -420,7 +420,7 @@ def test_several_columns_are_joined_by_a_function():
 
 def test_a_pair_of_numbers_is_no_choice_of_rows():
     found = calibrated(ConformalRegressor).predict_interval(X[:5])
-    with pytest.raises(CalliperError, match=r"takes rows: .*got \(0, 1\)"):
+    with pytest.raises(CalliperError, match=r"selects rows by .*got \(0, 1\)"):
         found[0, 1]
     assert "Intervals(1 row," in repr(found[[1]])
 

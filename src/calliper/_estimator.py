@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
 from calliper import models, rows, space
@@ -260,7 +260,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
             rows.same_rows(X_train, "X_train", y_train=y_train)
-            check_consistent_length(X_train, y_train)
+            valid.refuse_lengths(X_train, "X_train", y_train, "y_train")
             y_train = self._check_targets(y_train, "y_train")
         folds, gap = valid.check_parts(self)
         return Training(
@@ -358,7 +358,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
         fitted: tuple[Calibrator, ...] = self.calibrators_
         if (n := len(fitted)) != 1:
-            raise AttributeError(f"there is no calibrator_: {n} are fitted (see calibrators_).")
+            raise AttributeError(f"there are {n} calibrators: use calibrators_, not calibrator_.")
         return fitted[0]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

@@ -144,5 +144,5 @@ def restore_columns(estimator: Any, state: Mapping[str, Any]) -> None:
         estimator.n_features_in_ = state["n_columns"]
     if state["names"]:
         if state["n_columns"] not in (None, len(state["names"])):  # inputs by name have no columns
-            raise CalliperError("there are not as many names as columns.")
+            raise CalliperError("the numbers of names and of columns differ.")
         estimator.feature_names_in_ = np.array(state["names"], dtype=object)

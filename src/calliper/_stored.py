@@ -57,7 +57,7 @@ class CalibratedOnStored(Keeps):
         inner = self.regressor
         stored = inner.estimator is stored_predictions and inner.__sklearn_is_fitted__()
         if not stored or inner.embedding_.n_outputs != 1:
-            raise CalliperError("stored predictions have one number for each row.")
+            raise CalliperError("stored predictions must be one number per row.")
         about = {} if self.about is None else self.about
         _ = list(about.get("columns", {}).get("features") or ())  # which may fail by itself
 

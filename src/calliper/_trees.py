@@ -94,7 +94,7 @@ class PlainTrees(Keeps):
         if len(np.unique(below)) < len(below):  # a walk would double its steps at each of them
             raise CalliperError("a tree node has two parents.")
         if (self.feature >= max(self.n_features, 1)).any():
-            raise CalliperError(f"a tree splits on a feature beyond the {self.n_features} known.")
+            raise CalliperError(f"a tree splits on a feature beyond its {self.n_features} columns.")
         if self._walked[1] * (len(self.sizes) - 1) > MOST_STEPS * len(own):
             raise CalliperError("one tree is much deeper than the others.")
 

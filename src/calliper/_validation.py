@@ -213,6 +213,13 @@ def n_rows(X: Any) -> int:
         raise CalliperError(f"expected rows; got {X!r:.80}, which has none.") from None
 
 
+def refuse_lengths(X: Any, name: str, values: Any, other: str) -> None:
+    """Refuse an array of values that are not one for each row of X."""
+    n = shape_of(values)[:1]
+    if n and n != (n_rows(X),):
+        raise CalliperError(f"{name} has {n_rows(X)} rows, but {other} has {n[0]}: pass one each.")
+
+
 def shape_of(values: Any) -> tuple[int, ...]:
     """The shape of an array, a frame or a tensor; () of anything else."""
     return getattr(values, "shape", ())
@@ -370,7 +377,7 @@ def check_new_features(estimator: Any, Z: Any) -> Any:
     """Features of new rows, with the columns of ``fit``."""
     if isinstance(Z, EngineRows):
         if Z.shape[1] != (known := estimator.n_features_in_):
-            raise CalliperError(f"Z has {Z.shape[1]} columns, and had {known} when it was fitted.")
+            raise CalliperError(f"Z has {Z.shape[1]} columns, but had {known} in fit.")
     elif not (has_known_columns(estimator, Z) and _is_plain(Z)):
         refuse_no_table(Z, "Z")
         Z = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)

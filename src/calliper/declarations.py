@@ -52,7 +52,7 @@ class Uses(frozenset[str]):
     ) -> Self:
         unknown = sorted({*words, *needs} - {*WORDS})
         if unknown:
-            raise ValueError(f"a method uses {', '.join(WORDS)}; not {', '.join(unknown)}.")
+            raise ValueError(f"Uses takes {', '.join(WORDS)}; got {', '.join(unknown)}.")
         made = super().__new__(cls, (*words, *needs))
         made.needs, made.learns, made.instead = needs, learns, instead
         return made

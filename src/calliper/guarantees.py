@@ -136,7 +136,7 @@ def coverage_law(coverage: float, n: int) -> Any:
     """
     rank = conformal_rank(coverage, n)
     if rank > n:
-        raise ValueError(f"the radius is infinite for {n} points at level {coverage}: it covers.")
+        raise ValueError(f"{n} points are too few for level {coverage}: the radius is infinite.")
     return stats.beta(rank, n + 1 - rank)
 
 

@@ -90,7 +90,7 @@ class Intervals(Ends):
             )
         n, n_levels = lower.shape[-1:], np.shape(np.atleast_1d(np.asarray(self.coverage)))
         if self.coverage is not None and lower.ndim == 2 and n_levels != n:
-            raise CalliperError(f"there are {n[0]} columns of ends but {n_levels[0]} levels.")
+            raise CalliperError(f"lower has {n[0]} columns, but coverage {n_levels[0]} levels.")
         if lower is not self.lower or upper is not self.upper:  # arrays have no labels
             same_rows(self.lower, "lower", upper=self.upper)
             if self.index is None:
@@ -127,9 +127,9 @@ class Intervals(Ends):
         known = found.dtype.kind in "biu" or not found.size
         if isinstance(rows, tuple) or found.ndim != 1 or not known:
             raise CalliperError(
-                f"intervals[...] takes rows: a slice, a mask or numbers, such as intervals[[0]]; "
-                f"got {rows!r:.60}. intervals.lower and intervals.upper are the ends, "
-                f"intervals.at(level) those of one level."
+                f"intervals[...] selects rows by a slice, a mask or numbers, as intervals[[0]]; "
+                f"got {rows!r:.60}. The lower and upper ends are intervals.lower and "
+                f"intervals.upper; for one level, use intervals.at(level)."
             )
         if found.dtype == bool:
             same_rows(self, "intervals", mask=rows)

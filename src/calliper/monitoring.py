@@ -247,8 +247,8 @@ class CoverageMonitor(_Monitor):
             how = {"tails": promise.tails, **how}
         if not known or not lawful:
             raise CalliperError(
-                f"the distribution of coverage is not known for {promise.method}, as it was "
-                f"calibrated (proved at level {coverage:g}: {promise.proved:.4g}): {HOW}."
+                f"the distribution of coverage is not known for {promise.method} calibrated "
+                f"this way (proved at level {coverage:g}: {promise.proved:.4g}): {HOW}."
             )
         return cls(coverage, n, **how)._tried()
 

@@ -226,12 +226,12 @@ class Controller(valid.MadeByCoverage, Stream):
         """As it was after the last step."""
         self._ready()
         if len(state["levels"]) != len(self._rates) or not 0.5 < state["weights"].sum() < 1.5:
-            raise CalliperError("a Controller has a level and a share for each of its rates.")
+            raise CalliperError("a Controller needs one level and one share for each rate.")
         (level, outside), (names, until) = state["steps"].T, state["names"].T
         known, last = until != 0, len(until)
         in_time = (until > np.arange(last)) & (until <= last) | ~known
         if not in_time.all() or (level < 0).any() or ((outside >= 0) != known).any():
-            raise CalliperError("a label came before its step, or after the last, or is missing.")
+            raise CalliperError("a label precedes its step, follows the last step or is missing.")
         if (np.diff(names) <= 0).any():
             raise CalliperError("steps do not increase.")
         self._levels, self._weights = state["levels"], state["weights"]

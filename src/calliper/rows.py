@@ -83,7 +83,7 @@ class Rows:
             return cls(given)
         if not 1 <= len(given) <= 3:
             raise CalliperError(
-                f"rows are given as (Z, scores) or (Z, scores, targets); got {len(given)} values."
+                f"rows must be (Z, scores) or (Z, scores, targets); got {len(given)} values."
             )
         Z, scores, targets = (*given, None, None)[:3]
         return cls(Z, scores=scores, targets=targets)
@@ -114,8 +114,8 @@ class Rows:
         for name in (each.name for each in fields(self)[1:]):
             before, added = vars(self)[name], vars(other)[name]
             if (before is None) != (added is None):
-                known, now = ("without", "with") if before is None else ("with", "without")
-                raise CalliperError(f"fitted {known} {name} and extended {now}: pass them to both.")
+                one, two = ("extend", "fit") if before is None else ("fit", "extend")
+                raise CalliperError(f"{name} passed to {one}, but not to {two}: pass them to both.")
             joined[name] = None if before is None else np.concatenate([before, added])
         return Rows(**joined)
 
@@ -152,9 +152,10 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     parts = isinstance(X, list | tuple) and {valid.shape_of(each)[:1] for each in X} == {n}
     if parts and n and n != (len(X),):
         raise CalliperError(
-            f"X is a {type(X).__name__} of {len(X)}, and each has an entry for each row. For a "
-            "network of several inputs pass a dict, such as {'ids': ids, 'mask': mask}."
+            f"X is a {type(X).__name__} of {len(X)} inputs, each with one entry per row. For "
+            "several inputs pass a dict, such as {'ids': ids, 'mask': mask}."
         )
+    valid.refuse_lengths(X, "X", y, "y")
     check_consistent_length(X, y)
     shape = y.shape if isinstance(y, np.ndarray) else valid.shape_of(y)
     if len(shape) == 2 and shape[1] == 1:
@@ -207,7 +208,7 @@ class RowSources(Keeps):
     def check_kept(self) -> None:
         """Refuse values of rows, which no file holds."""
         if any(remembered(each) is not each for each in vars(self).values()):
-            raise CalliperError("groups and weights are remembered as a name or a function.")
+            raise CalliperError("groups and weights must be stored as a name or a function.")
 
     def of_calibration(self, X: Any) -> Rows:
         """Groups and weights of the calibration rows."""
@@ -449,8 +450,8 @@ def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) 
         )
     elif shuffle is False and orders and "ascending" not in orders:
         warn(
-            f"shuffle=False takes the last rows to be the latest, but {where or next(iter(found))} "
-            f"holds times in {order} order: sort rows by time first.",
+            "shuffle=False assumes that the last rows are the latest, but "
+            f"{where or next(iter(found))} holds times in {order} order: sort rows by time first.",
             RowOrderWarning,
         )
 

@@ -341,7 +341,7 @@ class ScaledError(CurveError):
         numbers = all(isinstance(each, Real) for each in known)
         if not (numbers and known[0] < known[1] and 0 <= min(known[2:]) <= max(known[2:]) < np.inf):
             raise CalliperError(
-                "ScaledError needs lowest < highest, and finite beyond and pull of at least 0; got "
+                "ScaledError needs lowest < highest, and beyond and pull finite and >= 0; got "
                 f"{self!r}."
             )
         centre, units = np.clip(y_pred[..., :1], self.lowest, self.highest), y_pred[..., 1:]
@@ -686,6 +686,6 @@ def warn_if_crossed(y_pred: FloatArray) -> None:
             of = "models or probabilities that are swapped, or in another order than you think"
         warn(
             f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows, by up to "
-            f"{-gaps.min():.3g}: they are sorted, which keeps the guarantee. A sign of {of}.",
+            f"{-gaps.min():.3g}: they are sorted, and the guarantee holds. This suggests {of}.",
             QuantileCrossingWarning,
         )

@@ -145,8 +145,8 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         now: FloatArray = np.asarray(self.classifier_.predict_proba(X), dtype=np.float64)[:, 1]
         if (now == 1).any():
             raise CalliperError(
-                f"the classifier gives {int((now == 1).sum())} of {len(now)} rows a probability of "
-                "1 of being new, so their weights would be infinite: calibrate it "
+                f"the classifier is certain (probability 1) that {int((now == 1).sum())} of "
+                f"{len(now)} rows are new, so their weights would be infinite: calibrate it "
                 "(CalibratedClassifierCV)."
             )
         return np.asarray(self.ratio_ * now / (1 - now))

@@ -101,7 +101,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         if n_targets != len(self.target_names_):
             raise CalliperError("there must be a regressor or a unit for each target.")
         if not self.regressors_ and n_targets > 1 and not isinstance(self.score_, JointError):
-            raise CalliperError(f"a box has a JointError; got {self.score_!r}.")
+            raise CalliperError(f"a box needs JointError; got {self.score_!r}.")
         if self.regressors_:
             together = self._together(self.calibration_.model)
             same = {name: vars(together)[name] for name in ("score", "space", "calibrators")}

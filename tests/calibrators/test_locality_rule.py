@@ -112,7 +112,7 @@ def test_the_defaults_cover_every_bag(with_errors):
         ({"left_out": np.ones((5, 1))}, "Z of left_out has 1 columns, Z has 2"),
         ({"left_out": (np.ones((5, 2)), np.ones(4))}, "4 values for 5 rows"),
         ({"left_out": (np.ones((5, 2)), -np.ones(5))}, "must not be negative"),
-        ({"left_out": (np.ones((5, 2)), 0, 0, 0)}, "rows are given as"),
+        ({"left_out": (np.ones((5, 2)), 0, 0, 0)}, "rows must be"),
     ],
 )
 def test_bad_left_out_errors_are_refused(extras, words):

@@ -44,7 +44,7 @@ def test_any_offset_gives_numbers_or_says_why_not(method, size, offset):
     scores, method = NOISE * size, clone(method).set_params(offset=offset)
     decades, most = math.log10(offset) - math.log10(size), 105 if "rms" in repr(method) else 430
     if isinstance(method, FullRescaled) and decades > most:
-        with pytest.raises(CalliperError, match="span more than double precision"):
+        with pytest.raises(CalliperError, match="differ too much to"):
             method.fit(Z[:50], scores[:50])
         return
     radius = method.fit(Z[:50], scores[:50]).predict_radius(Z[50:], 0.8)
@@ -68,7 +68,7 @@ def test_scores_over_hundreds_of_decades_keep_their_coverage(method, decades):
         rng = np.random.default_rng(number)
         rows, scores = rng.integers(3, size=(59, 1)) * 1.0, 10.0 ** rng.uniform(*decades, 59)
         if "rms" in repr(method):
-            with pytest.raises(CalliperError, match="span more than double precision"):
+            with pytest.raises(CalliperError, match="differ too much to"):
                 method.fit(rows[:39], scores[:39])
             return
         radius = method.fit(rows[:39], scores[:39]).predict_radius(rows[39:], 0.9)
@@ -97,7 +97,7 @@ def test_extreme_offsets_beside_left_out_errors():
         for statistic in ("mean", "quantile"):
             method = FullRescaled(statistic=statistic, offset=offset).fit(Z, NOISE, **left_out)
             assert np.isfinite(method.predict_radius(Z)).all()
-    with pytest.raises(CalliperError, match="with an offset of 1e\\+200, span more"):
+    with pytest.raises(CalliperError, match="with an offset of 1e\\+200, differ too much"):
         FullRescaled(KNN(5), statistic="rms", offset=1e200).fit(Z, NOISE)
     FullRescaled(statistic="rms", offset=1e50).fit(Z, NOISE, **left_out)
 
@@ -131,7 +131,7 @@ def test_where_products_of_small_scores_begin_to_vanish(power):
     assert method.fit(rows, scores).predict_radius([[5.0]], 0.5) == 0
     scores[30] = np.nextafter(smallest, 0)
     if power == 2:
-        with pytest.raises(CalliperError, match="span more than double precision"):
+        with pytest.raises(CalliperError, match="differ too much to"):
             method.fit(rows, scores)
         return
     assert 0 < method.fit(rows, scores).predict_radius([[5.0]], 0.5) < 1e-200

@@ -111,7 +111,7 @@ def test_bad_calibration_data_and_new_rows(method):
         (NormalizedKNN(form="product"), ValueError, "'sum' or 'exp'; got 'product'"),
         (NormalizedKNN(gamma=-1), ValueError, "finite numbers >= 0; got -1"),
         (NormalizedKNN(rho=np.inf), ValueError, "finite numbers >= 0; got inf"),
-        (NormalizedKNN(gamma=0), ValueError, "gamma must be > 0 in the sum"),
+        (NormalizedKNN(gamma=0), ValueError, "gamma must be > 0 if form='sum'"),
         (RCP(LinearRegression()), TypeError, "parameter quantile and predict"),
         (RCP(HistGradientBoostingRegressor()), TypeError, "loss='quantile'"),
         (RCP(print), TypeError, "parameter quantile and predict"),

@@ -309,7 +309,7 @@ def test_steps_of_a_controller_fit_their_labels(name, place, number):
     state = made.for_file()
     Controller(0.9).restore(state)
     state[name][place] = number
-    with pytest.raises(CalliperError, match="a label came before its step"):
+    with pytest.raises(CalliperError, match="a label precedes its step"):
         Controller(0.9).restore(state)
 
 

@@ -200,5 +200,5 @@ def test_ctrl_c_anywhere_leaves_the_object_as_it_was_or_as_it_shall_be(name, cha
 
 def test_a_model_that_answers_otherwise_when_asked_again_is_refused():
     drawn = np.random.default_rng(0)
-    with pytest.raises(CalliperError, match="the model changes between calls"):
+    with pytest.raises(CalliperError, match="the model differs between calls"):
         ConformalRegressor(lambda rows: drawn.normal(size=len(rows))).calibrate(X[OLD], Y[OLD])

@@ -166,7 +166,7 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
         ("--training train.csv --criterion best", "'best' is not one of 'mse', 'deviance', 'mi'"),
         ("--training train.csv --folds 5", "No such option '--folds'"),
         ("--training none.csv", "cannot read none.csv"),
-        ("--training same.csv", "all of 2 training inputs are the same"),
+        ("--training same.csv", "all 2 training inputs are the same"),
         ("--training train.csv --calibration short.csv", "2 calibration points are too few"),
         ("--training train.csv --features c", "cal.csv: no column 'c'"),
         ("--training train.csv --target y_pred", "are both 'y_pred'"),

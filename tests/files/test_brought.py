@@ -100,7 +100,7 @@ def test_classes_and_labels_of_ones_own_are_refused_when_saving(path):
         MyRegressor(MODEL).calibrate(X[CAL], Y[CAL]),
         ConformalRegressor(MODEL, Mine()).calibrate(X[CAL], Y[CAL]),
     ):
-        with pytest.raises(CannotSaveError, match="is a class of your own"):
+        with pytest.raises(CannotSaveError, match="only calliper's own classes"):
             calliper.save(made, path)
     months = [pd.Period("2020-01"), pd.Period("2020-02")] * 85
     made = ConformalRegressor(MODEL, Split()).calibrate(X[CAL], Y[CAL], groups=months)

@@ -288,7 +288,7 @@ def forged(name, **values):
 
 #: By name: the method, what a file says of it instead, and how that is refused.
 FORGED = {
-    "neighbours": ("nearest", lambda s: forged("near_", nearer=near(s)[:, 1:])(s), "do not fit 40"),
+    "neighbours": ("nearest", lambda s: forged("near_", nearer=near(s)[:, 1:])(s), "for 40 points"),
     "sums": ("nearest", lambda s: forged("near_", nearer=near(s) * 1e9)(s), "exceed those"),
     "fewer scales": (
         "neighbours",
@@ -298,36 +298,36 @@ FORGED = {
     "reach": (
         "graded",
         lambda s: forged("near_", last=with_(s["near_"].last, 3, farthest(s["Z"], 3)))(s),
-        "the nearest points of a file are farther",
+        "K nearest points are farther",
     ),
     "candidate": (
         "tuned",
         lambda s: {**s, "chosen_": with_(s["chosen_"], 5, 0.123)},
-        "TunedRBF has not chosen from its candidates",
+        "the choice of TunedRBF is not a candidate",
     ),
     "folds": (
         "folds",
         lambda s: {**s, "fold_": with_(s["fold_"], np.flatnonzero(s["fold_"] == 1)[0], 2)},
-        "TunedRBF has other folds",
+        "folds of TunedRBF have the wrong sizes",
     ),
     "drawn twice": (
         "local-tuned",
         lambda s: {**s, "sample_": with_(s["sample_"], 0, s["sample_"][1])},
-        "40 training points are not drawn as LCP",
+        "did not draw the 40 stored training points",
     ),
-    "drawn too few": ("local-tuned", lambda s: {**s, "sample_": s["sample_"][1:]}, "39 training"),
-    "groups": ("grouped", lambda s: {**s, "code": with_(s["code"], 0, 1 - s["code"][0])}, "a cal"),
-    "label twice": ("grouped", lambda s: {**s, "labels": ["low", "low"]}, "for each group"),
+    "drawn too few": ("local-tuned", lambda s: {**s, "sample_": s["sample_"][1:]}, "39 stored"),
+    "groups": ("grouped", lambda s: {**s, "code": with_(s["code"], 0, 1 - s["code"][0])}, "one c"),
+    "label twice": ("grouped", lambda s: {**s, "labels": ["low", "low"]}, "each group must"),
     "label too many": (
         "grouped",
         lambda s: {**s, "labels": ["low", "high", "x"]},
-        "for each group",
+        "each group must",
     ),
-    "no list of labels": ("grouped", lambda s: {**s, "labels": ("low", "high")}, "for each group"),
+    "no list of labels": ("grouped", lambda s: {**s, "labels": ("low", "high")}, "each group must"),
     "no label": (
         "grouped",
         lambda s: {**s, "labels": [], "parts": (), "code": s["code"][:0]},
-        "for each group",
+        "each group must",
     ),
 }
 

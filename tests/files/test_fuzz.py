@@ -117,7 +117,7 @@ NO_COLUMNS = {"columns": [], "names": None, "components": None, "largest": 1e30}
 KERNEL = "locality_ kernel params kernel"
 #: By what is wrong: the file, what its state holds instead by where it is, and what is said of it.
 FORGED = {
-    "no weight": ("control", {"weights": np.zeros(2)}, "a share for each"),
+    "no weight": ("control", {"weights": np.zeros(2)}, "one share for each"),
     "last step": ("control", {"names": np.array([[0, 1], [1, 2], [2**63 - 1, 3]])}, "names of"),
     "no tree": ("shifted", {RATIO: []}, "needs trees"),
     "large leaves": (
@@ -146,15 +146,15 @@ FORGED = {
     "choices": ("tuned", {"chosen_": None}, r"no len\(\)"),
     "all choices": ("tuned", {"chosen_": None, "without_one_": None}, r"no len\(\)"),
     "cells": ("mahalanobis", {KERNEL: PLACED}, "too many for 40"),
-    "two spaces": ("mahalanobis", {KERNEL: TUNED}, "no kernel of a learnt space"),
+    "two spaces": ("mahalanobis", {KERNEL: TUNED}, "a learnt space needs a distance kernel"),
     "no fold": (
         "refitted",
         {"fold_": None, "in_bag_": np.ones((10, 80), bool)},
         "not subscriptable",
     ),
     "no bag": ("bootstrap", {"in_bag_": None, "fold_": np.zeros(80, "i4")}, "not subscriptable"),
-    "no model": ("refitted", {"estimator_": None}, "models to ask"),
-    "no models": ("refitted", {"models_": "0123456789"}, "models to ask"),
+    "no model": ("refitted", {"estimator_": None}, "2 rows and fitted models"),
+    "no models": ("refitted", {"models_": "0123456789"}, "2 rows and fitted models"),
     "no rows": (
         "refitted",
         {"residuals_": np.zeros(0), "fold_": np.zeros(0, "i4")},
@@ -163,11 +163,11 @@ FORGED = {
     "no number": ("bootstrap", {"..params n_bootstraps": None}, "n_bootstraps"),
     "about a number": ("stored", {"..params about": 5}, "no attribute"),
     "about no columns": ("stored", {"..params about": {"dict": [["columns", 3]]}}, "no attribute"),
-    "mapping": ("ridge", {"space space": {"mapped": {"name": "", "mapping": 5}}}, "no function"),
+    "mapping": ("ridge", {"space space": {"mapped": {"name": "", "mapping": 5}}}, "a function or"),
     "family": (
         "ridge",
         {"space space": {"spread": CORE | {"family": "StatedDeviation", "unit": 1.0}}},
-        "none of the family",
+        "not of the family",
     ),
     "contributions": ("frame", {"space space": {"contributions": CORE}}, "no coefficients"),
     "columns": (
@@ -178,7 +178,7 @@ FORGED = {
     "score of a box": (
         "joint",
         {"score": of_class("QuantileError", variant="plain", offset=1e-6)},
-        "a box has",
+        "a box needs",
     ),
     "slope": (
         "ridge",
@@ -428,7 +428,7 @@ def test_what_was_chosen_is_a_candidate(load, name, scale):
     def change(header, nodes, arrays):
         array_of(nodes, arrays, "state", "chosen_")[0] = scale
 
-    with pytest.raises(DamagedFileError, match="not chosen from its candidates"):
+    with pytest.raises(DamagedFileError, match="is not a candidate"):
         load(name, change)
 
 
@@ -441,7 +441,7 @@ def test_folds_are_as_many_and_as_large_as_the_kernel_says(load, forge):
     if forge is np.sort:  # another draw of the same folds
         assert load("folds", change).predict_radius(np.zeros((1, 2))) > 0
     else:
-        with pytest.raises(DamagedFileError, match="has other folds"):
+        with pytest.raises(DamagedFileError, match="have the wrong sizes"):
             load("folds", change)
 
 
@@ -544,7 +544,7 @@ def test_predictions_without_a_spread_have_a_unit(load):
         of_part = state(nodes)["parts"][1]["state"]["space"]["space"]["errors"]
         of_part["base"]["spread"]["unit"] = None
 
-    with pytest.raises(DamagedFileError, match="need a unit"):
+    with pytest.raises(DamagedFileError, match="needs a unit"):
         load("each", change)
 
 

@@ -310,7 +310,7 @@ def test_tensors_that_are_refused():
         FullRescaled(KNN(5)).fit(Z.numpy(), scores.to("meta"))
     with pytest.raises(CalliperError, match="scores carries gradients"):
         method.fit(Z, scores.clone().requires_grad_())
-    with pytest.raises(CalliperError, match="Z has 4 columns, and had 5"):
+    with pytest.raises(CalliperError, match="Z has 4 columns, but had 5"):
         method.fit(Z, scores).predict_radius(new[:, :4])
     for kernel in (KNN(5), GradedKNN(1)):
         fitted = FullRescaled(kernel).fit(Z.numpy(), scores)

@@ -94,7 +94,7 @@ def test_more_components_than_features():
 
 
 def test_identical_training_inputs():
-    with pytest.raises(CalliperError, match="all of 30 training inputs are the same"):
+    with pytest.raises(CalliperError, match="all 30 training inputs are the same"):
         JackknifeRescaled(TunedRBF()).fit(Z, SCORES, training=np.ones((30, 2)))
 
 
@@ -229,7 +229,7 @@ def test_tuning_narrows_the_intervals_at_equal_coverage():
         (TunedKNN(mi_neighbors=1.5), "mi_neighbors must be an integer of at least 1; got 1.5"),
         (TunedKNN(n_neighbors=[]), "n_neighbors must hold at least one value"),
         (TunedRBF(length_scales=[]), "length_scales must hold at least one value"),
-        (TunedRBF(chosen=[1.0], n_folds=2), "chosen scales belong to points, not to folds"),
+        (TunedRBF(chosen=[1.0], n_folds=2), "scales are chosen for points, not for folds"),
         (TunedRBF(expand=np.inf), "expand must be a finite number >= 1; got inf"),
         (RBF(1.0, metric="as the crow flies"), "metric must be a name that .* as the crow flies"),
         (TunedKNN(metric="as the crow flies"), "metric must be a name that .* as the crow flies"),

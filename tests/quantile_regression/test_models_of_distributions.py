@@ -342,7 +342,7 @@ def test_a_network_of_mean_and_variance_is_wrapped_in_a_function(score):
         def forward(self, x):
             return self.last(x)[:, 0], self.last(x)[:, 1].exp()
 
-    with pytest.raises(CalliperError, match=r"got a tuple.* returns a distribution: scipy.stats"):
+    with pytest.raises(CalliperError, match=r"got a tuple.* one that returns scipy.stats"):
         calibrate(Both(), score)
 
 
@@ -497,7 +497,7 @@ class NoQuantiles(NGBoostLike):
         ({}, None, r"pass two models or more, one for each quantile; got {}"),
         ([], DistributionError(P), r"pass two models or more, one for each quantile; got \[\]"),
         ({10: normal, 90: normal}, None, r"If these are percentages, divide by 100"),
-        ({"low": normal, "high": normal}, None, r"probabilities as keys.*'low', 'high'"),
+        ({"low": normal, "high": normal}, None, r"keys .* must be probabilities.*'low', 'high'"),
         ([quantiles] * 3, None, r"some of the 3 models in the list"),
         ([*linear().values()][:1], None, r"two or more different numbers"),
         (

@@ -324,7 +324,7 @@ class TestBadInput:
     def test_calibration_rows(self):
         X, y = frame_in([100, 200], CAL), frame_in([100, 200], Y)
         cases = [
-            (X, Y, TypeError, "y is a Series and not a Dask"),
+            (X, Y, TypeError, "y is a Series, not a Dask"),
             (X, frame_in([100, 100, 100], Y), CalliperError, "2 partitions and y 3"),
             (X, frame_in([200, 100], Y), CalliperError, "100 rows of X and 200 of y"),
             (frame_in([0, 0], CAL[:0]), frame_in([0, 0], Y[:0]), CalliperError, "are empty"),

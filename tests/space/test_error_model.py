@@ -111,7 +111,7 @@ def test_too_few_errors_and_wrong_rows_are_refused():
     with pytest.raises(CalliperError, match="got 50, 0 of them not 0"):
         ErrorModel().fit(X[:50], np.zeros(50))
     fitted = ErrorModel().fit(X[:60], Y[:60])
-    with pytest.raises(CalliperError, match="2 columns; those of fit had 3"):
+    with pytest.raises(CalliperError, match="2 columns, but had 3 in fit"):
         fitted.predict(X[:, :2])
 
 

@@ -104,5 +104,5 @@ def test_a_forest_of_a_file_must_have_shares_and_bounds():
     state = vars(forest)
     assert ErrorForest.again(state).predict(NEW).shape == (40, len(forest.bounds))
     for name, value in {"bounds": state["bounds"][:0], "shares": state["shares"][:1]}.items():
-        with pytest.raises(CalliperError, match="a forest of errors has"):
+        with pytest.raises(CalliperError, match="an error forest lacks"):
             ErrorForest.again(state | {name: value})

@@ -93,7 +93,7 @@ def test_dropout_left_on_is_found_out(net):
         return net[0](torch.as_tensor(rows, dtype=torch.float32))
 
     net.train()
-    with pytest.raises(CalliperError, match=r"changes between calls.*module\.eval"):
+    with pytest.raises(CalliperError, match=r"differs between calls.*module\.eval"):
         ConformalRegressor(lambda X: X[:, 0], embed=embed).calibrate(X_CAL, Y_CAL)
     net.eval()
     ConformalRegressor(lambda X: X[:, 0], embed=embed).calibrate(X_CAL, Y_CAL)

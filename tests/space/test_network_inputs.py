@@ -143,9 +143,9 @@ def test_inputs_by_name_that_are_refused():
     with pytest.raises(CalliperError, match=r"one entry per row; .*'b': \(3, 6\)"):
         ConformalRegressor(net).calibrate({"a": IDS, "b": IDS[:3]}, Y)
     for nothing in ({}, {"a": 3.0}):
-        with pytest.raises(CalliperError, match="inputs by name must be arrays or tensors"):
+        with pytest.raises(CalliperError, match="named inputs must be arrays or tensors"):
             ConformalRegressor(net).calibrate(nothing, Y)
-    with pytest.raises(CalliperError, match=r"the first are \['input_ids', .* others \['ids'\]"):
+    with pytest.raises(CalliperError, match=r"got \['input_ids', .* and \['ids'\]"):
         ConformalRegressor(net).calibrate([listed(CAL)[0], {"ids": 1}] * 9, Y[:18])
     with pytest.raises(CalliperError, match="pad them"):
         ConformalRegressor(Whole()).calibrate([{"a": [1, 2]}, {"a": [1]}] * 9, Y[:18])
@@ -222,7 +222,7 @@ def test_a_class_of_networks_is_no_network():
 
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_several_inputs_are_a_dict(kind):
-    with pytest.raises(CalliperError, match=f"X is a {kind.__name__} of 2, .* pass a dict"):
+    with pytest.raises(CalliperError, match=f"X is a {kind.__name__} of 2 inputs, .* pass a dict"):
         ConformalRegressor(Texts()).calibrate(kind(named(CAL).values()), Y[CAL])
 
 

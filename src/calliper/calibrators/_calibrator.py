@@ -368,7 +368,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         n_all = len(self._training.Z)
         drawn: IntArray = self._once("sample_", lambda: rng.permutation(n_all)[:n])
         if not len(np.unique(drawn)) == len(drawn) == min(n, n_all):
-            raise CalliperError(f"{len(drawn)} training points are not drawn as {self!r} does.")
+            raise CalliperError(f"{self!r} did not draw the {len(drawn)} stored training points.")
         return drawn
 
     @property

@@ -124,7 +124,7 @@ class ConditionalCalibration(Calibrator):
         columns = _array(basis(rows), "basis(Z)")
         if columns.ndim != 2 or len(columns) != n:
             raise CalliperError(
-                f"basis must return one row of columns for each of {n} rows, shape ({n}, k); got "
+                f"basis must return one row of values for each of {n} rows, shape ({n}, k); got "
                 f"shape {columns.shape}."
             )
         if held is not None and columns.shape[1] != self.n_features_in_:
@@ -144,8 +144,8 @@ class ConditionalCalibration(Calibrator):
         sizes = np.abs(rows.scores[rows.scores != 0])
         if len(sizes) and sizes.max() > LARGEST_SPAN * sizes.min():
             raise CalliperError(
-                f"scores from {sizes.min():.3g} to {sizes.max():.3g} in size span more than double "
-                "precision can add up. Set the smallest to 0, or use Split."
+                f"scores from {sizes.min():.3g} to {sizes.max():.3g} in size differ too much to "
+                "add in double precision. Set the smallest to 0, or use Split."
             )
         self.span_ = Span(rows.Z)
         self._design = self.span_.coordinates(rows.Z)[0]

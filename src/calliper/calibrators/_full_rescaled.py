@@ -493,8 +493,8 @@ class FullRescaled(Calibrator):
         if smallest < 2.0 ** (SMALL if self.power_ == 2 else TOO_SMALL):
             raise CalliperError(
                 f"scores from {magnitudes[magnitudes > 0].min():.3g} to {magnitudes.max():.3g}, "
-                f"with an offset of {self.offset:g}, span more than double precision can compare "
-                f"({self.statistic_} of neighbours). Set the smallest to 0, or use Split."
+                f"with an offset of {self.offset:g}, differ too much to compare in double "
+                f"precision ({self.statistic_} of neighbours). Set the smallest to 0, or use Split."
             )
         return 0.0 if smallest >= 2.0**SMALL else 2.0 ** (2 * SMALL)
 

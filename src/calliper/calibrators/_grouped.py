@@ -130,7 +130,7 @@ class Grouped(Calibrator):
         n = np.bincount(code, minlength=len(parts)).tolist()
         of_each = isinstance(labels, list) and len(labels) == len(parts) == len({*labels}) > 0
         if not of_each or [part.n_calibration_ for part in parts] != n:
-            raise CalliperError("there must be a calibrator for each group, of as many rows.")
+            raise CalliperError("each group must have one calibrator, with as many rows.")
         self.calibrators_, first = dict(zip(labels, parts, strict=True)), parts[0]
         joined = reduce(Rows.join, [part._rows for part in parts])
         if not first.judges_nearness:

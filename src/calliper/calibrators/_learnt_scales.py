@@ -209,7 +209,7 @@ class NormalizedKNN(Calibrator):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"gamma and rho must be finite numbers >= 0; got {value!r}.")
         if self.form == "sum" and self.gamma == 0:
-            raise ValueError("gamma must be > 0 in the sum: a difficulty of 0 would divide by 0.")
+            raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""

@@ -94,7 +94,7 @@ class LoCart(Calibrator):
         train = self._training
         self.nodes_ = self._once("nodes_", lambda: self._grow(train.Z, train.scores, len(rows)))
         if len(self.nodes_.sizes) != 1:
-            raise CalliperError(f"LoCart has one tree; got {len(self.nodes_.sizes)}.")
+            raise CalliperError(f"LoCart needs one tree; got {len(self.nodes_.sizes)}.")
         self._leaves = np.flatnonzero(self.nodes_.left < 0)
         leaf = self._leaf(rows.Z)
         self.leaf_sizes_ = np.bincount(leaf, minlength=len(self._leaves))

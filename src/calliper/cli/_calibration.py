@@ -66,8 +66,8 @@ class CalibrationRequest(options.Request):
     )
     group: Column | None = option("Column of group labels: each group is calibrated separately.")
     weight: Column | None = option(
-        "Column of weights, in both files: how much more often a row occurs among new rows than "
-        "among calibration rows, up to a constant factor."
+        "Column of weights, in calibration and new rows: how much more often a row occurs among "
+        "new rows than among calibration rows, up to a constant factor."
     )
     shifted_to: File | None = option(
         "Learn these weights from a file of rows like the new ones, often the new file itself."
@@ -284,7 +284,7 @@ def load_calibration(path: str) -> FileCalibration:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateRequest(CalibrationRequest):
-    output: File = option(f"File to save the calibration to: {ENDING}.")
+    output: File = option(f"The {ENDING} file to save the calibration to.")
 
     def check(self) -> None:
         super().check()

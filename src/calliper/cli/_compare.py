@@ -30,7 +30,7 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(options.Request):
     test: File | None = option("Other held-out rows, to evaluate the intervals.")
-    data: File | None = option("Instead of both: one file, to be split at random.")
+    data: File | None = option("Instead of --calibration and --test: one file, split at random.")
     group: Column | None = option("Show coverage in each group of test rows.")
     identity: Column | None = option("Names of the rows, shown in figures.", flag="--id")
     methods: tuple[Name, ...] = option(

@@ -29,7 +29,7 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalRequest(calibrations.CalibrationRequest):
-    calibrated: File | None = option("Instead of --calibration: a file of 'calliper calibrate'.")
+    calibrated: File | None = option("Instead of --calibration: a file from 'calliper calibrate'.")
     new: File = option(
         "Rows that need intervals; '-' reads CSV from standard input. Or many files: a folder, or "
         "a pattern in quotation marks, such as 'folder/*.parquet'."
@@ -48,7 +48,7 @@ class IntervalRequest(calibrations.CalibrationRequest):
         metavar="LOW HIGH",
         check=_bounds,
     )
-    confidence: float | None = option("Share of calibration sets with at least this coverage.")
+    confidence: float | None = option("Share of calibration sets that reach the coverage.")
     workers: int | None = option(
         "For many files: the number of processes.  [default: 1]", type=click.IntRange(1, 4096)
     )

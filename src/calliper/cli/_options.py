@@ -200,7 +200,7 @@ class Request(TableRequest):
     )
     prediction: Column = option("The model's predictions.")
     features: str | None = option(
-        "Columns that may indicate where errors are large; otherwise, only the prediction.",
+        "Columns that may indicate where errors are large; by default, only the prediction.",
         metavar="A,B,...",
     )
     features_prefix: str | None = option("Instead: all columns with this prefix.", metavar="TEXT")

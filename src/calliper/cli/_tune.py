@@ -44,7 +44,7 @@ class TuneRequest(calibration.CalibrateRequest):
     figure: File | None = option("Draw the curve: .png, .pdf or .svg.")
     criterion: str = option("See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]))
     length_scales: tuple[float, ...] | None = option(
-        "The scales to try; without --training, features are then used as they are.  "
+        "The scales to try; without --training, of features that are not standardised.  "
         "[default: 30 scales that span the distances between training rows]",
         metavar="L,M,...",
         check=_length_scales,
@@ -86,9 +86,9 @@ def tune(request: TuneRequest) -> None:
         --features a,b --figure tuning.png --output tuned.calliper
     calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
-    Prints the criterion for each length scale (with --kernel tuned-knn, number of neighbours) and
-    for the 10 nearest neighbours. The scale of a calibration point is chosen on all others, so the
-    guarantee of --method jackknife, which is saved in the file, still holds.
+    Prints the criterion for each length scale (with --kernel tuned-knn, for each number of
+    neighbours) and for the 10 nearest neighbours. The scale of each calibration point is chosen on
+    all the others, so the guarantee of --method jackknife, which is saved in the file, still holds.
 
     \b
     Criteria; smaller is better:

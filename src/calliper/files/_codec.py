@@ -195,8 +195,8 @@ class Writer:
         name, (params, state) = name_of(value), fields_of(type(value))
         if name is None:
             raise CannotSaveError(
-                f"{in_words(value)} is a class of your own, and files hold calliper's classes "
-                "only: save one of these, or use pickle."
+                f"files can hold only calliper's own classes; got {in_words(value)}: use one of "
+                "these, or pickle."
             )
         estimator = isinstance(value, BaseEstimator)
         fitted = None

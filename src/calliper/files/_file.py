@@ -194,7 +194,7 @@ def _arrays(data: bytearray, start: int, table: Any) -> list[NDArray[Any]]:
         if not known or not all(
             type(each) is int and 0 <= each <= end + MOST_COLUMNS for each in shape
         ):
-            raise ValueError(f"an array of {name!r:.20} has shape {shape!r:.60}")
+            raise ValueError(f"an array of type {name!r:.20} and shape {shape!r:.60} is invalid")
         kind, size = np.dtype(f"<{name}"), prod(shape)
         length = size * kind.itemsize
         if start + length > end:

@@ -68,7 +68,7 @@ def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
     """Models by their numbers, from what the user gave."""
     n, k = needs["models"], needs["columns"]
     if not all(type(each) is int and 0 <= each <= MOST_TARGETS for each in (n, k)):
-        raise DamagedFileError(f"the file needs {n!r:.20} models and {k!r:.20} columns of one.")
+        raise DamagedFileError(f"invalid numbers of models ({n!r:.20}) and columns ({k!r:.20}).")
     if n == 0:
         if given is not None:
             raise CalliperError(f"the file holds {what} without a model: leave out model=.")
@@ -178,8 +178,8 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
                 for each in (found.get(name, ()), before)
             )
             raise OtherModelError(
-                f"{who} the {len(before)} rows stored in the file differently: {now}, not {then}, "
-                f"for example. {what}"
+                f"{who} the {len(before)} rows stored in the file differently, for example "
+                f"{now}, not {then}. {what}"
             )
 
 

@@ -92,7 +92,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
         inner, outer = bag("near", min(self.n_neighbors, wide)), bag("wide", wide)
         if known and (inner.reach > outer.reach).any():
-            raise CalliperError("the nearest points of a file are farther than others.")
+            raise CalliperError("the file's K nearest points are farther than its 4K nearest.")
         return BagGraded(inner, outer, offset)
 
     def widened(self, multiple: float, most: int) -> Self:

@@ -52,7 +52,7 @@ def named_kernels() -> "dict[str, type[Kernel]]":
 def found_before(known: Found, name: str) -> Any:
     """What a file holds under this name; refused if it lacks that. None where there is no file."""
     if known and known.get(name) is None:
-        raise CalliperError(f"a file lacks {name!r} of its points, which is searched for but once.")
+        raise CalliperError(f"the file lacks {name!r} of its points, which is not computed again.")
     return known.get(name)
 
 
@@ -208,7 +208,7 @@ class Kernel:
         The statistic is the "mean", "rms" (then squares are given) or "quantile" of the neighbours'
         magnitudes, by which scores are divided; ``known`` is what ``for_file`` returned before.
         """
-        raise TypeError(f"no scale over the bag is known for {self!r}.")
+        raise TypeError(f"{self!r} does not support scales over a bag: use another kernel.")
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Any:
         """The local mean of ``magnitudes`` observed at ``Z``; ``predict`` has it at new rows."""
@@ -224,14 +224,14 @@ class Kernel:
 
     def widened(self, multiple: float, most: int) -> "Kernel":
         """The same with its reach multiplied; ``most`` is the largest number of neighbours."""
-        raise TypeError(f"nothing is known that would be wider than {self!r}.")
+        raise TypeError(f"{self!r} has no wider version.")
 
     @classmethod
     def scales_of_others(
         cls, kernels: Sequence[Any], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
-        raise TypeError(f"no scales to compare are known for {cls.__name__}.")
+        raise TypeError(f"{cls.__name__} defines no scales to compare.")
 
 
 def check_size(value: Any, name: str, least: int = 0) -> float:

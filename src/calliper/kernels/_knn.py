@@ -121,7 +121,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
             raise ValueError(
                 f"cells work only with Euclidean distances on the CPU; got metric={self.metric!r}, "
-                f"engine={self.engine!r}. Leave these out, or the cells."
+                f"engine={self.engine!r}. Leave out both, or the cells."
             )
         placed = None if cells is None else cells.placed(Z_train, rng)
         return replace(self, n_neighbors=k, cells=placed)
@@ -295,9 +295,9 @@ class BagKNN(Bag):
             known = Neighborhood(others[:, -1].astype(np.int32), statistic.kept_of(nearer), crowded)
         width = statistic.kept_of(np.zeros((1, nearest.k - 1))).shape[1]
         if known.last.shape != (n,) or known.nearer.shape != (n, width):
-            raise CalliperError(f"neighbours of {known.nearer.shape} do not fit {n} points.")
+            raise CalliperError(f"neighbours have shape {known.nearer.shape}, for {n} points.")
         if known.nearer.max(initial=0.0) > nearest.k * self.magnitudes.max():
-            raise CalliperError("the scores of neighbours in a file exceed those of its points.")
+            raise CalliperError("in the file, the scores of neighbours exceed those of points.")
         self.known, self.crowded = known, known.crowded
         self.reach, last = self.search.distance_to(known.last), self.magnitudes[known.last]
         if self.always_enters:

@@ -178,7 +178,7 @@ class LearntKernel(Kernel, Keeps):
     def again(cls, state: dict[str, Any]) -> Self:
         """The inner kernel with its parameters checked."""
         if not state["kernel"].by_distance:
-            raise CalliperError(f"{state['kernel']!r} is no kernel of a learnt space.")
+            raise CalliperError(f"a learnt space needs a distance kernel; got {state['kernel']!r}.")
         return cls(state["kernel"].resolved(), state["metric"])
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ def learn_metric(
     Z = check_features(Z, "Z_train")
     y = check_vector(y, "y_train", n=len(Z))
     if len(Z) < 3:
-        raise CalliperError(f"a metric is learnt from at least 3 training points; got {len(Z)}.")
+        raise CalliperError(f"learning a metric needs at least 3 training points; got {len(Z)}.")
     rng, spread = check_random_state(random_state), Z.std(axis=0)
     kept = np.flatnonzero(spread > LEAST_SPREAD)
     if not len(kept):

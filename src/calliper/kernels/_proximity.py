@@ -130,7 +130,7 @@ def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
     leaves = Z.astype(np.intp)
     if (leaves != Z).any() or (leaves < 0).any():
         raise CalliperError(
-            f"ForestProximity() takes numbers of leaves, whole and not negative; got "
+            f"ForestProximity() takes leaf numbers, integers of at least 0; got "
             f"{Z[(leaves != Z) | (leaves < 0)][0]:g}. Pass embed=forest.apply, or use "
             f"ForestProximity(forest) on the forest's own inputs."
         )

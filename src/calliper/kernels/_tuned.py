@@ -243,10 +243,10 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
             how = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
             candidates = self._candidates(n) if self.chosen is None else self.chosen
             if not np.isin(how["chosen"], candidates).all():
-                raise CalliperError(f"{type(self).__name__} has not chosen from its candidates.")
+                raise CalliperError(f"the choice of {type(self).__name__} is not a candidate.")
             dealt = np.arange(n) if fold is None else fold
             if not np.array_equal(np.bincount(dealt), np.bincount(folds)):
-                raise CalliperError(f"{type(self).__name__} has other folds than it makes.")
+                raise CalliperError(f"the folds of {type(self).__name__} have the wrong sizes.")
         elif self.chosen is not None:
             how["chosen"] = same_length(np.asarray(self.chosen), Z, "chosen length scales")
         elif too_few:
@@ -319,8 +319,8 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
         if self.criterion == "mi":
             if self.n_components is not None and Z_train is None:
                 raise CalliperError(
-                    "n_components needs training inputs to find the components of: pass "
-                    "training=Z to fit (X_train to calibrate). Components of the calibration "
+                    "n_components needs training inputs: pass training=Z to fit "
+                    "(X_train= to calibrate). Components of the calibration "
                     "points would let each point influence its own kernel."
                 )
             components = principal_components(Z, self.n_components, Z_train)
@@ -399,7 +399,7 @@ class TunedRBF(_Tuned):
         if self.chosen is not None:
             chosen = [check_length_scale(scale) for scale in np.ravel(self.chosen).tolist()]
             if self.n_folds is not None:
-                raise ValueError("chosen scales belong to points, not to folds: leave n_folds out.")
+                raise ValueError("scales are chosen for points, not for folds: leave n_folds out.")
             return replace(self, chosen=np.array(chosen))
         at_least(self.n_scan, 1, "n_scan")
         at_least(self.n_sample, 1, "n_sample")
@@ -500,8 +500,8 @@ def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> FloatArray:
             return positive[: kernel.n_sample]
     if not len(positive):
         raise CalliperError(
-            f"all of {len(Z)} training inputs are the same, so no length scale can be read off "
-            f"them: pass length_scales=, or other features."
+            f"all {len(Z)} training inputs are the same, so they give no length scale: pass "
+            f"length_scales=, or other features."
         )
     return positive
 

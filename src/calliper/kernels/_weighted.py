@@ -231,7 +231,7 @@ def fitting(sums: FloatArray, magnitudes: FloatArray) -> FloatArray:
     total, weight, largest = sums
     high = weight * magnitudes.max() * (1 + 1e-9)
     if not ((total >= 0) & (total <= high) & (weight <= MOST_WEIGHT) & (largest <= 0)).all():
-        raise CalliperError("sums of weights in a file do not fit its points.")
+        raise CalliperError("in the file, sums of weights do not match the points.")
     return sums
 
 

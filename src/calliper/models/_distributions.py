@@ -93,7 +93,7 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
         if own is None and isinstance(core, Sequence):
             raise CalliperError(
                 f"some of the {len(core)} models in the list have no parameter that states their "
-                f"quantile: pass a dict, as {{0.05: low, 0.5: middle, 0.95: high}}."
+                f"quantile: pass a dict, such as {{0.05: low, 0.5: middle, 0.95: high}}."
             )
         score = DistributionError(own or PROBABILITIES)
     asked = _probabilities(score.probabilities)
@@ -276,7 +276,7 @@ def _quantile_parameter(estimator: Any) -> str | None:
         raise CalliperError(
             f"QuantileModel needs an estimator with one parameter that sets the quantile; got "
             f"{estimator!r}, which has several: {', '.join(sorted(found))}. Pass a dict of models, "
-            f"as {{0.05: low, 0.95: high}}."
+            f"such as {{0.05: low, 0.95: high}}."
         )
     return found.pop() if found else None
 
@@ -351,8 +351,8 @@ def _of_several(models: Any) -> Reading:
     known = all(isinstance(level, Real) for level in levels)
     if by_level and not known:
         raise CalliperError(
-            f"a dict of models must have their probabilities as keys, as {{0.05: low, 0.5: middle, "
-            f"0.95: high}}; got {levels}."
+            f"the keys of a dict of models must be probabilities, such as {{0.05: low, 0.5: "
+            f"middle, 0.95: high}}; got {levels}."
         )
     own = tuple(map(float, levels)) if known else None
     return Reading(lambda X, p: [predictions(model, X) for model in each], own)

@@ -214,8 +214,8 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             found = tuple(seen[-1].shape) if is_tensor(seen[-1]) else f"a {type(seen[-1]).__name__}"
             raise CalliperError(
                 f"{self.name_in_words} must be a tensor with an entry for each of {n} rows, or "
-                f"have logits; got {found}: name another layer, or pass a function as the model, "
-                "which for mean and variance returns a distribution: scipy.stats.norm(mean, sd)."
+                f"have logits; got {found}: name another layer, or pass a function as the model "
+                "(for mean and variance, one that returns scipy.stats.norm(mean, sd))."
             )
         return as_array(seen[-1]).reshape(n, -1)
 

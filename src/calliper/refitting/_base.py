@@ -125,7 +125,7 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
             raise CalliperError("rows refer to models that are missing.")
         asked = [*self.models_, *([state["estimator_"]] if self.trains_on_all else ())]
         if len(self.residuals_) < 2 or not all(callable(getattr(m, "predict", m)) for m in asked):
-            raise CalliperError("a method that refits has at least 2 rows, and models to ask.")
+            raise CalliperError("a method that refits needs at least 2 rows and fitted models.")
         restore_columns(self, state)
 
     n_jobs: int | None

@@ -436,8 +436,8 @@ def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
     for name, value in values.items():
         if not is_collection(value):
             raise TypeError(
-                f"X is a Dask {type(X).__name__}, but {name} is a {type(value).__name__} and not a "
-                f"Dask collection: pass both of one kind."
+                f"X is a Dask {type(X).__name__}, but {name} is a {type(value).__name__}, not a "
+                f"Dask collection: use one kind for both."
             )
         columns.append(_whole_rows(value))
         n, other = columns[0].npartitions, columns[-1].npartitions

@@ -178,7 +178,7 @@ def _refuse(values: Tensor, name: str, device: str | None) -> None:
     if values.dtype.is_floating_point and values.dtype.itemsize < 4:
         raise CalliperError(
             f"{name} is in half precision ({values.dtype}), which makes different rows equal: pass "
-            f"the values before rounding, or {name}.float() if there are none."
+            f"the unrounded values, or {name}.float() if you have none."
         )
     if values.layout != import_torch().strided:
         raise TypeError(f"{name} is sparse ({values.layout}): pass {name}.to_dense().")

@@ -24,7 +24,7 @@ class NamedInputs(dict[str, Any]):
         shapes = {name: tuple(part.shape) for name, part in self.items()}
         if not shapes or len({shape[:1] for shape in shapes.values()} | {()}) != 2:
             raise CalliperError(
-                f"inputs by name must be arrays or tensors with one entry per row; got shapes "
+                f"named inputs must be arrays or tensors with one entry per row; got shapes "
                 f"{shapes}."
             )
         self.shape = next(iter(shapes.values()))[:1]
@@ -99,8 +99,7 @@ def _joined(parts: Sequence[Any]) -> Any:
         other = next((part for part in parts if {*part} != {*parts[0]}), None)
         if other is not None:
             raise CalliperError(
-                f"inputs must have the same names throughout; the first are {[*parts[0]]}, others "
-                f"{[*other]}."
+                f"all rows must have the same named inputs; got {[*parts[0]]} and {[*other]}."
             )
         return NamedInputs({name: _joined([part[name] for part in parts]) for name in parts[0]})
     try:

@@ -130,7 +130,7 @@ class ErrorForest(Keeps):
     def check_kept(self) -> None:
         leaf = self.trees.value
         if not self.bounds.size or not ((leaf >= 0) & (leaf < len(self.shares))).all():
-            raise CalliperError("a forest of errors has no bounds, or leaves without shares.")
+            raise CalliperError("an error forest lacks bounds, or the shares of some leaves.")
 
     @classmethod
     def grown(

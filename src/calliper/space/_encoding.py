@@ -92,7 +92,7 @@ class Column(Keeps):
     def check_kept(self) -> None:
         places: Any = [*self.places.values()] if isinstance(self.places, dict) else [None]
         if {*map(type, places)} - {float} or not np.isfinite(places).all():
-            raise CalliperError("a column of levels has places that are not numbers.")
+            raise CalliperError("the codes of a categorical column must be finite numbers.")
 
     @classmethod
     def learn(cls, column: Any, y: FloatArray | None) -> Self:

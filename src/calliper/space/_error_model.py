@@ -224,7 +224,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         rows = check_features(clues, "clues")
         if rows.shape[1] != self.n_features_in_:
             raise CalliperError(
-                f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
+                f"clues have {rows.shape[1]} columns, but had {self.n_features_in_} in fit."
             )
         said = self.trees_.predict(rows)
         shift = self._bounded(said[0]) if self.shift_share_ else np.zeros(len(rows))

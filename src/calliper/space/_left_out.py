@@ -75,7 +75,7 @@ class LeftOut(Rows, Keeps):
 
     def check_kept(self) -> None:
         if np.shape(self.y_pred)[:1] != self.numbers.shape:
-            raise CalliperError("left-out rows do not have one prediction each.")
+            raise CalliperError("each held-out row must have one prediction.")
 
     def __repr__(self) -> str:
         n, missing = len(self.numbers), self.n_training - len(self.numbers)

@@ -66,7 +66,7 @@ class Scaling(Keeps):
 
     def __call__(self, features: FloatArray) -> FloatArray:
         if features.shape[1] != len(self.centre):
-            raise CalliperError(f"{len(self.centre)} columns are known; got {features.shape[1]}.")
+            raise CalliperError(f"expected {len(self.centre)} columns; got {features.shape[1]}.")
         return np.asarray((features - self.centre) / self.scale)
 
 
@@ -138,7 +138,7 @@ class Mapped(Space):
 
     def __post_init__(self) -> None:
         if not callable(self._mapped):
-            raise CalliperError("what maps the rows is no function or transformer.")
+            raise CalliperError(f"embed needs a function or transformer; got {self.mapping!r:.40}.")
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         mapped = self._mapped
@@ -213,11 +213,11 @@ class PredictionAndSpread(Space):
         every: tuple[type[ModelFamily], ...] = (ModelFamily, *models.families())
         self.doubt = {kind.__name__: kind for kind in every}[self.family](self.opened.core)
         if self.unit is None and type(self.doubt) is ModelFamily:
-            raise CalliperError("predictions without a spread need a unit.")
+            raise CalliperError("the space of a model without a spread needs a unit of y.")
 
     def check_kept(self) -> None:
         if not self.doubt.is_mine(self.opened.core):  # as it may be of a refit
-            raise CalliperError(f"the model is none of the family {self.family}.")
+            raise CalliperError(f"the model is not of the family {self.family}.")
 
     def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> None:
         """Learn the unit from the model, else from training rows, else without."""
@@ -329,7 +329,7 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
         ) from error
     if len(features) != n_rows(X):
         raise CalliperError(
-            f"embed turned {n_rows(X)} rows into {len(features)}; it must keep rows."
+            f"embed must keep the number of rows; it turned {n_rows(X)} into {len(features)}."
         )
     return features
 
@@ -463,7 +463,7 @@ def _refuse_change(what: str, before: FloatArray, again: FloatArray, rows: IntAr
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
         column = f" in column {worst}" if len(change) > 1 else ""
         raise CalliperError(
-            f"{what} changes between calls: for the same rows, in a smaller batch or alone, "
+            f"{what} differs between calls for the same rows, in a smaller batch or alone, "
             f"by up to {change[worst]:.3g}{column} (of a range of {ranges[worst]:.3g}). Is "
             f"dropout or batch normalisation still on? Put the network into evaluation mode "
             f"(module.eval()), or fix the random state."

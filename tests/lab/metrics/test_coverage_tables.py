@@ -184,7 +184,7 @@ def test_bad_values_and_bins_are_refused():
     ends = (np.zeros(30), np.ones(30))
     with pytest.raises(CalliperError, match=r"values must be finite, but 1 of 30"):
         coverage_by_value(np.zeros(30), ends, np.append(np.zeros(29), np.inf))
-    with pytest.raises(CalliperError, match="known in some rows; all 30 are missing"):
+    with pytest.raises(CalliperError, match="some rows must have a value; all 30 are missing"):
         coverage_by_value(np.zeros(30), ends, np.full(30, np.nan))
     with pytest.raises(CalliperError, match=r"values must .* got 3 values for 30 rows"):
         coverage_by_value(np.zeros(30), ends, [1, 2, 3])

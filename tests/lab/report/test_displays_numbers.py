@@ -182,7 +182,9 @@ def test_without_a_level_the_coverage_is_the_level():
 
 def test_records_that_do_not_fit_are_refused():
     rows = records()
-    with pytest.raises(CalliperError, match=r"several of problem: \['a', 'b'\]; pass problem="):
+    with pytest.raises(
+        CalliperError, match=r"more than one problem: \['a', 'b'\]; pass one as problem="
+    ):
         MetricCurveDisplay.from_records(rows, "coverage")
     with pytest.raises(CalliperError, match=r"no level 0\.5; there are \[0\.8, 0\.9\]"):
         MetricCurveDisplay.from_records(rows, "coverage", problem="a", level=0.5)
@@ -248,7 +250,7 @@ def test_an_embedding_may_be_given():
 
 def test_what_is_no_plane_is_refused():
     y, intervals = draw(30)
-    with pytest.raises(CalliperError, match=r"at least two columns; got 1\. One input"):
+    with pytest.raises(CalliperError, match=r"at least two columns; got 1\. For one, use"):
         EmbeddingDisplay.from_intervals(y[:, None], intervals)
     with pytest.raises(CalliperError, match="two columns if project=False; got 3"):
         EmbeddingDisplay.from_intervals(np.zeros((30, 3)), intervals, project=False)

@@ -87,7 +87,7 @@ def compare(
     report(0.5)
     if not any(answer.constant for answer in found.answered):
         failure = next(answer.failure for answer in found.answers if answer.constant)
-        raise CalliperError(f"even split conformal failed: {failure}")
+        raise CalliperError(f"split conformal, the baseline, failed: {failure}")
     found.checks = (*check_data(found, named),)
     report(0.6)
     able = {method: named[method] for method in found.methods}

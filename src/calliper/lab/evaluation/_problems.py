@@ -119,9 +119,9 @@ class Method:
     def __post_init__(self) -> None:
         missing = {"fit", "predict_radius", "get_params"} - {*dir(self.calibrator)}
         if isinstance(self.calibrator, type) or missing:
-            what = "a calibrator such as FullRescaled(): an object with fit and predict_radius"
-            more = "get_params (derive it from BaseEstimator), so that each split has its own copy"
-            raise CalliperError(f"a method needs {what}, and with {more}; got {self.calibrator!r}.")
+            what = "a calibrator such as FullRescaled(), with fit, predict_radius and get_params"
+            more = "(derive it from BaseEstimator, so that each split can have its own copy)"
+            raise CalliperError(f"a method needs {what} {more}; got {self.calibrator!r}.")
 
     def describe(self) -> str:
         """The method as one would type it, on one line."""

@@ -215,7 +215,7 @@ def worst_slab_coverage(
     inside = (found.low - _SAME_PROJECTION <= along) & (along <= found.high + _SAME_PROJECTION)
     if not inside.any():
         which = f"none of the {len(along)} test rows"
-        raise UndefinedError(f"{which} lies in the slab chosen by {part} others")
+        raise UndefinedError(f"{which} lies in the slab chosen on the other {part} rows")
     return float(covered[part:][inside].mean())
 
 

@@ -260,7 +260,7 @@ def _with_gaps(values: Any, n: int) -> FloatArray:
         return check_vector(values, "values", n=n)
     gaps = np.isnan(flat) if kind == "f" else np.array([x is None or x != x for x in flat], bool)
     if len(gaps) == n and gaps.all():
-        raise CalliperError(f"values must be known in some rows; all {n} are missing.")
+        raise CalliperError(f"some rows must have a value; all {n} are missing.")
     filled = np.where(gaps.reshape(given.shape), 0.0, given)
     numbers = check_vector(filled if gaps.any() else values, "values", n=n)
     numbers[gaps] = np.nan

@@ -425,7 +425,7 @@ def _the_one(rows: list[Mapping[str, Any]], key: str, name: str, value: Any) -> 
     """The value asked for, or the only one in the records."""
     present = list(dict.fromkeys(row[key] for row in rows))
     if value is None and len(present) > 1:
-        raise CalliperError(f"records hold several of {name}: {present}; pass {name}= one of them.")
+        raise CalliperError(f"records hold more than one {name}: {present}; pass one as {name}=.")
     if value is not None and value not in present:
         raise CalliperError(f"records hold no {name} {value!r}; there are {present}.")
     return present[0] if value is None else value

@@ -159,7 +159,7 @@ class EmbeddingDisplay(style.Display):
             raise CalliperError(f"X has {n} rows for {len(read.lower)} intervals.")
         if d < 2 or (not project and d != 2):
             wanted = "at least two columns" if project else "two columns if project=False"
-            raise CalliperError(f"X must have {wanted}; got {d}. One input? See BandDisplay.")
+            raise CalliperError(f"X must have {wanted}; got {d}. For one, use BandDisplay.")
         names, explained = [*map(str, style.columns_of(X) or cls.names)], None
         if project:
             scaled = metrics.unit_spread(position)
