@@ -22,6 +22,7 @@ from calliper.monitoring import (
     CoverageMonitor,
     ExchangeabilityMonitor,
 )
+from calliper.online import Controller
 from studies.experiments.drift import alarms as study
 
 #: Each way to say what misses are compared with, and what it is: misses k of N + 1, or a rate.
@@ -196,6 +197,13 @@ def test_methods_without_a_law_are_refused_unless_something_else_is_said(rows):
         CoverageMonitor.of(jackknife, online=True)
 
 
+@pytest.mark.parametrize("model", [LinearRegression(), Controller(0.9), "x"], ids=repr)
+@pytest.mark.parametrize("how", [{}, {"tolerated": 0.2}], ids=repr)
+def test_what_promises_nothing_at_a_constant_level_is_refused(model, how):
+    with pytest.raises(TypeError, match=f"expected a calibrated .* got a {type(model).__name__}"):
+        CoverageMonitor.of(model, **how)
+
+
 def test_the_law_is_read_from_the_model(rows):
     made = CoverageMonitor.of(calibrated(rows, Split()), 0.8)
     assert (made.coverage, made.n_calibration, made.tails) == (0.8, 300, 1)
@@ -229,6 +237,7 @@ def test_the_law_is_read_from_the_model(rows):
         ({"tolerated": float("nan")}, "tolerated"),
         ({"tolerated": 12}, r"tolerated .* got 12\. If it is a percentage, divide by 100"),
         ({"tolerated": 0.9}, r"share of misses, at most 0\.55 .* got 0\.9\."),
+        ({"tolerated": 0.05}, r"at least 0\.1, since intervals at level 0\.9 may miss that share"),
         ({"coverage": 1.2, "tolerated": 0.1}, "coverage"),
         ({"tolerated": 0.1, "false_alarms": 0}, "false_alarms"),
         ({"tolerated": 0.1, "side": "less"}, "side must be"),
@@ -243,7 +252,7 @@ def test_parameters_that_say_nothing_are_refused(given, match):
         CoverageMonitor(**given).update(True)
     if "tolerated" in given:  # a class method may look at once
         with pytest.raises(CalliperError, match=match):
-            CoverageMonitor.of(None, **given)
+            CoverageMonitor.of(Split().fit(np.zeros((9, 1)), np.arange(9.0)), **given)
 
 
 def test_rates_that_agree_with_the_level_are_taken():

@@ -28,7 +28,7 @@ from calliper import (
     save,
 )
 from calliper._answering import NOT_ALONE
-from calliper.exceptions import SharedRowsWarning, UnusedWarning
+from calliper.exceptions import EmbeddingWarning, SharedRowsWarning, UnusedWarning
 from calliper.online import Controller
 from calliper.refitting import JackknifePlus
 
@@ -108,7 +108,7 @@ def forest():
             "used only to check .*refits=5 would train the model",
         ),
         (boosted().predict, None, None, "used only to check .*refits=5"),
-        (forest(), None, None, r"in that order \(these do not match\); otherwise refits="),
+        (forest(), None, None, "not the rows that this bootstrapped model was trained on"),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
         (MODEL, Split(), 5, "Split does not use out-of-fold errors"),
         (bagged(), None, 5, "refits=5 has no effect: out-of-bag errors are used instead"),
@@ -144,14 +144,6 @@ def test_a_forest_knows_the_rows_that_it_was_trained_on(method, n_more):
         made = ConformalRegressor(trained, Split()).calibrate(X[:200], other)
         with pytest.raises(CalliperError, match="trained on these calibration rows"):
             made.extend(*rows)
-
-
-def test_what_a_forest_needs_of_training_rows_in_another_order_is_said():
-    trained = RandomForestRegressor(10, random_state=0).fit(X[:200], Y[:200])
-    with pytest.warns(
-        UnusedWarning, match=r"in that order \(these do not match\); otherwise refit"
-    ):
-        ConformalRegressor(trained).calibrate(*CAL, X_train=X[:200][::-1], y_train=Y[:200][::-1])
 
 
 def test_a_dict_of_quantile_models_can_be_trained_again():
@@ -445,3 +437,87 @@ def test_quantiles_that_cross_are_counted_once():
         warnings.simplefilter("always")
         made.calibrate(*CAL)
     assert len(caught) == 1
+
+
+# Rows and values that do not fit the model
+
+
+class Stepped(LinearRegression):
+    """Linear if it sees enough rows; with fewer it predicts their mean."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        if len(y) < 200:
+            self.coef_, self.intercept_ = np.zeros_like(self.coef_), np.mean(y)
+        return self
+
+
+def test_refits_that_are_much_weaker_do_not_move_intervals():
+    y = 5 * X[:, 0] + 0.3 * rng.normal(size=400)
+    fitted = Stepped().fit(X[:200], y[:200])
+    front = ConformalRegressor(fitted, refits=5)
+    with pytest.warns(EmbeddingWarning, match="fits its training rows much better"):
+        made = front.calibrate(X[200:], y[200:], X_train=X[:200], y_train=y[:200])
+    assert made.left_out_.weaker and made.error_model_.shift_share_ == 0
+    usual = ConformalRegressor(MODEL, refits=5).calibrate(*CAL, **TRAIN)
+    assert not usual.left_out_.weaker
+
+
+def test_targets_of_other_training_rows_are_noticed():
+    y = 5 * X[:, 0] + 0.3 * rng.normal(size=400)
+    model = LinearRegression().fit(X[:200], y[:200])
+    front = ConformalRegressor(model, refits=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EmbeddingWarning)
+        front.calibrate(X[200:], y[200:], X_train=X[:200], y_train=y[:200])
+    with pytest.warns(EmbeddingWarning, match=r"errs by \S+ on average, but copies that left"):
+        front.calibrate(X[200:], y[200:], X_train=X[:200], y_train=y[199::-1])
+
+
+def test_a_forest_whose_rows_come_in_another_order_is_pointed_out():
+    forest = RandomForestRegressor(20, random_state=0).fit(X[:90], Y[:90])
+    with pytest.warns(UnusedWarning, match="not the rows that this bootstrapped model was trained"):
+        ConformalRegressor(forest).calibrate(X[90:], Y[90:], X_train=X[89::-1], y_train=Y[89::-1])
+
+
+def test_text_is_no_number_and_lengths_are_named():
+    front = ConformalRegressor(MODEL)
+    with pytest.raises(CalliperError, match=r"y must be numbers.*got text"):
+        front.calibrate(CAL[0], pd.Series(CAL[1].astype(str)))
+    with pytest.raises(CalliperError, match=r"y must .* row of X: .* \[200, 150\]"):
+        front.calibrate(CAL[0], CAL[1][:150])
+    with pytest.raises(CalliperError, match=r"y_train must .* X_train: .* \[200, 90\]"):
+        front.calibrate(*CAL, X_train=X[:200], y_train=Y[:90])
+
+
+def test_a_calibration_size_is_of_no_use_to_a_fitted_model():
+    with pytest.warns(UnusedWarning, match="calibration_size has no effect on calibrate"):
+        ConformalRegressor(MODEL, calibration_size=0.3).calibrate(*CAL)
+    fitted = ConformalRegressor(LinearRegression(), calibration_size=0.3).fit(*CAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnusedWarning)
+        fitted.calibrate(X[:100], Y[:100])
+
+
+@pytest.mark.parametrize(
+    ("call", "use"),
+    [
+        (lambda: ConformalRegressor(MODEL, prefit=True), r"calibrate\(X_cal, y_cal\)"),
+        (lambda: ConformalRegressor(MODEL).calibrate(*CAL, bins=Y), "groups="),
+        (lambda: ConformalRegressor(MODEL).calibrate(*CAL, sample_weight=Y), "weights="),
+        (lambda: ConformalRegressor(MODEL).calibrate(*CAL, split_groups=Y), r"fit\(X, y, split_gr"),
+        (lambda: calibrated(ConformalRegressor).predict_interval(X, y_min=0), "bounds="),
+    ],
+)
+def test_words_of_other_libraries_are_translated(call, use):
+    with pytest.raises(TypeError, match=f"has no argument.*Use .*{use}"):
+        call()
+
+
+def test_a_transformer_is_at_hand_where_errors_were_learnt(tmp_path):
+    made = ConformalRegressor(MODEL, embed=PCA(2), refits=5).calibrate(*CAL, **TRAIN)
+    save(made, tmp_path / "x.calliper")
+    again = load(tmp_path / "x.calliper", MODEL, embed=made.embedding_.transformer)
+    assert made.error_model_ is not None
+    found, kept = (each.predict_interval(X).lower for each in (again, made))
+    np.testing.assert_array_equal(found, kept)

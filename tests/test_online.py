@@ -482,8 +482,8 @@ def test_levels_beyond_both_ends_ask_for_infinite_intervals_and_points():
     assert np.isinf(intervals.width).all() and intervals.coverage == 1
     assert np.isinf(control.predict_radius(model.calibrator_, X[:3])).tolist() == [True] * 3
     with pytest.raises(CalliperError, match="level 1, which is infinite"):
-        control.update([True, False])
-    control.update([True, True])
+        control.update([True, True, False])
+    control.update([True, True, True])
     control.level, control.update(True)
     for _ in range(9):
         control.level, control.update(True)
@@ -631,3 +631,15 @@ def test_running_coverage_is_drawn_with_others():
     words = [text.get_text() for text in first.ax_.get_legend().get_texts()]
     assert words[1] == "asked for: 90 %" and [word[0] for word in words[2:]] == ["a", "b"]
     assert first.ax_.get_ylim()[0] < 0.2
+
+
+@pytest.mark.parametrize("inside", [True, [True] * 5, [True] * 25])
+def test_rows_that_were_predicted_together_are_all_labelled(inside):
+    model, X, _ = model_and_rows()
+    control = Controller(0.9)
+    control.predict_interval(model, X[:24])
+    with pytest.raises(CalliperError, match="24 rows were predicted together, but inside has"):
+        control.update(inside)
+    control.update([True] * 24)
+    control.level  # noqa: B018 (asks for a level, for rows that are not known)
+    assert control.update(inside).history.coverage == 1

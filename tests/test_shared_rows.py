@@ -1,5 +1,7 @@
 """Rows of one set that are in another: copies are noticed, and what chance repeats is not."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,9 +10,10 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
 import calliper
-from calliper import CalliperError, ConformalRegressor
-from calliper._row_checks import SharedRows, sketch_rows
+from calliper import CalliperError, ConformalRegressor, MultiTargetRegressor
+from calliper._row_checks import SharedRows, sketch_rows, warn_of_copies
 from calliper._row_checks import find_shared as find_shared_rows
+from calliper.exceptions import SharedRowsWarning
 
 
 def find_shared(X_a, y_a, X_b, y_b):
@@ -136,3 +139,25 @@ def test_training_rows_that_calibrate_was_given_are_known_again_by_extend(tmp_pa
             each.extend(X[:100], y[:100])
         each.extend(X[200:], y[200:])
         assert each.guarantee().proved >= 0.9
+
+
+def test_copies_within_the_rows_are_warned_of():
+    X, y = continuous(300)
+    model = LinearRegression().fit(*continuous(100, seed=1))
+    twice, of_both = np.tile(X, (2, 1)), np.tile(y, 2)
+    for some in (slice(None), slice(310)):
+        n = len(of_both[some]) - 300
+        with pytest.warns(SharedRowsWarning, match=f"{n} of {300 + n} rows are copies of others"):
+            ConformalRegressor(model).calibrate(twice[some], of_both[some])
+    with pytest.warns(SharedRowsWarning, match="300 of 600 rows are copies"):
+        ConformalRegressor(model).fit(twice, of_both)
+    with pytest.warns(SharedRowsWarning, match="300 of 600 rows are copies"):
+        MultiTargetRegressor(LinearRegression()).fit(twice, np.stack([of_both] * 2, axis=1))
+
+
+def test_rows_that_coincide_by_chance_are_not_taken_for_copies():
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for X, y in [*discrete(rng, 80), *discrete(rng, 500), continuous(400)]:
+            warn_of_copies(X, np.asarray(y, dtype=float))

@@ -25,7 +25,13 @@ from calliper._answering import Calibration, check_calibrated, predicted
 from calliper._handlers import handler_of_collection
 from calliper._kept import COLUMN_FIELDS, Field, columns_for_file, restore_columns
 from calliper._notebook import card, reporter
-from calliper._row_checks import SEEN_IN_TRAINING, refuse_seen, sketch_rows, warn_of_copies
+from calliper._row_checks import (
+    NEARLY_ALL,
+    SEEN_IN_TRAINING,
+    refuse_seen,
+    sketch_rows,
+    warn_of_copies,
+)
 from calliper._types import AgeingWeights, Coverage, FloatArray
 from calliper.calibration import calibrate_model, chosen_of, extended, warn_of_groups
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
@@ -133,8 +139,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         """
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
-        known = self._check_known(X, y)
-        warn_of_copies(X, known)
+        known = self._known(X, y)
         rows.warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
         together = rows.row_values(split_groups, X, "split_groups")
         of_rows = rows.remembered(groups) is not groups  # values, one for each row
@@ -197,10 +202,9 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         times, model, origin, sketch = (X, y), self.estimator, None, None
         if before is not None and before.trained_from is model:  # what fit trained of it
             model, origin, sketch = before.model, before.trained_from, before.sketch
-        y = self._check_known(X, y, again=origin is not None)
+        y = self._known(X, y, again=origin is not None)
         if not len(y):
             raise CalliperError("X has no rows: calibrate needs at least one.")
-        warn_of_copies(X, y)
         training = self._given_training(X_train, y_train)
         why = None if sketch is None else refuse_seen(sketch, X, y)
         if training.X is not None:
@@ -260,7 +264,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
             rows.same_rows(X_train, "X_train", y_train=y_train)
-            valid.refuse_lengths(X_train, "X_train", y_train, "y_train")
+            rows.refuse_lengths(X_train, "X_train", y_train, "y_train")
             y_train = self._check_targets(y_train, "y_train")
         folds, gap = valid.check_parts(self)
         return Training(
@@ -314,6 +318,13 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         if len(y) != len(y_pred):
             raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
         return extended(self.calibration_, X, y, y_pred, new, window)
+
+    def _known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
+        """Checked targets, as those of ``_check_known``; a warning if rows are copies of others."""
+        known = self._check_known(X, y, again=again)
+        if len(np.unique(known)) < NEARLY_ALL * known.size:
+            warn_of_copies(X, known)
+        return known
 
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         """Checked targets; ``again`` if the model is that of ``fit``. Remembers columns of X."""

@@ -210,16 +210,18 @@ def _numbers(column: NDArray[Any]) -> FloatArray:
 
 
 def warn_of_copies(X: Any, y: FloatArray) -> None:
-    """Warn if rows occur more than once, though a column hardly repeats among different rows."""
+    """Warn if rows occur more than once, though two columns hardly repeat among different rows."""
     n = len(y)
-    if len(np.unique(y)) > NEARLY_ALL * y.size:
-        return
     cells = np.floor(sketch_rows(X, y).numbers / AGREEMENT + _OFFSETS[0]).astype(np.int64) @ _MIX
     _, first = np.unique(cells, return_index=True)
     columns = [*_columns(X), *_columns(y)]
-    fine = any(len(np.unique(column[first])) > FINE * len(first) for column in columns)
+    fine = [len(np.unique(column[first])) > FINE * len(first) for column in columns]
     n_copies = n - len(first)
-    if fine and any(n_copies >= max(count, share * n) for count, share in FEW):
+    if (
+        len(first) >= FEWEST_KINDS
+        and sum(fine) > 1
+        and any(n_copies >= max(count, share * n) for count, share in FEW)
+    ):
         warn(
             f"{n_copies:,} of {n:,} rows are copies of others (same inputs and target). Copies "
             "that are split between learning, training and calibration make coverage too low, and "

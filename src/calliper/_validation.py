@@ -213,13 +213,6 @@ def n_rows(X: Any) -> int:
         raise CalliperError(f"expected rows; got {X!r:.80}, which has none.") from None
 
 
-def refuse_lengths(X: Any, name: str, values: Any, other: str) -> None:
-    """Refuse an array of values that are not one for each row of X."""
-    n = shape_of(values)[:1]
-    if n and n != (n_rows(X),):
-        raise CalliperError(f"{name} has {n_rows(X)} rows, but {other} has {n[0]}: pass one each.")
-
-
 def shape_of(values: Any) -> tuple[int, ...]:
     """The shape of an array, a frame or a tensor; () of anything else."""
     return getattr(values, "shape", ())

@@ -133,6 +133,16 @@ def first_rows(X: Any) -> Any:
     return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, valid.n_rows(X))))
 
 
+def refuse_lengths(X: Any, name: str, values: Any, other: str) -> None:
+    """Refuse values that are not one for each row of X."""
+    try:
+        check_consistent_length(X, values)
+    except ValueError as error:
+        raise CalliperError(
+            f"{other} must have one value for each row of {name}: {error}"
+        ) from error
+
+
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
     valid.refuse_collection(X, "X")
@@ -155,8 +165,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
             f"X is a {type(X).__name__} of {len(X)} inputs, each with one entry per row. For "
             "several inputs pass a dict, such as {'ids': ids, 'mask': mask}."
         )
-    valid.refuse_lengths(X, "X", y, "y")
-    check_consistent_length(X, y)
+    refuse_lengths(X, "X", y, "y")
     shape = y.shape if isinstance(y, np.ndarray) else valid.shape_of(y)
     if len(shape) == 2 and shape[1] == 1:
         said = "A column-vector y was passed when a 1d array was expected; it is flattened."

@@ -32,6 +32,17 @@ def server() -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
+def without_earlier(args: list[str]) -> list[str]:
+    """Options that tests share without those that one of them sets again."""
+    kept, skipped = [], False
+    for place, word in enumerate(args):
+        if word.startswith("--"):
+            skipped = word not in ("--coverage", "--method") and word in args[place + 1 :]
+        if not skipped:
+            kept.append(word)
+    return kept
+
+
 @pytest.fixture
 def calliper(
     server: subprocess.Popen[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
@@ -39,7 +50,14 @@ def calliper(
     """Run ``calliper ...`` in ``tmp_path`` and wait for its end."""
     streams = [tmp_path_factory.mktemp("streams") / name for name in ("in", "out", "err")]
 
-    def run(*args: object, stdin: str = "", stdout: str | None = None, umask: int = 0o022) -> Done:
+    def run(
+        *args: object,
+        stdin: str = "",
+        stdout: str | None = None,
+        umask: int = 0o022,
+        as_given: bool = False,
+    ) -> Done:
+        args = args if as_given else without_earlier([*map(str, args)])
         streams[0].write_text(stdin)
         paths = [streams[0], stdout or streams[1], streams[2]]
         request = {

@@ -139,6 +139,13 @@ def test_new_rows_as_csv(calliper, files, base, leftovers, text, words):
     assert not (files / "out.csv").exists() and leftovers() == []
 
 
+@pytest.mark.parametrize("again", ["--new new.csv", "--calibration train.csv", "--method split"])
+def test_an_option_that_is_given_twice(calliper, files, base, again):
+    args = [*base, "--new", "new.csv", "--method", "full", *again.split()]
+    words = f"{again.split()[0]} is given twice: give it once (see"
+    assert words in error_of(calliper(*args, as_given=True))
+
+
 def test_letters_that_are_not_utf8(calliper, files, base):
     (files / "new.csv").write_bytes(HEADER.encode() + "é,1,2\n".encode("latin-1"))
     done = calliper(*base, "--new", "new.csv", "--features", "a", "--quiet")
