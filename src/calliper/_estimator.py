@@ -243,7 +243,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         ----------
         X, y : rows that the model has not seen, and their targets
         window : int, optional
-            Keep this many of the latest rows and drop older ones: for data that drift.
+            Keep this many rows, those added last, and drop the others: for data that drifts.
         groups, weights : of these rows, if calibration was given them
         """
         check_calibrated(self)
