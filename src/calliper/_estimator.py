@@ -483,8 +483,8 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             made.space.space.without_errors
         ):
             more = (
-                "X_train and y_train are not the rows that this bootstrapped model was trained on, "
-                "in the same order, so its out-of-bag errors are not known"
+                "the model is bootstrapped, but X_train and y_train are not the rows that it was "
+                "trained on, in the same order"
             )
         only = "Without y_train, X_train is" if training.y is None else "X_train and y_train are"
         yield (
