@@ -92,7 +92,8 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     def for_file(self) -> dict[str, Any]:
         """What a file holds: trees of the default classifier; another one is brought again."""
         made = self.classifier_
-        trees = made if isinstance(made, ShiftTrees) or self.classifier else ShiftTrees.of(made)
+        own = isinstance(made, ShiftTrees) or self.classifier is not None
+        trees = made if own else ShiftTrees.of(made)
         if isinstance(trees, ShiftTrees):
             return {"trees": trees, "classifier_": None, "ratio_": self.ratio_}
         return {"trees": None, "classifier_": made, "ratio_": self.ratio_}
@@ -116,7 +117,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
 
         The latter, (n, d), must not be calibration rows themselves: take training inputs.
         """
-        classifier = self.classifier and clone(self.classifier)
+        classifier = None if self.classifier is None else clone(self.classifier)
         if classifier is None:
             from sklearn.calibration import CalibratedClassifierCV
             from sklearn.ensemble import HistGradientBoostingClassifier

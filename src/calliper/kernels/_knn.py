@@ -296,6 +296,8 @@ class BagKNN(Bag):
         width = statistic.kept_of(np.zeros((1, nearest.k - 1))).shape[1]
         if known.last.shape != (n,) or known.nearer.shape != (n, width):
             raise CalliperError(f"neighbours of {known.nearer.shape} do not fit {n} points.")
+        if (np.diff(known.crowded) <= 0).any():
+            raise CalliperError("points whose last place is shared are not in order.")
         if known.nearer.max(initial=0.0) > nearest.k * self.magnitudes.max():
             raise CalliperError("the scores of neighbours in a file exceed those of its points.")
         self.known, self.crowded = known, known.crowded

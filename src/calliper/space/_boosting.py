@@ -76,8 +76,9 @@ class BoostedTrees(Keeps):
     @classmethod
     def again(cls, state: dict[str, Any]) -> BoostedTrees:
         made = cls(**state)
-        if made.counts.sum() != len(made.steps):
-            raise CalliperError("boosted models do not have the number of trees that they declare.")
+        most = len(made.steps) * np.abs(made.steps).max(initial=0) + np.abs(made.constants).max()
+        if made.counts.sum() != len(made.steps) or not np.isfinite(most):
+            raise CalliperError("boosted models lack trees, or their sums are not finite.")
         return made
 
     @classmethod
@@ -134,8 +135,11 @@ class ErrorForest(Keeps):
     def again(cls, state: dict[str, Any]) -> ErrorForest:
         made = cls(**state)
         leaf = made.trees.value
-        if not made.bounds.size or not ((leaf >= 0) & (leaf < len(made.shares))).all():
-            raise CalliperError("a forest of errors has no bounds, or leaves without shares.")
+        if not ((leaf >= 0) & (leaf < len(made.shares))).all():
+            raise CalliperError("a forest of errors has leaves without shares.")
+        b, gaps = made.bounds, np.diff(made.bounds)
+        if not 0 < len(b) <= len(BOUND_LEVELS) or (gaps <= 0).any() or not np.isfinite(np.ptp(b)):
+            raise CalliperError("the bounds of a forest of errors are too many or not in order.")
         return made
 
     @classmethod

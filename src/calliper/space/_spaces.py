@@ -371,6 +371,14 @@ class Embedding(Keeps):
     n_dimensions: Annotated[int | None, Number(int, 0, optional=True)] = None
     model: Any = None
 
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Self:
+        made = cls(**state)
+        units = vars(vars(made.space).get("base", made.space)).get("units")
+        if units is not None and len(units) != made.n_outputs:
+            raise CalliperError(f"there are {len(units)} units for {made.n_outputs} predictions.")
+        return made
+
     @property
     def error_model(self) -> Any:
         return self.space.errors
