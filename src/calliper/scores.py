@@ -592,7 +592,10 @@ class DistributionError(CurveError):
                 f"each predicted quantile; got {self.probabilities!r}.{hint}"
             )
         if self.slope is not None and not 0 < float(self.slope) <= STEEPEST:
-            raise CalliperError(f"slope must be None, or from 0 to {STEEPEST:g}; got {self.slope!r}.")
+            raise CalliperError(
+                f"slope must be a positive number or None; got {self.slope!r} ({STEEPEST:g} is the "
+                "largest)."
+            )
         return p, self.slope and float(self.slope)
 
 

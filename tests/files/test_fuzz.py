@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 
 import calliper
-from calliper import KNN, JackknifeRescaled, Split
+from calliper import KNN, FullRescaled, JackknifeRescaled, Split
 from calliper._row_checks import find_shared, sketch_rows
 from calliper._trees import PlainTrees
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
-from calliper.files import _codec
+from calliper.files import _codec, _file
 from calliper.kernels import TunedRBF
+from calliper.scale import Cells
 from cases.trees import with_trees
 from checks.fuzzing import files as fuzz
 
@@ -115,6 +116,7 @@ ERRORS |= {"max_errors": 8000, "random_state": 0}
 CORE, RATIO = {"opened": {"opened": ["core", 0]}}, "per_row weights state trees sums"
 NO_COLUMNS = {"columns": [], "names": None, "components": None, "largest": 1e30}
 KERNEL = "locality_ kernel params kernel"
+ERROR_MODEL = "space space errors errors"
 #: By what is wrong: the file, what its state holds instead by where it is, and what is said of it.
 FORGED = {
     "no weight": ("control", {"weights": np.zeros(2)}, "a share for each"),
@@ -186,6 +188,48 @@ FORGED = {
         "not belong",
     ),
     "metric": ("learnt", {"..params metric": NEAREST}, "must come from learn_metric"),
+    "rate": ("control", {"..params rate": [1e-320, 0.1]}, "must be a positive number"),
+    "flag": ("each", {f"parts 0 state {ERROR_MODEL} params recentre": {"array": 0}}, "not bool"),
+    "one model": ("refitted", {"models_": [{"brought": 1}] * 999}, "there twice"),
+    "crowded": ("nearest", {"near_ crowded": np.zeros(9999, "i4")}, "not in order"),
+    "sums": (
+        "distribution",
+        {f"{ERROR_MODEL} state trees_ steps": lambda of: np.full_like(of, 1.7e308)},
+        "sums are not finite",
+    ),
+    "bounds": (
+        "distribution",
+        {f"{ERROR_MODEL} state forest_ bounds": lambda of: of[::-1].copy()},
+        "other bounds",
+    ),
+    "far bounds": (
+        "distribution",
+        {f"{ERROR_MODEL} state forest_ bounds": lambda of: 1.7e308 * np.sign(of)},
+        "bounds of ErrorForest holds",
+    ),
+    "many bounds": (
+        "distribution",
+        {
+            f"{ERROR_MODEL} state forest_ bounds": np.arange(999.0),
+            f"{ERROR_MODEL} state forest_ shares": lambda of: np.zeros((len(of), 999), "u1"),
+        },
+        "other bounds",
+    ),
+    "units": (
+        "distribution",
+        {"space space errors base prediction units": np.ones(6)},
+        "6 units for 3 predictions",
+    ),
+    "steep": (
+        "distribution",
+        {"score": of_class("DistributionError", probabilities=[0.5, 0.8, 0.9], slope=1.7e308)},
+        "1e\\+300 is the largest",
+    ),
+    "too near": (
+        "distribution",
+        {"space space errors probabilities": np.array([1e-300, np.nextafter(1e-300, 1), 0.5])},
+        "different numbers",
+    ),
     "level 0": ("split", {"levels": np.zeros(1)}, "levels of Split"),
     "level 1": ("split", {"levels": np.ones(1)}, "levels of Split"),
 }
@@ -209,6 +253,37 @@ def test_forged_values_are_refused(load, name, values, words):
 
     with pytest.raises(DamagedFileError, match=words):
         load(name, change)
+
+
+@pytest.mark.parametrize("params", [{"n_probes": 3000, "n_cells": 3000}, {"n_neighbors": 3000}])
+def test_cells_that_compare_too_many_pairs(tmp_path, params):
+    Z, path = np.random.default_rng(0).normal(size=(3000, 2)), tmp_path / "x"
+    calliper.save(FullRescaled(KNN(3, cells=Cells(random_state=0))).fit(Z, np.abs(Z[:, 0])), path)
+    contents = _file.read(path)
+    kernel = state(contents.nodes)["locality_"]["kernel"]["params"]
+    for name, value in params.items():
+        here = kernel if name in kernel else kernel["cells"]["params"]
+        here[name] = value
+    path.write_bytes(fuzz.packed(contents.header, contents.nodes, contents.arrays))
+    start = time.process_time()
+    with pytest.raises(DamagedFileError, match="pairs of points"):
+        calliper.load(path)
+    assert time.process_time() - start < 2
+
+
+def test_cells_of_equal_points():
+    with pytest.raises(CalliperError, match="pairs of points"):
+        FullRescaled(KNN(3, cells=Cells(random_state=0))).fit(np.zeros((3000, 2)), np.ones(3000))
+
+
+@pytest.mark.parametrize("classifier", [[], 0, ""])
+def test_a_ratio_with_something_in_place_of_no_classifier(bases, load, tmp_path, classifier):
+    def change(header, nodes, arrays):
+        state(nodes)["per_row"]["weights"]["params"]["classifier"] = classifier
+
+    made, case = load("ratio", change), bases["ratio"].case
+    calliper.save(made, tmp_path / "again")
+    assert np.array_equal(made.predict(case.X), case.made.predict(case.X))
 
 
 def test_no_tree_waits_for_one_that_is_deeper():

@@ -383,10 +383,7 @@ class CellSearch:
 def _refuse_many(n_pairs: int, most: float) -> None:
     """Refuse what would take longer, or more memory, than a search without cells."""
     if n_pairs > most:
-        raise CalliperError(
-            f"cells would compare {n_pairs:,} pairs of points: use fewer probes or neighbours, "
-            "more cells, or KNN without cells."
-        )
+        raise CalliperError(f"cells find {n_pairs:,} pairs of points: probe fewer, or use none.")
 
 
 class _Lists:

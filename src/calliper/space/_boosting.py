@@ -54,6 +54,8 @@ FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
 #: Bounds are these quantiles of all errors.
 TAIL_LEVELS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
 BOUND_LEVELS = (*TAIL_LEVELS, 0.5, *(1 - level for level in reversed(TAIL_LEVELS)))
+#: The farthest bound: differences of two are numbers.
+FARTHEST = float(np.finfo(float).max) / 2
 #: Shares are kept in 255ths.
 PARTS_OF_ONE = 255
 
@@ -76,7 +78,8 @@ class BoostedTrees(Keeps):
     @classmethod
     def again(cls, state: dict[str, Any]) -> BoostedTrees:
         made = cls(**state)
-        most = len(made.steps) * np.abs(made.steps).max(initial=0) + np.abs(made.constants).max()
+        with np.errstate(over="ignore"):
+            most = np.abs(made.steps).max(axis=1).sum() + np.abs(made.constants).max(initial=0)
         if made.counts.sum() != len(made.steps) or not np.isfinite(most):
             raise CalliperError("boosted models lack trees, or their sums are not finite.")
         return made
@@ -128,18 +131,16 @@ class ErrorForest(Keeps):
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]
-    bounds: Annotated[FloatArray, Array("float64", ("b",))]
+    bounds: Annotated[FloatArray, Array("float64", ("b",), least=-FARTHEST, most=FARTHEST)]
     shares: Annotated[NDArray[np.uint8], Array("uint8", ("l", "b"))]
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> ErrorForest:
         made = cls(**state)
         leaf = made.trees.value
-        if not ((leaf >= 0) & (leaf < len(made.shares))).all():
-            raise CalliperError("a forest of errors has leaves without shares.")
-        b, gaps = made.bounds, np.diff(made.bounds)
-        if not 0 < len(b) <= len(BOUND_LEVELS) or (gaps <= 0).any() or not np.isfinite(np.ptp(b)):
-            raise CalliperError("the bounds of a forest of errors are too many or not in order.")
+        fits = 0 < len(made.bounds) <= len(BOUND_LEVELS) and (np.diff(made.bounds) > 0).all()
+        if not fits or not ((leaf >= 0) & (leaf < len(made.shares))).all():
+            raise CalliperError("a forest of errors has leaves without shares, or other bounds.")
         return made
 
     @classmethod
