@@ -515,6 +515,8 @@ def rows_again(state: dict[str, Any]) -> Any:
         series = []
         for each in state["columns"]:
             cells, kind = each["cells"], each.get("type")
+            if kind is not None and isinstance(pd.api.types.pandas_dtype(kind), np.dtype):
+                raise CalliperError(f"a column has type {kind!r:.40}.")  # a text of any length
             if "categories" in each:
                 cells = pd.Categorical.from_codes(cells, each["categories"], each["ordered"])
             series.append(pd.Series(cells, dtype=kind))

@@ -188,6 +188,7 @@ FORGED = {
         "not belong",
     ),
     "metric": ("learnt", {"..params metric": NEAREST}, "must come from learn_metric"),
+    "null": ("distribution", {"..params estimator": None}, "not subscriptable"),
     "rate": ("control", {"..params rate": [1e-320, 0.1]}, "must be a positive number"),
     "flag": ("each", {f"parts 0 state {ERROR_MODEL} params recentre": {"array": 0}}, "not bool"),
     "one model": ("refitted", {"models_": [{"brought": 1}] * 999}, "there twice"),
@@ -274,6 +275,19 @@ def test_cells_that_compare_too_many_pairs(tmp_path, params):
 def test_cells_of_equal_points():
     with pytest.raises(CalliperError, match="pairs of points"):
         FullRescaled(KNN(3, cells=Cells(random_state=0))).fit(np.zeros((3000, 2)), np.ones(3000))
+
+
+def test_no_column_says_how_long_its_cells_are(load):
+    def change(header, nodes, arrays):
+        for column in dict(nodes["probe"]["dict"][0][1]["dict"])["columns"]:
+            (pairs,) = column.values()
+            pairs[:] = [pair for pair in pairs if pair[0] != "type"] + [["type", "S2000000000"]]
+
+    tracemalloc.start()
+    with pytest.raises(DamagedFileError, match="has type 'S2000000000'"):
+        load("frame", change)
+    assert tracemalloc.get_traced_memory()[1] < 9e6
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("classifier", [[], 0, ""])
