@@ -66,8 +66,6 @@ MEAN_NODES, MEAN_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 MEAN_WEIGHTS /= MEAN_WEIGHTS.sum()
 #: As far out as a target can be in normal units: as good as infinite, and sums of it are numbers.
 AS_GOOD_AS_INFINITE = 2.0**200
-#: The largest usual slope.
-STEEPEST = 1e300
 
 
 class Score(BaseEstimator, ABC):  # type: ignore[misc]
@@ -591,11 +589,8 @@ class DistributionError(CurveError):
                 f"probabilities must be two or more different numbers between 0 and 1, one for "
                 f"each predicted quantile; got {self.probabilities!r}.{hint}"
             )
-        if self.slope is not None and not 0 < float(self.slope) <= STEEPEST:
-            raise CalliperError(
-                f"slope must be a positive number or None; got {self.slope!r} ({STEEPEST:g} is the "
-                "largest)."
-            )
+        if self.slope is not None and not 0 < float(self.slope) <= 1e300:
+            raise CalliperError(f"slope must be None, or from 0 to 1e300; got {self.slope!r}.")
         return p, self.slope and float(self.slope)
 
 

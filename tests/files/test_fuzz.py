@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import calliper
-from calliper import KNN, FullRescaled, JackknifeRescaled, Split
+from calliper import KNN, FullRescaled, JackknifeRescaled, Split, _trees
 from calliper._row_checks import find_shared, sketch_rows
 from calliper._trees import PlainTrees
 from calliper.calibrators import LoCart
@@ -224,7 +224,7 @@ FORGED = {
     "steep": (
         "distribution",
         {"score": of_class("DistributionError", probabilities=[0.5, 0.8, 0.9], slope=1.7e308)},
-        "1e\\+300 is the largest",
+        "from 0 to 1e300",
     ),
     "too near": (
         "distribution",
@@ -300,7 +300,7 @@ def test_a_ratio_with_something_in_place_of_no_classifier(bases, load, tmp_path,
     assert np.array_equal(made.predict(case.X), case.made.predict(case.X))
 
 
-def test_no_tree_waits_for_one_that_is_deeper():
+def test_no_tree_waits_for_one_that_is_deeper(monkeypatch):
     n, leaves = 2001, 2000
     left = np.full(n + leaves, -1)
     left[: n - 1 : 2] = np.arange(1, n, 2)
@@ -312,6 +312,9 @@ def test_no_tree_waits_for_one_that_is_deeper():
         PlainTrees.again({**nodes, "sizes": sizes})
     lone = {name: each if name == "n_features" else each[:n] for name, each in nodes.items()}
     assert len(PlainTrees.again({**lone, "sizes": sizes[:1]}).sizes) == 1
+    monkeypatch.setattr(_trees, "DEEPEST", 999)
+    with pytest.raises(CalliperError, match="too deep"):
+        PlainTrees.again({**lone, "sizes": sizes[:1]})
 
 
 def test_unused_columns_take_no_memory(load):

@@ -56,8 +56,7 @@ LEARNT_ON, ROUNDS = 40, 8
 FEW_CELLS = 64
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
-#: Pairs of a point and a candidate that may be compared, so many or so many times N√N; and kept,
-#: so many times the rows that are searched for together.
+#: Pairs that may be compared, so many or so many times N√N; and kept, for each row on average.
 MOST_PAIRS, MOST_OF_ROOT, MOST_KEPT = 1 << 22, 48, 512
 #: Distances near the smallest number have absolute errors, up to this.
 UNDERFLOW = 1e4 * float(np.finfo(float).tiny)

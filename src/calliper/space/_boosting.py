@@ -54,8 +54,6 @@ FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
 #: Bounds are these quantiles of all errors.
 TAIL_LEVELS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
 BOUND_LEVELS = (*TAIL_LEVELS, 0.5, *(1 - level for level in reversed(TAIL_LEVELS)))
-#: The farthest bound: differences of two are numbers.
-FARTHEST = float(np.finfo(float).max) / 2
 #: Shares are kept in 255ths.
 PARTS_OF_ONE = 255
 
@@ -131,7 +129,7 @@ class ErrorForest(Keeps):
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]
-    bounds: Annotated[FloatArray, Array("float64", ("b",), least=-FARTHEST, most=FARTHEST)]
+    bounds: Annotated[FloatArray, Array("float64", ("b",), least=-1e307, most=1e307)]
     shares: Annotated[NDArray[np.uint8], Array("uint8", ("l", "b"))]
 
     @classmethod

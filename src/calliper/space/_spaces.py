@@ -373,11 +373,11 @@ class Embedding(Keeps):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        made = cls(**state)
-        units = vars(vars(made.space).get("base", made.space)).get("units")
-        if units is not None and len(units) != made.n_outputs:
-            raise CalliperError(f"there are {len(units)} units for {made.n_outputs} predictions.")
-        return made
+        space, n = state["space"], state["n_outputs"]
+        units = vars(vars(space).get("base", space)).get("units")
+        if units is not None and len(units) != n:
+            raise CalliperError(f"there are {len(units)} units for {n} predictions.")
+        return cls(**state)
 
     @property
     def error_model(self) -> Any:
