@@ -175,9 +175,8 @@ def forged(base, rng):
     """A file whose hash is right, and that says something else."""
     header, nodes, arrays = base.parts()
     for _ in range(rng.choice([1, 1, 1, 2, 3, 6])):
-        with suppress(
-            LookupError, RuntimeError, TypeError, ValueError
-        ):  # nothing is left to be changed so
+        # Nothing is left to be changed so, or a number does not fit.
+        with suppress(LookupError, RuntimeError, TypeError, ValueError, OverflowError):
             rng.choices(FORGERIES, FORGED)[0](header, nodes, arrays, rng)
     return packed(header, nodes, arrays)
 

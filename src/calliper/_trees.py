@@ -21,8 +21,8 @@ from calliper.exceptions import CalliperError
 
 #: The child of a leaf.
 LEAF = -1
-#: How many steps all trees may take together, in units of their nodes: none waits long for another.
-MOST_STEPS = 64
+#: How many steps trees may take together, in units of their nodes, and a row in one of them.
+MOST_STEPS, DEEPEST = 64, 4096
 #: Rows times trees that are walked together.
 AT_ONCE = 1 << 20
 #: Fields of the nodes of a ``Tree``, and their names in histogram boosting.
@@ -95,8 +95,9 @@ class PlainTrees(Keeps):
             raise CalliperError("a tree node has two parents.")
         if (self.feature >= max(self.n_features, 1)).any():
             raise CalliperError(f"a tree splits on a feature beyond its {self.n_features} columns.")
-        if self._walked[1] * (len(self.sizes) - 1) > MOST_STEPS * len(own):
-            raise CalliperError("one tree is much deeper than the others.")
+        depth, others = self._walked[1], len(self.sizes) - 1
+        if depth > DEEPEST or depth * others > MOST_STEPS * len(own):
+            raise CalliperError("a tree is too deep, or much deeper than the others.")
 
     @cached_property
     def _walked(self) -> tuple[IntArray, int, IntArray]:

@@ -58,7 +58,7 @@ from calliper._kept import Array, Field, Number
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, UnusedWarning, unheard, warn
 from calliper.intervals import Boxes, Intervals
-from calliper.quantile import TOLERANCE
+from calliper.quantile import TINY, TOLERANCE
 from calliper.rows import row_values, same_rows
 
 __all__ = ["RATES", "Controller", "History", "coverage_needed"]
@@ -185,7 +185,7 @@ class Controller(valid.MadeByCoverage, Stream):
 
     def _begin(self) -> None:
         rates = valid.check_vector(np.atleast_1d(self.rate), "rate")
-        if not rates.min(initial=np.inf if len(rates) else 0) > 0:
+        if not rates.min(initial=np.inf if len(rates) else 0) >= TINY:
             raise CalliperError(
                 f"rate must be a positive number such as 0.01, or several; got {self.rate!r}."
             )

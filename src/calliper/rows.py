@@ -523,6 +523,9 @@ def rows_again(state: dict[str, Any]) -> Any:
         series = []
         for each in state["columns"]:
             cells, kind = each["cells"], each.get("type")
+            known = None if kind is None else pd.api.types.pandas_dtype(kind)
+            if isinstance(known, np.dtype) and known.itemsize > 16:  # of each cell, however short
+                raise CalliperError(f"a column has type {kind!r:.40}.")
             if "categories" in each:
                 cells = pd.Categorical.from_codes(cells, each["categories"], each["ordered"])
             series.append(pd.Series(cells, dtype=kind))

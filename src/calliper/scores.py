@@ -583,14 +583,14 @@ class DistributionError(CurveError):
     def _checked(self) -> tuple[FloatArray, float | None]:
         """Probabilities as they came, (K,), and the usual slope."""
         p = check_vector(self.probabilities, "probabilities")
-        if len(p) < 2 or not np.all((p > 0) & (p < 1)) or len(np.unique(p)) < len(p):
+        if len(p) < 2 or not np.all((p > 0) & (p < 1)) or len(np.unique(ndtri(p))) < len(p):
             hint = " If these are percentages, divide by 100." if min(p, default=0) >= 1 else ""
             raise CalliperError(
                 f"probabilities must be two or more different numbers between 0 and 1, one for "
                 f"each predicted quantile; got {self.probabilities!r}.{hint}"
             )
-        if self.slope is not None and not 0 < float(self.slope) < np.inf:
-            raise CalliperError(f"slope must be a positive number or None; got {self.slope!r}.")
+        if self.slope is not None and not 0 < float(self.slope) <= 1e300:
+            raise CalliperError(f"slope must be None, or from 0 to 1e300; got {self.slope!r}.")
         return p, self.slope and float(self.slope)
 
 

@@ -92,10 +92,10 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     def for_file(self) -> dict[str, Any]:
         """What a file holds: trees of the default classifier; another one is brought again."""
         made = self.classifier_
-        trees = made if isinstance(made, ShiftTrees) or self.classifier else ShiftTrees.of(made)
-        if isinstance(trees, ShiftTrees):
-            return {"trees": trees, "classifier_": None, "ratio_": self.ratio_}
-        return {"trees": None, "classifier_": made, "ratio_": self.ratio_}
+        if self.classifier is None and not isinstance(made, ShiftTrees):
+            made = ShiftTrees.of(made) or made
+        trees, others = (made, None) if isinstance(made, ShiftTrees) else (None, made)
+        return {"trees": trees, "classifier_": others, "ratio_": self.ratio_}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The trees, or the classifier that was brought."""
@@ -116,7 +116,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
 
         The latter, (n, d), must not be calibration rows themselves: take training inputs.
         """
-        classifier = self.classifier and clone(self.classifier)
+        classifier = None if self.classifier is None else clone(self.classifier)
         if classifier is None:
             from sklearn.calibration import CalibratedClassifierCV
             from sklearn.ensemble import HistGradientBoostingClassifier

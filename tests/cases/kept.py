@@ -17,9 +17,11 @@ from calliper import (
     KNN,
     RBF,
     ConformalRegressor,
+    DistributionError,
     ErrorModel,
     JackknifeRescaled,
     MultiTargetRegressor,
+    QuantileError,
     SignedError,
     Split,
 )
@@ -41,6 +43,7 @@ from calliper.cli._calibration import calibrate_stored
 from calliper.files._codec import Writer
 from calliper.files._model import slots_of
 from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
+from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap
 from calliper.scale import Cells
@@ -67,6 +70,10 @@ def answers(made, X, asked=None):
         if isinstance(made, Controller):
             return np.array([made.level, made.bound, *made.history.outside])
         return np.asarray(made.predict_radius(X, LEVELS, **(asked or {})))
+    if isinstance(made, LikelihoodRatio):
+        return made(X)
+    if hasattr(made, "log_evidence"):
+        return np.array(made.log_evidence)
     if hasattr(made, "intervals"):
         ends = [made.intervals(X, X[:, 0], level) for level in LEVELS]
         return np.array([[each.lower, each.upper] for each in ends])
@@ -219,8 +226,31 @@ def forging_cases():
         "stored": Case(stored, None, new),
         "bootstrap": Case(bootstrap, [bootstrap.estimator, *bootstrap.models_], new),
         "control": Case(_controller(), None, new),
+        "distribution": Case(_of_quantiles(DistributionError(LEVELS), rows(200)), by_levels, new),
+        "pair": Case(_of_quantiles(QuantileError(), (X, y)), by_ends, new),
+        "coverage": Case(CoverageMonitor(0.8, 40, side="both").update(y < 1), None, new),
+        "exchanged": Case(ExchangeabilityMonitor(**own).fit(scores).update(sizes), None, new),
+        "ratio-alone": Case(ratio, None, new),
     }
     return small_cases() | cases
+
+
+def by_levels(X):
+    """A plain function that predicts quantiles at the levels."""
+    return X[:, :1] + np.abs(X[:, 1:]) * [0.0, 0.8, 1.3]
+
+
+def by_ends(X):
+    """A plain function that predicts two quantiles."""
+    return by_levels(X)[:, ::2]
+
+
+def _of_quantiles(score, known):
+    """Around a model of quantiles, with errors learnt from some of the rows if that is possible."""
+    how = {"score_function": score, "random_state": 0}
+    if isinstance(score, QuantileError):
+        return ConformalRegressor(by_ends, Split(), **how).calibrate(*known)
+    return ConformalRegressor(by_levels, learning_part=0.5, **how).calibrate(*known)
 
 
 def _controller():

@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 
 import calliper
-from calliper import KNN, JackknifeRescaled, Split
+from calliper import KNN, FullRescaled, JackknifeRescaled, Split, _trees
 from calliper._row_checks import find_shared, sketch_rows
 from calliper._trees import PlainTrees
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
-from calliper.files import _codec
+from calliper.files import _codec, _file
 from calliper.kernels import TunedRBF
+from calliper.scale import Cells
 from cases.trees import with_trees
 from checks.fuzzing import files as fuzz
 
@@ -115,6 +116,7 @@ ERRORS |= {"max_errors": 8000, "random_state": 0}
 CORE, RATIO = {"opened": {"opened": ["core", 0]}}, "per_row weights state trees sums"
 NO_COLUMNS = {"columns": [], "names": None, "components": None, "largest": 1e30}
 KERNEL = "locality_ kernel params kernel"
+ERROR_MODEL = "space space errors errors"
 #: By what is wrong: the file, what its state holds instead by where it is, and what is said of it.
 FORGED = {
     "no weight": ("control", {"weights": np.zeros(2)}, "one share for each"),
@@ -186,6 +188,49 @@ FORGED = {
         "not belong",
     ),
     "metric": ("learnt", {"..params metric": NEAREST}, "must come from learn_metric"),
+    "null": ("distribution", {"..params estimator": None}, "not subscriptable"),
+    "rate": ("control", {"..params rate": [1e-320, 0.1]}, "must be a positive number"),
+    "flag": ("each", {f"parts 0 state {ERROR_MODEL} params recentre": {"array": 0}}, "not bool"),
+    "one model": ("refitted", {"models_": [{"brought": 1}] * 999}, "there twice"),
+    "crowded": ("nearest", {"near_ crowded": np.zeros(9999, "i4")}, "not in order"),
+    "sums": (
+        "distribution",
+        {f"{ERROR_MODEL} state trees_ steps": lambda of: np.full_like(of, 1.7e308)},
+        "sums are not finite",
+    ),
+    "bounds": (
+        "distribution",
+        {f"{ERROR_MODEL} state forest_ bounds": lambda of: of[::-1].copy()},
+        "or its bounds",
+    ),
+    "far bounds": (
+        "distribution",
+        {f"{ERROR_MODEL} state forest_ bounds": lambda of: 1.7e308 * np.sign(of)},
+        "bounds of ErrorForest holds",
+    ),
+    "many bounds": (
+        "distribution",
+        {
+            f"{ERROR_MODEL} state forest_ bounds": np.arange(999.0),
+            f"{ERROR_MODEL} state forest_ shares": lambda of: np.zeros((len(of), 999), "u1"),
+        },
+        "or its bounds",
+    ),
+    "units": (
+        "distribution",
+        {"space space errors base prediction units": np.ones(6)},
+        "6 units for 3 predictions",
+    ),
+    "steep": (
+        "distribution",
+        {"score": of_class("DistributionError", probabilities=[0.5, 0.8, 0.9], slope=1.7e308)},
+        "from 0 to 1e300",
+    ),
+    "too near": (
+        "distribution",
+        {"space space errors probabilities": np.array([1e-300, np.nextafter(1e-300, 1), 0.5])},
+        "different numbers",
+    ),
     "level 0": ("split", {"levels": np.zeros(1)}, "levels of Split"),
     "level 1": ("split", {"levels": np.ones(1)}, "levels of Split"),
 }
@@ -211,7 +256,51 @@ def test_forged_values_are_refused(load, name, values, words):
         load(name, change)
 
 
-def test_no_tree_waits_for_one_that_is_deeper():
+@pytest.mark.parametrize("params", [{"n_probes": 3000, "n_cells": 3000}, {"n_neighbors": 3000}])
+def test_cells_that_compare_too_many_pairs(tmp_path, params):
+    Z, path = np.random.default_rng(0).normal(size=(3000, 2)), tmp_path / "x"
+    calliper.save(FullRescaled(KNN(3, cells=Cells(random_state=0))).fit(Z, np.abs(Z[:, 0])), path)
+    contents = _file.read(path)
+    kernel = state(contents.nodes)["locality_"]["kernel"]["params"]
+    for name, value in params.items():
+        here = kernel if name in kernel else kernel["cells"]["params"]
+        here[name] = value
+    path.write_bytes(fuzz.packed(contents.header, contents.nodes, contents.arrays))
+    start = time.process_time()
+    with pytest.raises(DamagedFileError, match="pairs of points"):
+        calliper.load(path)
+    assert time.process_time() - start < 2
+
+
+def test_cells_of_equal_points():
+    with pytest.raises(CalliperError, match="pairs of points"):
+        FullRescaled(KNN(3, cells=Cells(random_state=0))).fit(np.zeros((3000, 2)), np.ones(3000))
+
+
+def test_no_column_says_how_long_its_cells_are(load):
+    def change(header, nodes, arrays):
+        for column in dict(nodes["probe"]["dict"][0][1]["dict"])["columns"]:
+            (pairs,) = column.values()
+            pairs[:] = [pair for pair in pairs if pair[0] != "type"] + [["type", "S2000000000"]]
+
+    tracemalloc.start()
+    with pytest.raises(DamagedFileError, match="has type 'S2000000000'"):
+        load("frame", change)
+    assert tracemalloc.get_traced_memory()[1] < 9e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("classifier", [[], 0, ""])
+def test_a_ratio_with_something_in_place_of_no_classifier(bases, load, tmp_path, classifier):
+    def change(header, nodes, arrays):
+        state(nodes)["per_row"]["weights"]["params"]["classifier"] = classifier
+
+    made, case = load("ratio", change), bases["ratio"].case
+    calliper.save(made, tmp_path / "again")
+    assert np.array_equal(made.predict(case.X), case.made.predict(case.X))
+
+
+def test_no_tree_waits_for_one_that_is_deeper(monkeypatch):
     n, leaves = 2001, 2000
     left = np.full(n + leaves, -1)
     left[: n - 1 : 2] = np.arange(1, n, 2)
@@ -223,6 +312,9 @@ def test_no_tree_waits_for_one_that_is_deeper():
         PlainTrees.again({**nodes, "sizes": sizes})
     lone = {name: each if name == "n_features" else each[:n] for name, each in nodes.items()}
     assert len(PlainTrees.again({**lone, "sizes": sizes[:1]}).sizes) == 1
+    monkeypatch.setattr(_trees, "DEEPEST", 999)
+    with pytest.raises(CalliperError, match="too deep"):
+        PlainTrees.again({**lone, "sizes": sizes[:1]})
 
 
 def test_unused_columns_take_no_memory(load):

@@ -180,7 +180,7 @@ def test_probabilities_must_be_different_ones(probabilities):
 
 def test_the_slope_must_be_positive_and_columns_as_many_as_probabilities():
     for slope in (0.0, np.inf):
-        with pytest.raises(CalliperError, match="slope must be a positive number or None; got"):
+        with pytest.raises(CalliperError, match="slope must be None, or from 0 to 1e300; got"):
             _ = DistributionError([0.1, 0.5, 0.9], slope=slope).n_outputs
     with pytest.raises(CalliperError, match=r"takes 3 quantiles .* got shape \(2, 4\)"):
         DistributionError([0.1, 0.5, 0.9]).centre(np.zeros((2, 4)))

@@ -92,8 +92,6 @@ from calliper.rows import Rows
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
 LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 
-#: Cells that there may be however few points a file has.
-FEW_CELLS = 64
 #: What the method uses, and what it uses where left-out errors choose how local to be.
 USES = Uses("magnitudes", "signs", "weights", "length_scale")
 WITH_LEFT_OUT = Uses(*USES, "left_out")
@@ -454,15 +452,6 @@ class FullRescaled(Calibrator):
         n_errors = 0 if self._left_out is None else len(self._left_out)
         now, then = (min(len(each) + 1, n_errors, MOST_MEMBERS) for each in (rows, before._rows))
         return now == then and repr(self._rule(rows)) == repr(before._rule(before._rows))
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """As every method; more cells than points would take memory that no file accounts for."""
-        kernel, n = state["locality_"].kernel, len(state["Z"])
-        kernel = vars(kernel).get("kernel", kernel)  # in a learnt space
-        cells = kernel.cells if isinstance(kernel, KNN) else None
-        if cells is not None and (cells.n_cells or 0) > max(n, FEW_CELLS):
-            raise CalliperError(f"{cells.n_cells} cells are too many for {n} points.")
-        super().restore(state)
 
     def _moved(self, Z: FloatArray) -> Any:
         return Z if self.kernel_.moved is None else self.kernel_.moved(Z)

@@ -370,7 +370,9 @@ class Reader:
             one = replace(declared, several=False)
             return tuple(self.read(one, each, {}, name) for each in _listed(node))
         if isinstance(declared, Plain):
-            return self.plain(node, OBJECTS.get(name.partition(" ")[0], ""))
+            own = name.partition(" ")[0]
+            node = {"brought": node["brought"]} if own == "estimator" else node  # nothing of ours
+            return self.plain(node, OBJECTS.get(own, ""))
         if isinstance(declared, Opened):
             how, number = node["opened"]
             return ways_to_open(self._brought(number))[how]

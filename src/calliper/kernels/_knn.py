@@ -296,6 +296,8 @@ class BagKNN(Bag):
         width = statistic.kept_of(np.zeros((1, nearest.k - 1))).shape[1]
         if known.last.shape != (n,) or known.nearer.shape != (n, width):
             raise CalliperError(f"neighbours have shape {known.nearer.shape}, for {n} points.")
+        if (np.diff(known.crowded) <= 0).any():
+            raise CalliperError("points whose last place is shared are not in order.")
         if known.nearer.max(initial=0.0) > nearest.k * self.magnitudes.max():
             raise CalliperError("in the file, the scores of neighbours exceed those of points.")
         self.known, self.crowded = known, known.crowded

@@ -121,8 +121,9 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         known = {name: value for name, value in state.items() if value is not None}
         self.__dict__.update({name: known[name] for name in known if name.endswith("_")})
         fold, bags, n_models = state["fold_"], state["in_bag_"], len(self.models_)
-        if not (n_models == len(bags) if fold is None else fold.max(initial=0) < n_models):
-            raise CalliperError("rows refer to models that are missing.")
+        fits = n_models == len(bags) if fold is None else fold.max(initial=0) < n_models
+        if not fits or len({*map(id, self.models_)}) < n_models:
+            raise CalliperError("rows refer to models that are missing, or models are there twice.")
         asked = [*self.models_, *([state["estimator_"]] if self.trains_on_all else ())]
         if len(self.residuals_) < 2 or not all(callable(getattr(m, "predict", m)) for m in asked):
             raise CalliperError("a method that refits needs at least 2 rows and fitted models.")

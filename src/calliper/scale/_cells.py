@@ -52,8 +52,12 @@ from calliper.rows import Rows
 
 #: Training rows per cell that centres are learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
+#: Cells that there may be however few points there are.
+FEW_CELLS = 64
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
+#: Pairs that may be compared, so many or so many times N√N; and kept, for each row on average.
+MOST_PAIRS, MOST_OF_ROOT, MOST_KEPT = 1 << 22, 48, 512
 #: Distances near the smallest number have absolute errors, up to this.
 UNDERFLOW = 1e4 * float(np.finfo(float).tiny)
 
@@ -173,6 +177,8 @@ class PlacedCells(Keeps):
         """
         if self.learnt is None:
             n_cells = self.n_cells or number_of_cells(n)
+            if n_cells > max(n, FEW_CELLS):
+                raise CalliperError(f"{n_cells} cells are too many for {n} points.")
             drawn = np.random.RandomState(self.seed).normal(size=(n_cells, d))
             length = np.sqrt(np.square(drawn).sum(axis=1, keepdims=True))
             return np.unique(drawn / length, axis=0)
@@ -244,11 +250,14 @@ class CellSearch:
                 f"cells need features between {least:g} and {most:g} in size; got "
                 f"{largest:.3g}. Divide the features by a constant, or use KNN without cells."
             )
+        most = max(MOST_PAIRS, MOST_OF_ROOT * len(points) ** 1.5)
+        _refuse_many(len(points) * self.n_probes, most)
         self.centres, self.placed = centres, self.locate(points)
         #: Who is in each cell, and who probes it.
         self.members = _Lists(self.placed.cell[:, None], len(centres))
         self.probing = _Lists(self.placed.probes, len(centres))
         self.size = np.diff(self.members.start)
+        _refuse_many(self.size[self.placed.probes].sum(), most)
         #: τ, which bounds the rounding of products.
         self.tau = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps)
 
@@ -273,6 +282,7 @@ class CellSearch:
 
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
+        _refuse_many(len(self.points) * k, max(MOST_PAIRS, MOST_KEPT * len(self.points)))
         return self.nearest(self.placed, k, others=True)
 
     def nearest(self, new: Placed, k: int, *, others: bool = False) -> Found:
@@ -338,12 +348,14 @@ class CellSearch:
         self, new: Placed, cells: IntArray, lists: "_Lists", limit: Callable[..., FloatArray]
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Rows, points listed for their cells, and distances, all up to a limit and some beyond."""
-        rows, points = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
+        kept, rows, points = 0, [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
         for mine, point, distance, x_norm, z_norm in self._products(new, cells, lists):
             distance -= self.tau * z_norm
             distance -= self.tau * x_norm[:, None]
             row, column = np.nonzero(distance <= limit(mine, point) + UNDERFLOW)
             rows.append(mine[row])
+            kept += len(row)
+            _refuse_many(kept, max(MOST_PAIRS, MOST_KEPT * len(new)))
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
         parts = row_slices(len(row), max(1, BLOCK_FLOATS // new.rows.shape[1]))
@@ -365,6 +377,12 @@ class CellSearch:
             distance += z_norm
             distance += x_norm[:, None]
             yield mine, point, distance, x_norm, z_norm
+
+
+def _refuse_many(n_pairs: int, most: float) -> None:
+    """Refuse what would take longer, or more memory, than a search without cells."""
+    if n_pairs > most:
+        raise CalliperError(f"cells find {n_pairs:,} pairs of points: probe fewer, or use none.")
 
 
 class _Lists:

@@ -74,8 +74,10 @@ class BoostedTrees(Keeps):
     steps: Annotated[FloatArray, Array("float64", ("t", N_NODES + 1))]
 
     def check_kept(self) -> None:
-        if self.counts.sum() != len(self.steps):
-            raise CalliperError("boosted models do not have the number of trees that they declare.")
+        with np.errstate(over="ignore"):
+            most = np.abs(self.steps).max(axis=1).sum() + np.abs(self.constants).max(initial=0)
+        if self.counts.sum() != len(self.steps) or not np.isfinite(most):
+            raise CalliperError("boosted models lack trees, or their sums are not finite.")
 
     @classmethod
     def joined(cls, parts: Sequence[BoostedTrees]) -> BoostedTrees:
@@ -124,13 +126,14 @@ class ErrorForest(Keeps):
     """
 
     trees: Annotated[PlainTrees, Inline(PlainTrees)]
-    bounds: Annotated[FloatArray, Array("float64", ("b",))]
+    bounds: Annotated[FloatArray, Array("float64", ("b",), least=-1e307, most=1e307)]
     shares: Annotated[NDArray[np.uint8], Array("uint8", ("l", "b"))]
 
     def check_kept(self) -> None:
         leaf = self.trees.value
-        if not self.bounds.size or not ((leaf >= 0) & (leaf < len(self.shares))).all():
-            raise CalliperError("an error forest lacks bounds, or the shares of some leaves.")
+        fits = 0 < len(self.bounds) <= len(BOUND_LEVELS) and (np.diff(self.bounds) > 0).all()
+        if not fits or not ((leaf >= 0) & (leaf < len(self.shares))).all():
+            raise CalliperError("an error forest lacks the shares of some leaves, or its bounds.")
 
     @classmethod
     def grown(

@@ -117,6 +117,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     """
 
     keeps: ClassVar[Mapping[str, Field]] = {
+        "recentre": Number(bool),
+        "units": Number(bool),
         "n_errors_": Number(int, 0),
         "n_features_in_": Number(int, 1),
         "range_": Array("float64", (2,)),

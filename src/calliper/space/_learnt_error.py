@@ -81,6 +81,10 @@ class WithErrorModel(Space):
     probabilities: Annotated[FloatArray | None, Array("float64", ("p",), optional=True)]
     adds: Annotated[bool, Number(bool)]
 
+    def __post_init__(self) -> None:
+        if self.probabilities is not None:
+            DistributionError(self.probabilities).mean_slope(np.zeros(2))  # which checks them
+
     @property
     def without_errors(self) -> Space:
         return self.base

@@ -369,6 +369,14 @@ class Embedding(Keeps):
     n_dimensions: Annotated[int | None, Number(int, 0, optional=True)] = None
     model: Any = None
 
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Self:
+        space, n = state["space"], state["n_outputs"]
+        units = vars(vars(space).get("base", space)).get("units")
+        if units is not None and len(units) != n:
+            raise CalliperError(f"there are {len(units)} units for {n} predictions.")
+        return cls(**state)
+
     @property
     def transformer(self) -> Any:
         """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
