@@ -487,7 +487,7 @@ def test_fit_takes_groups_by_the_name_of_a_column():
     ]
     np.testing.assert_array_equal(ends[0].lower, ends[1].lower)
     for name in ("groups", "split_groups"):
-        with pytest.raises(CalliperError, match=f"{name}='site' must name a column of X, which"):
+        with pytest.raises(CalliperError, match=f"{name}='site' must name a column of X; its"):
             ConformalRegressor(Ridge()).fit(frame, Y, **{name: "site"})
 
 

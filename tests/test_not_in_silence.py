@@ -108,7 +108,7 @@ def forest():
             "used only to check .*refits=5 would train the model",
         ),
         (boosted().predict, None, None, "used only to check .*refits=5"),
-        (forest(), None, None, "not the rows that it was trained on, in"),
+        (forest(), None, None, "not its training rows, or not in"),
         (lambda rows: rows[:, 0], None, 5, "cannot train the model again, since it has no fit"),
         (MODEL, Split(), 5, "Split does not use out-of-fold errors"),
         (bagged(), None, 5, "refits=5 has no effect: out-of-bag errors are used instead"),
@@ -476,7 +476,7 @@ def test_targets_of_other_training_rows_are_noticed():
 
 def test_a_forest_whose_rows_come_in_another_order_is_pointed_out():
     forest = RandomForestRegressor(20, random_state=0).fit(X[:90], Y[:90])
-    with pytest.warns(UnusedWarning, match="not the rows that it was trained"):
+    with pytest.warns(UnusedWarning, match="not its training rows"):
         ConformalRegressor(forest).calibrate(X[90:], Y[90:], X_train=X[89::-1], y_train=Y[89::-1])
 
 

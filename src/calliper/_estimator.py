@@ -394,7 +394,7 @@ def _refuse_trained_on(model: Any, y: FloatArray) -> None:
     opened = models.open_model(model)
     if not opened.targets and models.was_trained_on(opened.core, y):
         raise CalliperError(
-            "The model was trained on these calibration rows: its leaves contain the means of "
+            "The model was trained on these calibration rows: its leaf values are the means of "
             f"their targets. {SEEN_IN_TRAINING}"
         )
 
@@ -483,8 +483,8 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             made.space.space.without_errors
         ):
             more = (
-                "the model is bootstrapped, but X_train and y_train are not the rows that it was "
-                "trained on, in the same order"
+                "the model is bootstrapped, but X_train and y_train are not its training rows, or "
+                "not in their original order"
             )
         only = "Without y_train, X_train is" if training.y is None else "X_train and y_train are"
         yield (

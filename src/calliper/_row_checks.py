@@ -29,7 +29,7 @@ from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: The consequence if the model was trained on calibration rows.
 SEEN_IN_TRAINING = (
-    "The model's errors there are therefore smaller than on new rows. Calibrate on rows that were "
+    "The model's errors on them are therefore smaller than on new rows. Calibrate on rows that were "
     "not used for training."
 )
 #: Share of a column's spread within which numbers agree; standard deviations beyond chance.
@@ -223,9 +223,9 @@ def warn_of_copies(X: Any, y: FloatArray) -> None:
         and any(n_copies >= max(count, share * n) for count, share in FEW)
     ):
         warn(
-            f"{n_copies:,} of {n:,} rows are copies of others (same inputs and target). If new "
-            "rows are not copied in the same way, coverage is too low, since copies of a row end "
-            "up on both sides of a split. Remove them before you split the data.",
+            f"{n_copies:,} of {n:,} rows are copies of others (same inputs and target). Unless "
+            "new rows are duplicated in the same way, coverage is too low, because copies of a row "
+            "end up on both sides of a split. Remove duplicates before you split the data.",
             SharedRowsWarning,
         )
 

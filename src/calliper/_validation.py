@@ -571,7 +571,7 @@ def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
         warn(
             f"{n} calibration points cannot support coverage {level:g}, so intervals are infinite. "
             f"Use at least {required_calibration_size(level)} points, or a coverage of at most "
-            f"{n / (n + 1):.4g}.",
+            f"{np.floor(1e4 * n / (n + 1)) / 1e4:g}.",
             SmallCalibrationWarning,
         )
     return reached

@@ -185,8 +185,8 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     columns = list(getattr(X, "columns", ()))
     if isinstance(given, str):
         if given not in columns:
-            has = f"which has {columns[:20]}" if columns else "but X has no named columns"
-            raise CalliperError(f"{name}={given!r} must name a column of X, {has}.")
+            has = f"its columns are {columns[:20]}" if columns else "its columns have no names"
+            raise CalliperError(f"{name}={given!r} must name a column of X; {has}.")
         given = X[given]
     given = given(X) if callable(given) else given
     try:
@@ -353,13 +353,13 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
     if labels == others:
         return
     moved = Counter(labels) == Counter(others)
-    how = f"the row labels of {name} in another order" if moved else f"other row labels than {name}"
+    how = "have the same row labels in different orders" if moved else "have different row labels"
     at = next(row for row, label in enumerate(labels) if label != others[row])
     by_label = "(labels are not unique) "
     if len({*labels}) == len(labels):
         by_label = f"{other}.loc[{name}.index], or " if moved else f"values of rows of {name}, or "
     raise CalliperError(
-        f"{other} has {how}: the row at position {at} is {labels[at]!r:.40} in {name} and "
+        f"{name} and {other} {how}: the label at position {at} is {labels[at]!r:.40} in {name} and "
         f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if the rows already "
         "correspond."
     )

@@ -151,7 +151,7 @@ def test_confidence_holds_in_each_group_and_is_refused_where_there_is_no_law():
         (["a"] * 9 + [None], "at position 9.. Fill"),
         ([1.0] * 4 + [np.nan] * 6, "at position 4.. Fill"),
         (pd.array([1] * 3 + [None] * 7, dtype="Int64"), "at position 3.. Fill"),
-        ("site", "must name a column of X, but X has no named columns"),
+        ("site", "must name a column of X; its columns have no names"),
     ],
 )
 def test_bad_groups(groups, message):
@@ -222,7 +222,9 @@ def test_groups_must_be_given_at_both_ends():
         calibrated(FRAME["site"][CAL]).predict_interval(FRAME[NEW])
     with pytest.raises(CalliperError, match="not for calibration: also pass groups= to calibrate"):
         calibrated(None).predict_interval(FRAME[NEW], groups="site")
-    with pytest.raises(CalliperError, match=r"must name a column of X, which has \['x', 'site'\]"):
+    with pytest.raises(
+        CalliperError, match=r"must name a column of X; its columns are \['x', 'site'\]"
+    ):
         calibrated("town")
     with pytest.raises(CalliperError, match="needs the group of each row"):
         calibrated(None, calibrator=Grouped(Split()))

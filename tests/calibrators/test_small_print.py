@@ -386,7 +386,7 @@ def test_labels_of_new_rows_are_those_of_what_is_given_for_them(name):
     method = Split().fit(Z, scores, weights=np.ones(20))
     if name == "groups":
         method = Grouped(Split()).fit(Z, scores, groups=np.ones(20))
-    with pytest.raises(CalliperError, match=f"{name} has the row labels of Z in another order"):
+    with pytest.raises(CalliperError, match=f"{name} have the same row labels in different orders"):
         method.predict_radius(new, 0.5, **{name: pd.Series([1.0, 1.0], index=["b", "a"])})
 
 

@@ -63,7 +63,7 @@ def test_targets_that_the_trees_were_not_grown_on_tell_nothing(name):
 
 def test_targets_of_other_rows_are_pointed_out():
     calibrated = ConformalRegressor(clone(BAGGED["forest"]).fit(X_TRAIN, Y_TRAIN))
-    with pytest.warns(UnusedWarning, match="not the rows that it was "):
+    with pytest.warns(UnusedWarning, match="not its training rows"):
         calibrated.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN[::-1])
 
 
