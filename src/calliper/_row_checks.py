@@ -29,8 +29,8 @@ from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: The consequence if the model was trained on calibration rows.
 SEEN_IN_TRAINING = (
-    "The model's errors on them are therefore smaller than on new rows. Calibrate on rows that were "
-    "not used for training."
+    "The model's errors on them are therefore smaller than on new rows. Calibrate on rows that "
+    "were not used for training."
 )
 #: Share of a column's spread within which numbers agree; standard deviations beyond chance.
 AGREEMENT, BEYOND = 1e-4, 6.0
