@@ -286,7 +286,7 @@ def check_sizes(
     negative = np.flatnonzero(vector < 0)
     if len(negative) and not any_sign:
         raise CalliperError(
-            f"{name} must not be negative for rescaling, but "
+            f"{name} must not be negative, but "
             f"{counted(negative, vector, 'below 0')}. Pass absolute errors. (Split also accepts "
             "signed scores, and then gives a one-sided bound.)"
         )
