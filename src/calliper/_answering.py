@@ -14,7 +14,7 @@ from calliper._kept import Inline, Keeps, Number, Part, Plain, Text
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch
 from calliper._types import Coverage, FloatArray
-from calliper.calibrators import Calibrator, FullRescaled, Split, refuse_distribution
+from calliper.calibrators import Calibrator, FullRescaled, Split
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee
@@ -192,12 +192,8 @@ class Calibration(Keeps):
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         per_tail = [self._of_tail(level) for level in levels]
         distinct = tuple(sorted({*per_tail}))
-        tails = [
-            each.predict_radius(
-                new.Z, distinct, confidence=confidence, weights=new.weights, groups=new.groups
-            )
-            for each in self.calibrators
-        ]
+        how: Any = {"confidence": confidence, "weights": new.weights, "groups": new.groups}
+        tails = [each.predict_radius(new.Z, distinct, **how) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         return radius[..., 0] if len(tails) == 1 else radius
@@ -241,10 +237,9 @@ class Calibration(Keeps):
                 f"{self.score!r} does not support predictive distributions: use AbsoluteError(). "
                 "The quantiles of its distribution are one-sided bounds."
             )
-        (calibrator,) = self.calibrators
-        refuse_distribution(calibrator)
         if bounds is not None:
             bounds = valid.check_bounds(bounds, self.targets)
+        (calibrator,) = self.calibrators
         made: Distribution = calibrator.predict_distribution(
             new.Z, np.zeros(len(y_pred)), bounds=bounds, weights=new.weights, groups=new.groups
         )

@@ -139,19 +139,16 @@ class MultiTargetRegressor(CalibratedRegressor):
             alone = [one.predict_interval(X, coverage, bounds=at, **how) for one, at in each]
             return Boxes(tuple(alone), names, joint=False)
         y_pred, new = predicted(self, X, groups, weights)
-        made = self.calibration_
+        made, asked = self.calibration_, {"X": X, "confidence": confidence}
         if len(names) == 1:
-            only = made.intervals(
-                y_pred, new, coverage, X=X, bounds=limits[0], confidence=confidence
-            )
+            only = made.intervals(y_pred, new, coverage, bounds=limits[0], **asked)
             return Boxes((only,), names)
         if made.targets is not None:
             for limit, column in zip(limits, made.targets.T, strict=True):
                 valid.check_bounds(limit, column)
         # Around 0 the upper end is the radius, rounded outward.
-        found = replace(made, score=AbsoluteError()).intervals(
-            np.zeros(len(y_pred)), new, coverage, X=X, confidence=confidence
-        )
+        around_0 = replace(made, score=AbsoluteError())
+        found = around_0.intervals(np.zeros(len(y_pred)), new, coverage, **asked)
         centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
         ends = np.moveaxis(np.stack(made.score.invert(centres, found.upper)), -1, 0)
         sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
@@ -169,11 +166,9 @@ class MultiTargetRegressor(CalibratedRegressor):
         valid.refuse_collection(X, "X")
         limits = _ranges(bounds, len(self.target_names_))
         if self.regressors_:
+            how = {"groups": groups, "weights": weights}
             each = zip(self._answering(X), limits, strict=True)
-            found = [
-                one.predict_distribution(X, bounds=limit, groups=groups, weights=weights)
-                for one, limit in each
-            ]
+            found = [one.predict_distribution(X, bounds=at, **how) for one, at in each]
         elif len(limits) > 1:
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distributions: use "
