@@ -38,7 +38,7 @@ from calliper._kept import (
 )
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
+from calliper.guarantees import ASSUMPTIONS, Guarantee, fold_coverage, jackknife_coverage
 from calliper.intervals import Intervals
 from calliper.quantile import conformal_rank, conformal_thresholds, row_order_statistics
 from calliper.rows import check_known_rows, same_rows, state_of
@@ -54,10 +54,8 @@ NEARLY_CONSTANT = "nearly the same width everywhere"
 #: What is known of all of them.
 USUALLY = "On ordinary data coverage is close to the level asked for"
 
-EXCHANGEABLE = (
-    "training and new points are exchangeable (for example, independent draws from the same "
-    "distribution)"
-)
+#: What they assume.
+EXCHANGEABLE = ASSUMPTIONS[0].replace("calibration", "training")
 SYMMETRIC = (
     "the estimator treats its training points alike, whatever their order, and its settings were "
     "not tuned on them"
