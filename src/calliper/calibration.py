@@ -90,14 +90,9 @@ def calibrate_model(
         y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
         spaces.warn_if_poor(space, Z)
-    made = calibrate(
-        method,
-        score,
-        measured(score, Z, y, y_pred, given),
-        training=None if training.X is None else training.seen(space, score, method.uses),
-        left_out=left_out,
-        length_scale=space.length_scale(len(y)),
-    )
+    tails, length = measured(score, Z, y, y_pred, given), space.length_scale(len(y))
+    seen = None if training.X is None else training.seen(space, score, method.uses)
+    made = calibrate(method, score, tails, training=seen, left_out=left_out, length_scale=length)
     centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
     errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
     plain = None if on_all is None else on_all.signed_thresholds(np.zeros((1, 1)))[0]
@@ -165,9 +160,8 @@ def _learn(
         part = spaces.teaching_distributions(len(y))
     elif not chosen and not (local and n >= spaces.FEWEST_KEPT + spaces.FEWEST_TAUGHT):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
-    errors = _checked_error_model(
-        front.error_model, score, learns=(local and known) or part is not None
-    )
+    learns = (local and known) or part is not None
+    errors = _checked_error_model(front.error_model, score, learns=learns)
     adjusts = errors is not None and errors.adjusts
     located = method.judges_nearness or local or adjusts or "training" in uses
     spaces.check_embed(front.embed, model)
@@ -199,10 +193,8 @@ def _learn(
         )
     taught, kept = np.empty(0, dtype=np.intp), np.arange(len(y))
     if part is not None and (errors is not None if unseen is None else chosen):
-        shuffle, seed = front.shuffle is not False, front.random_state
-        taught, kept = spaces.deal(
-            len(y), part, labels=given.groups, gap=training.gap, shuffle=shuffle, random_state=seed
-        )
+        how: Any = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
+        taught, kept = spaces.deal(len(y), part, labels=given.groups, gap=training.gap, **how)
     if len(taught):
         own = spaces.LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
         space = space_of(own) if space is None else space
