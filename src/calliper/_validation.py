@@ -557,10 +557,10 @@ def check_parts(front: Any) -> tuple[int | None, int]:
     return folds, gap
 
 
-def check_offset(offset: float) -> float:
-    """A constant to add to every scale."""
+def check_offset(offset: float, name: str = "offset") -> float:
+    """A constant to add to every scale, or another number that is not negative."""
     if not isinstance(offset, Real) or not 0 <= float(offset) < np.inf:
-        raise ValueError(f"offset must be a finite number >= 0; got {offset!r}.")
+        raise ValueError(f"{name} must be a finite number >= 0; got {offset!r}.")
     return float(offset)
 
 
