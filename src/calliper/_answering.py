@@ -13,7 +13,7 @@ from calliper._handlers import handler_of_collection
 from calliper._kept import Inline, Keeps, Number, Part, Plain, Text
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch
-from calliper._types import Coverage, FloatArray
+from calliper._types import BothEnds, Coverage, FloatArray, Levels
 from calliper.calibrators import Calibrator, FullRescaled, Split
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -186,7 +186,7 @@ class Calibration(Keeps):
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, centre)
         return Intervals(lower, upper, levels, index, centre)
 
-    def _radii(self, new: Rows, levels: tuple[float, ...], confidence: float | None) -> FloatArray:
+    def _radii(self, new: Rows, levels: Levels, confidence: float | None) -> FloatArray:
         """Radii of new rows, (m, L), or (m, L, 2) with two tails."""
         if confidence is not None:
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
@@ -205,9 +205,7 @@ class Calibration(Keeps):
             return level
         return n / (n + 1)
 
-    def _from_all(
-        self, X: Any, y_pred: FloatArray, levels: list[float]
-    ) -> tuple[FloatArray, FloatArray]:
+    def _from_all(self, X: Any, y_pred: FloatArray, levels: list[float]) -> BothEnds:
         """Ends of plain split on all rows, at levels above those that were served, (m, L) each.
 
         By counts and levels alone: which rows answer must not depend on errors. The slack is in the

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
 from calliper._kept import Array, Field, NameList, Part
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray, IntArray, Levels
 from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
 from calliper.declarations import Uses
 from calliper.distribution import Distribution, GroupedDistribution
@@ -170,11 +170,9 @@ class Grouped(Calibrator):
         n, first = self.n_calibration_, self.signed_thresholds
         return GroupedDistribution(centre, nothing, first, n, bounds=ends, parts=tuple(parts))
 
-    def _radii(
-        self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
-    ) -> FloatArray:
-        numbers, n_new = self._numbers(groups, Z), valid.n_rows(Z)
-        every = Rows(Z, weights=_checked(weights, "weights", n_new))
+    def _radii(self, new: Rows, levels: Levels, confidence: Any) -> FloatArray:
+        numbers, n_new = self._numbers(new.groups, new.Z), valid.n_rows(new.Z)
+        every = Rows(new.Z, weights=_checked(new.weights, "weights", n_new))
         least = [*map(required_calibration_size, levels)]
         if confidence is not None:  # refused, if it is, whether or not any group is asked
             next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
@@ -189,10 +187,8 @@ class Grouped(Calibrator):
             if len(columns) < len(levels):
                 short[label] = n
             if own is not None and columns:
-                new, asked = every.take(rows), [levels[j] for j in columns]
-                how = {"confidence": confidence, "weights": new.weights}
-                found = own.predict_radius(new.Z, asked, **how)
-                radius[rows[:, None], columns] = found
+                asked = tuple(levels[j] for j in columns)
+                radius[rows[:, None], columns] = own._radii(every.take(rows), asked, confidence)
         if short:
             _warn_of_short(short, levels[-1], least[-1])
         return radius

@@ -36,7 +36,7 @@ from calliper._kept import (
     columns_for_file,
     restore_columns,
 )
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import BothEnds, Coverage, FloatArray, IntArray, Levels
 from calliper.exceptions import CalliperError
 from calliper.guarantees import ASSUMPTIONS, Guarantee, fold_coverage, jackknife_coverage
 from calliper.intervals import Intervals
@@ -281,11 +281,11 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         """R_i, (n,), or (m, n) with what μ₋ᵢ(x) may be wrong by through rounding."""
         return self.residuals_
 
-    def _ends(self, X: Any, levels: tuple[float, ...]) -> list[tuple[FloatArray, FloatArray]]:
+    def _ends(self, X: Any, levels: Levels) -> list[BothEnds]:
         """Ends for one chunk of rows, in blocks: (rows, n) never exists for all of them."""
         per_model, score = self.predictions_of_models(X), self._asked()[1]
 
-        def block(rows: slice) -> tuple[FloatArray, FloatArray]:
+        def block(rows: slice) -> BothEnds:
             near = per_model[rows]
             if self.minmax:
                 return minmax_ends(score, near, self.residuals_, levels)
@@ -300,9 +300,7 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         return np.asarray(np.stack(columns, axis=1))
 
 
-def plus_ends(
-    down: FloatArray, up: FloatArray, levels: tuple[float, ...]
-) -> tuple[FloatArray, FloatArray]:
+def plus_ends(down: FloatArray, up: FloatArray, levels: Levels) -> BothEnds:
     """Order statistics of a_i(R_i) and b_i(R_i), (m, n), at ranks n+1−Q and Q: two (m, L).
 
     Below level 1/2 they can be out of order; the interval is then the point of :func:`_innermost`.
@@ -330,8 +328,8 @@ def _innermost(down: FloatArray, up: FloatArray) -> FloatArray:
 
 
 def minmax_ends(
-    score: Score, per_model: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
-) -> tuple[FloatArray, FloatArray]:
+    score: Score, per_model: FloatArray, residuals: FloatArray, levels: Levels
+) -> BothEnds:
     """The least and the greatest target that some model scores at most R: two (m, L)."""
     radii = conformal_thresholds(np.sort(residuals), levels)
     ends = [score.invert(per_model, np.full(per_model.shape[:2], radius)) for radius in radii]
