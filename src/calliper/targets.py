@@ -221,14 +221,12 @@ class MultiTargetRegressor(CalibratedRegressor):
         targets = check_targets(y, name, known)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 
-    def _extended(
-        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
-    ) -> Calibration:
+    def _extended(self, X: Any, y: FloatArray, window: Any, **per_row: Any) -> Calibration:
         if not self.regressors_:
-            return super()._extended(X, y, window, groups, weights)
+            return super()._extended(X, y, window, **per_row)
         now, grown = self.calibration_, tuple(copy(each) for each in self.regressors_)
         for each, column in zip(grown, y.T, strict=True):
-            each.calibration_ = each._extended(X, column, window, groups, weights)
+            each.calibration_ = each._extended(X, column, window, **per_row)
         self.regressors_ = grown
         seen = refuse_seen(now.sketch if len(y) >= ENOUGH_TO_COMPARE else None, X, y)
         known = {"trained_from": now.trained_from, "sketch": now.sketch}
@@ -241,14 +239,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         return replace(first, calibrators=calibrators, model=model)
 
     def _calibrated(
-        self,
-        model: Any,
-        X: Any,
-        y: FloatArray,
-        training: Training,
-        per_row: RowSources,
-        order: Any = None,
-        lazy: Any = None,
+        self, model: Any, X: Any, y: FloatArray, training: Training, per_row: RowSources, **how: Any
     ) -> Calibration:
         """For all targets together, or by a regressor for each column."""
         if not isinstance(self.joint, bool | np.bool_):
@@ -258,22 +249,22 @@ class MultiTargetRegressor(CalibratedRegressor):
             whole = models.unwrapped(model)
             training = KeptTraining(**vars(training), whole=whole, targets=training.y)
             if not self.joint:
-                if lazy is not None:
+                if how.get("lazy") is not None:
                     raise CalliperError(
                         "joint=False calibrates each target by itself, on rows in memory: pass "
                         "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
                     )
                 self.units_ = None
-                self.regressors_ = tuple(self._of_each(model, X, y, training, per_row, order))
+                self.regressors_ = tuple(self._of_each(model, X, y, training, per_row, **how))
                 return self._together(model)
             units = self._units(model, X, y, training)
             training, score = replace(training, progress=Training().progress), JointError(units)
         self.units_ = units
         front = SimpleNamespace(**vars(self), score_function=score, error_model="auto")
-        return calibrate_model(front, model, X, y, training, per_row, order, lazy)
+        return calibrate_model(front, model, X, y, training, per_row, **how)
 
     def _of_each(
-        self, model: Any, X: Any, y: FloatArray, training: Training, per_row: RowSources, order: Any
+        self, model: Any, X: Any, y: FloatArray, training: Training, per_row: RowSources, **how: Any
     ) -> Iterator[ConformalRegressor]:
         names = ("embed", "random_state", "shuffle", "gap", "learning_part")
         own = {name: vars(self)[name] for name in names}
@@ -284,7 +275,7 @@ class MultiTargetRegressor(CalibratedRegressor):
             of_target = column_of(model, number, y.shape[1])
             made = ConformalRegressor(of_target, self.calibrator, **own)
             check_known_rows(made, X, column)
-            made.calibration_ = calibrate_model(made, of_target, X, column, seen, per_row, order)
+            made.calibration_ = calibrate_model(made, of_target, X, column, seen, per_row, **how)
             yield made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
