@@ -232,27 +232,19 @@ def _checked_error_model(given: Any, score: Score, *, learns: bool) -> spaces.Er
     return given
 
 
-def calibrate(
-    method: Calibrator,
-    score: Score,
-    tails: list[Rows],
-    *,
-    training: Rows | None = None,
-    left_out: Rows | None = None,
-    length_scale: float | None = None,
-) -> Calibration:
-    """Fit a copy to each tail of the errors, by group if rows have groups."""
+def calibrate(method: Calibrator, score: Score, tails: list[Rows], **apart: Any) -> Calibration:
+    """Fit a copy to each tail of the errors, by group if rows have groups.
+
+    ``apart`` is what else :meth:`Calibrator.fit_to` takes, such as training rows.
+    """
     if tails[0].weights is not None and "weights" not in method.uses:
         raise CalliperError(
             f"{type(method).__name__} does not support weights: {takers_of_weights()}."
         )
     if tails[0].groups is not None:
         method = calibrators.Grouped(method)
-    fitted = (
-        clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
-        for rows in tails
-    )
-    return Calibration(score=score, calibrators=tuple(fitted))
+    fitted = tuple(clone(method).fit_to(rows, **apart) for rows in tails)
+    return Calibration(score=score, calibrators=fitted)
 
 
 def _alike(rows: Rows) -> bool:
@@ -271,12 +263,7 @@ def measured(
 
 
 def extended(
-    made: Calibration,
-    X: Any,
-    y: FloatArray,
-    y_pred: FloatArray,
-    new: Rows,
-    window: int | None = None,
+    made: Calibration, X: Any, y: FloatArray, y_pred: FloatArray, new: Rows, window: int | None
 ) -> Calibration:
     """The same with further rows, which have groups and weights if those before had them."""
     enough = len(y) >= ENOUGH_TO_COMPARE
