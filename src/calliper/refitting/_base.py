@@ -13,7 +13,7 @@ use no more (Gupta, Kuchibhotla, Ramdas 2022, doi:10.1016/j.patcog.2021.108496).
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -46,6 +46,8 @@ from calliper.scores import Score
 
 #: Rows to train on, and rows left out.
 Fold = tuple[IntArray, IntArray]
+#: Rows left out, and what the model predicts of them.
+Predicted = tuple[IntArray, FloatArray]
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
 
@@ -171,20 +173,18 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
             delayed(_fit_and_predict)(score.n_outputs, models.fresh(model), X, y, fold, known)
             for fold in folds
         )
-        self.models_, predicted = zip(*Parallel(n_jobs=self.n_jobs)(jobs), strict=True)
-        self.residuals_ = self._measure(y, [left_out for _, left_out in folds], predicted, score)
+        self.models_, parts = zip(*Parallel(n_jobs=self.n_jobs)(jobs), strict=True)
+        self.residuals_ = self._measure(y, parts, score)
         if self.trains_on_all:
             self.estimator_ = models.fresh(model).fit(X, y, **known)
         self.no_guarantee_ = None
         return self
 
-    def _measure(
-        self, y: FloatArray, left_out: list[IntArray], predicted: Any, score: Score
-    ) -> FloatArray:
+    def _measure(self, y: FloatArray, parts: Sequence[Predicted], score: Score) -> FloatArray:
         """R_i from what each model predicted of the rows that it left out."""
         self.fold_ = np.empty(len(y), dtype=np.intp)
-        y_pred = np.empty((len(y), *predicted[0].shape[1:]))
-        for k, (rows, values) in enumerate(zip(left_out, predicted, strict=True)):
+        y_pred = np.empty((len(y), *parts[0][1].shape[1:]))
+        for k, (rows, values) in enumerate(parts):
             self.fold_[rows], y_pred[rows] = k, values
         return score.measure(y, y_pred)
 
@@ -338,9 +338,9 @@ def minmax_ends(
 
 
 def _fit_and_predict(k: int, model: Any, X: Any, y: FloatArray, fold: Fold, given: Any) -> Any:
-    """The model trained on a fold, and its k predictions of each row that was left out."""
+    """The model trained on a fold, rows that were left out, and its k predictions of each."""
     train, left_out = fold
     model = model.fit(_safe_indexing(X, train), y[train], **models.fit_params_of(X, given, train))
     if not len(left_out):
-        return model, np.empty(0)
-    return model, models.predictions(model, _safe_indexing(X, left_out), k)
+        return model, (left_out, np.empty(0))
+    return model, (left_out, models.predictions(model, _safe_indexing(X, left_out), k))
