@@ -13,8 +13,8 @@ from calliper._handlers import handler_of_collection
 from calliper._kept import Inline, Keeps, Number, Part, Plain, Text
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch
-from calliper._types import Coverage, FloatArray
-from calliper.calibrators import Calibrator, FullRescaled, Split, refuse_distribution
+from calliper._types import BothEnds, Coverage, FloatArray, Levels
+from calliper.calibrators import Calibrator, FullRescaled, Split
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee
@@ -186,18 +186,14 @@ class Calibration(Keeps):
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, centre)
         return Intervals(lower, upper, levels, index, centre)
 
-    def _radii(self, new: Rows, levels: tuple[float, ...], confidence: float | None) -> FloatArray:
+    def _radii(self, new: Rows, levels: Levels, confidence: float | None) -> FloatArray:
         """Radii of new rows, (m, L), or (m, L, 2) with two tails."""
         if confidence is not None:
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         per_tail = [self._of_tail(level) for level in levels]
         distinct = tuple(sorted({*per_tail}))
-        tails = [
-            each.predict_radius(
-                new.Z, distinct, confidence=confidence, weights=new.weights, groups=new.groups
-            )
-            for each in self.calibrators
-        ]
+        how: Any = {"confidence": confidence, "weights": new.weights, "groups": new.groups}
+        tails = [each.predict_radius(new.Z, distinct, **how) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         return radius[..., 0] if len(tails) == 1 else radius
@@ -209,9 +205,7 @@ class Calibration(Keeps):
             return level
         return n / (n + 1)
 
-    def _from_all(
-        self, X: Any, y_pred: FloatArray, levels: list[float]
-    ) -> tuple[FloatArray, FloatArray]:
+    def _from_all(self, X: Any, y_pred: FloatArray, levels: list[float]) -> BothEnds:
         """Ends of plain split on all rows, at levels above those that were served, (m, L) each.
 
         By counts and levels alone: which rows answer must not depend on errors. The slack is in the
@@ -241,10 +235,9 @@ class Calibration(Keeps):
                 f"{self.score!r} does not support predictive distributions: use AbsoluteError(). "
                 "The quantiles of its distribution are one-sided bounds."
             )
-        (calibrator,) = self.calibrators
-        refuse_distribution(calibrator)
         if bounds is not None:
             bounds = valid.check_bounds(bounds, self.targets)
+        (calibrator,) = self.calibrators
         made: Distribution = calibrator.predict_distribution(
             new.Z, np.zeros(len(y_pred)), bounds=bounds, weights=new.weights, groups=new.groups
         )

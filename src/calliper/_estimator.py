@@ -251,7 +251,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         X, y = rows.gathered(X, y, self.estimator)
         y = self._check_targets(y)
         _refuse_trained_on(self.estimator_, y)
-        self.calibration_ = self._extended(X, y, window, groups, weights)
+        self.calibration_ = self._extended(X, y, window, groups=groups, weights=weights)
         return self
 
     def _given_training(self, X_train: Any, y_train: Any) -> Training:
@@ -311,10 +311,8 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         """Which calibration gives the guarantee."""
         return self.calibration_
 
-    def _extended(
-        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
-    ) -> Calibration:
-        y_pred, new = predicted(self, X, groups, weights)
+    def _extended(self, X: Any, y: FloatArray, window: Any, **per_row: Any) -> Calibration:
+        y_pred, new = predicted(self, X, **per_row)
         if len(y) != len(y_pred):
             raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
         return extended(self.calibration_, X, y, y_pred, new, window)

@@ -12,6 +12,10 @@ BoolArray = NDArray[np.bool_]
 
 #: One level, or an increasing sequence of levels, each strictly between 0 and 1.
 Coverage = float | Sequence[float] | FloatArray
+#: Levels that were checked, in ascending order.
+Levels = tuple[float, ...]
+#: Lower and upper ends.
+BothEnds = tuple[FloatArray, FloatArray]
 
 
 @runtime_checkable

@@ -22,7 +22,7 @@ from calliper._handlers import (
     handler_of_tensor,
     in_memory,
 )
-from calliper._types import BoolArray, Coverage, FloatArray
+from calliper._types import BoolArray, Coverage, FloatArray, Levels
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
 
@@ -435,7 +435,7 @@ def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     return np.stack([*map(partial(check_vector, n=n), y_pred.T, names)], axis=1)
 
 
-def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...]:
+def check_levels(coverage: Coverage, name: str = "coverage") -> Levels:
     """Levels, strictly inside (0, 1) and increasing; ``name`` is how users know them."""
     try:
         levels = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
@@ -557,10 +557,10 @@ def check_parts(front: Any) -> tuple[int | None, int]:
     return folds, gap
 
 
-def check_offset(offset: float) -> float:
-    """A constant to add to every scale."""
+def check_offset(offset: float, name: str = "offset") -> float:
+    """A constant to add to every scale, or another number that is not negative."""
     if not isinstance(offset, Real) or not 0 <= float(offset) < np.inf:
-        raise ValueError(f"offset must be a finite number >= 0; got {offset!r}.")
+        raise ValueError(f"{name} must be a finite number >= 0; got {offset!r}.")
     return float(offset)
 
 

@@ -90,14 +90,9 @@ def calibrate_model(
         y = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
     if method.judges_nearness and _inputs_of(method) is None:
         spaces.warn_if_poor(space, Z)
-    made = calibrate(
-        method,
-        score,
-        measured(score, Z, y, y_pred, given),
-        training=None if training.X is None else training.seen(space, score, method.uses),
-        left_out=left_out,
-        length_scale=space.length_scale(len(y)),
-    )
+    tails, length = measured(score, Z, y, y_pred, given), space.length_scale(len(y))
+    seen = None if training.X is None else training.seen(space, score, method.uses)
+    made = calibrate(method, score, tails, training=seen, left_out=left_out, length_scale=length)
     centre = y_pred if y_pred.ndim == 1 else score.centre(y_pred)
     errors = score.signed(y, y_pred) if y.ndim == 2 else y - centre
     plain = None if on_all is None else on_all.signed_thresholds(np.zeros((1, 1)))[0]
@@ -165,9 +160,8 @@ def _learn(
         part = spaces.teaching_distributions(len(y))
     elif not chosen and not (local and n >= spaces.FEWEST_KEPT + spaces.FEWEST_TAUGHT):
         part = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
-    errors = _checked_error_model(
-        front.error_model, score, learns=(local and known) or part is not None
-    )
+    learns = (local and known) or part is not None
+    errors = _checked_error_model(front.error_model, score, learns=learns)
     adjusts = errors is not None and errors.adjusts
     located = method.judges_nearness or local or adjusts or "training" in uses
     spaces.check_embed(front.embed, model)
@@ -199,10 +193,8 @@ def _learn(
         )
     taught, kept = np.empty(0, dtype=np.intp), np.arange(len(y))
     if part is not None and (errors is not None if unseen is None else chosen):
-        shuffle, seed = front.shuffle is not False, front.random_state
-        taught, kept = spaces.deal(
-            len(y), part, labels=given.groups, gap=training.gap, shuffle=shuffle, random_state=seed
-        )
+        how: Any = {"shuffle": front.shuffle is not False, "random_state": front.random_state}
+        taught, kept = spaces.deal(len(y), part, labels=given.groups, gap=training.gap, **how)
     if len(taught):
         own = spaces.LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
         space = space_of(own) if space is None else space
@@ -240,27 +232,19 @@ def _checked_error_model(given: Any, score: Score, *, learns: bool) -> spaces.Er
     return given
 
 
-def calibrate(
-    method: Calibrator,
-    score: Score,
-    tails: list[Rows],
-    *,
-    training: Rows | None = None,
-    left_out: Rows | None = None,
-    length_scale: float | None = None,
-) -> Calibration:
-    """Fit a copy to each tail of the errors, by group if rows have groups."""
+def calibrate(method: Calibrator, score: Score, tails: list[Rows], **apart: Any) -> Calibration:
+    """Fit a copy to each tail of the errors, by group if rows have groups.
+
+    ``apart`` is what else :meth:`Calibrator.fit_to` takes, such as training rows.
+    """
     if tails[0].weights is not None and "weights" not in method.uses:
         raise CalliperError(
             f"{type(method).__name__} does not support weights: {takers_of_weights()}."
         )
     if tails[0].groups is not None:
         method = calibrators.Grouped(method)
-    fitted = (
-        clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
-        for rows in tails
-    )
-    return Calibration(score=score, calibrators=tuple(fitted))
+    fitted = tuple(clone(method).fit_to(rows, **apart) for rows in tails)
+    return Calibration(score=score, calibrators=fitted)
 
 
 def _alike(rows: Rows) -> bool:
@@ -279,12 +263,7 @@ def measured(
 
 
 def extended(
-    made: Calibration,
-    X: Any,
-    y: FloatArray,
-    y_pred: FloatArray,
-    new: Rows,
-    window: int | None = None,
+    made: Calibration, X: Any, y: FloatArray, y_pred: FloatArray, new: Rows, window: int | None
 ) -> Calibration:
     """The same with further rows, which have groups and weights if those before had them."""
     enough = len(y) >= ENOUGH_TO_COMPARE

@@ -375,10 +375,10 @@ class Controller(valid.MadeByCoverage, Stream):
                 "values: pass one for each row. If labels arrive one by one, pass step= to "
                 "predict_interval and to update."
             )
-        names = [next(reversed(self._steps), -1) + 1] if step is None else valid.check_steps(step)
         if step is None:
-            levels = [self._level()]
+            names, levels = [next(reversed(self._steps), -1) + 1], [self._level()]
         else:
+            names = valid.check_steps(step)
             if unknown := [name for name in names if name not in self._steps]:
                 raise CalliperError(
                     f"got a label for step {unknown[0]}, which was never predicted "

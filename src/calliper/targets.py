@@ -139,19 +139,16 @@ class MultiTargetRegressor(CalibratedRegressor):
             alone = [one.predict_interval(X, coverage, bounds=at, **how) for one, at in each]
             return Boxes(tuple(alone), names, joint=False)
         y_pred, new = predicted(self, X, groups, weights)
-        made = self.calibration_
+        made, asked = self.calibration_, {"X": X, "confidence": confidence}
         if len(names) == 1:
-            only = made.intervals(
-                y_pred, new, coverage, X=X, bounds=limits[0], confidence=confidence
-            )
+            only = made.intervals(y_pred, new, coverage, bounds=limits[0], **asked)
             return Boxes((only,), names)
         if made.targets is not None:
             for limit, column in zip(limits, made.targets.T, strict=True):
                 valid.check_bounds(limit, column)
         # Around 0 the upper end is the radius, rounded outward.
-        found = replace(made, score=AbsoluteError()).intervals(
-            np.zeros(len(y_pred)), new, coverage, X=X, confidence=confidence
-        )
+        around_0 = replace(made, score=AbsoluteError())
+        found = around_0.intervals(np.zeros(len(y_pred)), new, coverage, **asked)
         centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
         ends = np.moveaxis(np.stack(made.score.invert(centres, found.upper)), -1, 0)
         sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
@@ -169,11 +166,9 @@ class MultiTargetRegressor(CalibratedRegressor):
         valid.refuse_collection(X, "X")
         limits = _ranges(bounds, len(self.target_names_))
         if self.regressors_:
+            how = {"groups": groups, "weights": weights}
             each = zip(self._answering(X), limits, strict=True)
-            found = [
-                one.predict_distribution(X, bounds=limit, groups=groups, weights=weights)
-                for one, limit in each
-            ]
+            found = [one.predict_distribution(X, bounds=at, **how) for one, at in each]
         elif len(limits) > 1:
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distributions: use "
@@ -226,14 +221,12 @@ class MultiTargetRegressor(CalibratedRegressor):
         targets = check_targets(y, name, known)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 
-    def _extended(
-        self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any
-    ) -> Calibration:
+    def _extended(self, X: Any, y: FloatArray, window: Any, **per_row: Any) -> Calibration:
         if not self.regressors_:
-            return super()._extended(X, y, window, groups, weights)
+            return super()._extended(X, y, window, **per_row)
         now, grown = self.calibration_, tuple(copy(each) for each in self.regressors_)
         for each, column in zip(grown, y.T, strict=True):
-            each.calibration_ = each._extended(X, column, window, groups, weights)
+            each.calibration_ = each._extended(X, column, window, **per_row)
         self.regressors_ = grown
         seen = refuse_seen(now.sketch if len(y) >= ENOUGH_TO_COMPARE else None, X, y)
         known = {"trained_from": now.trained_from, "sketch": now.sketch}
@@ -246,14 +239,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         return replace(first, calibrators=calibrators, model=model)
 
     def _calibrated(
-        self,
-        model: Any,
-        X: Any,
-        y: FloatArray,
-        training: Training,
-        per_row: RowSources,
-        order: Any = None,
-        lazy: Any = None,
+        self, model: Any, X: Any, y: FloatArray, training: Training, per_row: RowSources, **how: Any
     ) -> Calibration:
         """For all targets together, or by a regressor for each column."""
         if not isinstance(self.joint, bool | np.bool_):
@@ -263,22 +249,22 @@ class MultiTargetRegressor(CalibratedRegressor):
             whole = models.unwrapped(model)
             training = KeptTraining(**vars(training), whole=whole, targets=training.y)
             if not self.joint:
-                if lazy is not None:
+                if how.get("lazy") is not None:
                     raise CalliperError(
                         "joint=False calibrates each target by itself, on rows in memory: pass "
                         "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
                     )
                 self.units_ = None
-                self.regressors_ = tuple(self._of_each(model, X, y, training, per_row, order))
+                self.regressors_ = tuple(self._of_each(model, X, y, training, per_row, **how))
                 return self._together(model)
             units = self._units(model, X, y, training)
             training, score = replace(training, progress=Training().progress), JointError(units)
         self.units_ = units
         front = SimpleNamespace(**vars(self), score_function=score, error_model="auto")
-        return calibrate_model(front, model, X, y, training, per_row, order, lazy)
+        return calibrate_model(front, model, X, y, training, per_row, **how)
 
     def _of_each(
-        self, model: Any, X: Any, y: FloatArray, training: Training, per_row: RowSources, order: Any
+        self, model: Any, X: Any, y: FloatArray, training: Training, per_row: RowSources, **how: Any
     ) -> Iterator[ConformalRegressor]:
         names = ("embed", "random_state", "shuffle", "gap", "learning_part")
         own = {name: vars(self)[name] for name in names}
@@ -289,7 +275,7 @@ class MultiTargetRegressor(CalibratedRegressor):
             of_target = column_of(model, number, y.shape[1])
             made = ConformalRegressor(of_target, self.calibrator, **own)
             check_known_rows(made, X, column)
-            made.calibration_ = calibrate_model(made, of_target, X, column, seen, per_row, order)
+            made.calibration_ = calibrate_model(made, of_target, X, column, seen, per_row, **how)
             yield made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:

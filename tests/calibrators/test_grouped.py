@@ -28,8 +28,8 @@ from calliper.calibrators import (
     LoCart,
     MADSplit,
     as_calibrator,
-    refuse_distribution,
 )
+from calliper.calibrators._calibrator import refuse_distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
 from calliper.guarantees import conformal_coverage, jackknife_coverage
 

@@ -9,6 +9,7 @@ from calliper import KNN, RBF, FullRescaled, Split
 from calliper.calibrators import _full_rescaled as _locality
 from calliper.calibrators._full_rescaled import locality_rule, search_locality
 from calliper.kernels import GradedKNN, TunedKNN
+from calliper.rows import Rows
 from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -20,7 +21,7 @@ def search(
     dimensions = Z.shape[1]
     rule = locality_rule(n, length_scale, shrinkage, statistic=statistic, dimensions=dimensions)
     rng, free = np.random.RandomState(seed), shrinkage is None
-    return search_locality(rule, Z, errors, n, free=free, offset=offset, rng=rng)
+    return search_locality(rule, Rows(Z, errors), n, free=free, offset=offset, rng=rng)
 
 
 def slow_interval_score(Z, errors, level, local, m, offset, power):
@@ -277,7 +278,7 @@ def test_how_many_bags_are_drawn(n, most, bags, monkeypatch):
     Z, errors = sample(70, True)
     rule = locality_rule(n, None, None, statistic=None)
     how = {"free": True, "offset": 0.0, "rng": Counting(0)}
-    search_locality(rule, Z, errors, n, **how)
+    search_locality(rule, Rows(Z, errors), n, **how)
     assert drawn == [(70, n + 1)] * bags
 
 
@@ -290,7 +291,7 @@ def test_each_error_counts_once_however_many_bags_it_is_in(monkeypatch):
     )
     rule = locality_rule(30, None, None, statistic="mean")
     how = {"free": False, "offset": 0.0}
-    search_locality(rule, Z, errors, 30, **how, rng=np.random.RandomState(7))
+    search_locality(rule, Rows(Z, errors), 30, **how, rng=np.random.RandomState(7))
     of_point, draws = [[] for _ in errors], np.random.RandomState(7)
     for _ in range(8):  # four errors of a bag for each error at hand
         members = draws.choice(60, 31, replace=False)

@@ -156,7 +156,7 @@ def test_errors_are_searched_as_soon_as_a_bag_reaches_a_level(n, searched):
     Z, errors = draw(70, 2)
     rule = locality_rule(n, None, None, statistic="mean", dimensions=2)
     rng = np.random.RandomState(0)
-    found = search_locality(rule, Z, errors, n, free=True, offset=0.0, rng=rng)
+    found = search_locality(rule, Rows(Z, errors), n, free=True, offset=0.0, rng=rng)
     assert found.n_errors == searched
 
 
@@ -164,7 +164,7 @@ def test_interval_scores_are_averaged_over_three_levels():
     Z, errors = draw(60)
     rule = locality_rule(60, None, 0.25, statistic="mean", dimensions=1)
     found = search_locality(
-        rule, Z, errors, 60, free=False, offset=0.0, rng=np.random.RandomState(0)
+        rule, Rows(Z, errors), 60, free=False, offset=0.0, rng=np.random.RandomState(0)
     )
     distance = np.abs(Z - Z.T) + np.diag(np.full(60, np.inf))
     near = np.argsort(distance, axis=1)[:, : found.kernel.n_neighbors]

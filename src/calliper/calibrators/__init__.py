@@ -8,7 +8,6 @@ from calliper.calibrators._calibrator import (
     as_calibrator,
     methods,
     picture_of,
-    refuse_distribution,
     takers_of_weights,
 )
 from calliper.calibrators._full_rescaled import FullRescaled

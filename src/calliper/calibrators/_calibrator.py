@@ -28,7 +28,7 @@ from calliper._blocks import map_row_blocks
 from calliper._handlers import EngineRows, handler_of_tensor
 from calliper._kept import Array, Field, NameList, Number, restore_columns
 from calliper._notebook import card, histogram
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import Coverage, FloatArray, IntArray, Levels
 from calliper._validation import as_array
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
@@ -437,16 +437,15 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         check_is_fitted(self)
         if weights is not None or groups is not None:
             weights, groups = same_rows(Z, "Z", weights=weights, groups=groups)
-        found = self._radii(Z, valid.check_levels(coverage), confidence, weights, groups)
+        new = Rows(Z, weights=weights, groups=groups)
+        found = self._radii(new, valid.check_levels(coverage), confidence)
         return valid.like_coverage(found, coverage)
 
-    def _radii(
-        self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
-    ) -> FloatArray:
+    def _radii(self, new: Rows, levels: Levels, confidence: Any) -> FloatArray:
         """The radius at each row and level, (m, L), rounded outward; infinite out of reach."""
-        self._refuse_unused(groups=groups)
-        Z, n = self._check_new(Z), self.n_calibration_
-        reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
+        self._refuse_unused(groups=new.groups)
+        Z, n = self._check_new(new.Z), self.n_calibration_
+        reached, shares = list(range(len(levels))), self._shares(new.weights, len(Z), levels)
         if len(self.levels_asked_) < MOST_LEVELS:
             self.levels_asked_.update(levels)
         if confidence is not None:
@@ -556,7 +555,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
             raise CalliperError(f"{type(self).__name__} was fitted without weights.")
         return ShiftReport.of(self.weights_, weights, coverage)
 
-    def _shares(self, new: Any, m: int, levels: tuple[float, ...]) -> Shares | None:
+    def _shares(self, new: Any, m: int, levels: Levels) -> Shares | None:
         """What ``_radius`` takes where there are weights; None where there are none."""
         name = type(self).__name__
         if new is None and self.weights_ is None:
@@ -574,9 +573,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         ShiftReport.of(self.weights_, new, levels[-1]).warn_if_poor()
         return shares
 
-    def _confident(
-        self, levels: tuple[float, ...], confidence: float, *, warned: bool = False
-    ) -> tuple[float, ...]:
+    def _confident(self, levels: Levels, confidence: float, *, warned: bool = False) -> Levels:
         """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
         confidence, n = valid.check_level(confidence, "confidence"), self.n_calibration_
         if self.weights_ is not None:
@@ -644,13 +641,11 @@ class ForeignCalibrator(Calibrator):
         known = {name: apart[name] for name in self.uses if name in apart}
         self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores, **known)
 
-    def _radii(
-        self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
-    ) -> FloatArray:
-        self._refuse_unused(weights=weights, groups=groups)
+    def _radii(self, new: Rows, levels: Levels, confidence: Any) -> FloatArray:
+        self._refuse_unused(weights=new.weights, groups=new.groups)
         if confidence is not None:
             self._confident(levels, confidence)
-        return np.asarray(self.fitted_.predict_radius(self._check_new(Z), [*levels]))
+        return np.asarray(self.fitted_.predict_radius(self._check_new(new.Z), [*levels]))
 
     def _proved(self, level: float) -> float:
         return float(self.fitted_.guaranteed_coverage(level)) if self.promises else 0.0

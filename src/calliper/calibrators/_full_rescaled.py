@@ -193,18 +193,14 @@ def _rounded(value: Any) -> float:
 
 
 def search_locality(
-    rule: Locality,
-    Z: FloatArray,
-    errors: FloatArray,
-    n: int,
-    *,
-    free: bool,
-    offset: float,
-    rng: np.random.RandomState,
+    rule: Locality, unseen: Rows, n: int, *, free: bool, offset: float, rng: np.random.RandomState
 ) -> Locality:
-    """The rule, or what is clearly better for n points; ``free`` lets the global share differ."""
-    unit = power_of_two(np.append(errors, offset))  # squares must not overflow
-    errors, offset = errors / unit, offset / unit
+    """The rule, or what left-out errors say is clearly better for n points.
+
+    ``free`` lets the global share differ.
+    """
+    unit = power_of_two(np.append(unseen.scores, offset))  # squares must not overflow
+    errors, offset = unseen.scores / unit, offset / unit
     statistic, power = rule.statistic, 2 if rule.statistic == "rms" else 1
     size = min(n + 1, len(errors), MOST_MEMBERS)
     levels = [level for level in SCORED_LEVELS if conformal_rank(level, size - 1) < size]
@@ -217,7 +213,7 @@ def search_locality(
         members = rng.choice(len(errors), size, replace=False)
         count[members] += 1
         sizes = errors[members] ** power
-        local = kernels[0].scales_of_others(kernels, Z[members], sizes, statistic=statistic)
+        local = kernels[0].scales_of_others(kernels, unseen.Z[members], sizes, statistic=statistic)
         middle = np.sort(sizes)[(size - 1) // 2]
         for level in levels:
             near = local(level)
@@ -438,7 +434,7 @@ class FullRescaled(Calibrator):
         if unseen is None:
             return rule
         how: Any = {"free": free, "offset": float(self.offset), "rng": rng}
-        return search_locality(rule, unseen.Z, unseen.scores, len(rows), **how)
+        return search_locality(rule, unseen, len(rows), **how)
 
     def _rule(self, rows: Rows) -> Locality:
         how: Any = {"statistic": self.statistic, "dimensions": rows.Z.shape[1]}

@@ -20,12 +20,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
 from calliper._kept import Array, Field, NameList, Part
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray, IntArray, Levels
 from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
 from calliper.declarations import Uses
 from calliper.distribution import Distribution, GroupedDistribution
@@ -153,7 +152,7 @@ class Grouped(Calibrator):
         refuse_distribution(self)
         y_pred, weights, groups = same_rows(Z, "Z", y_pred=y_pred, weights=weights, groups=groups)
         numbers, n_new = self._numbers(groups, Z), valid.n_rows(Z)
-        weights = _checked(weights, "weights", n_new)
+        every = Rows(Z, weights=_checked(weights, "weights", n_new))
         unseen = [label for label in numbers if label not in self.calibrators_]
         if unseen:
             raise CalliperError(
@@ -164,18 +163,16 @@ class Grouped(Calibrator):
         centre = valid.check_vector(y_pred, "y_pred", n=n_new)
         parts = []
         for label, rows in numbers.items():
-            own, given = self.calibrators_[label], None if weights is None else weights[rows]
-            around = _safe_indexing(Z, rows), centre[rows]
-            parts.append((rows, own.predict_distribution(*around, bounds=bounds, weights=given)))
+            own, new = self.calibrators_[label], every.take(rows)
+            how = {"bounds": bounds, "weights": new.weights}
+            parts.append((rows, own.predict_distribution(new.Z, centre[rows], **how)))
         ends, nothing = parts[0][1].bounds, np.empty((n_new, 0))
         n, first = self.n_calibration_, self.signed_thresholds
         return GroupedDistribution(centre, nothing, first, n, bounds=ends, parts=tuple(parts))
 
-    def _radii(
-        self, Z: Any, levels: tuple[float, ...], confidence: Any, weights: Any, groups: Any
-    ) -> FloatArray:
-        numbers, n_new = self._numbers(groups, Z), valid.n_rows(Z)
-        weights = _checked(weights, "weights", n_new)
+    def _radii(self, new: Rows, levels: Levels, confidence: Any) -> FloatArray:
+        numbers, n_new = self._numbers(new.groups, new.Z), valid.n_rows(new.Z)
+        every = Rows(new.Z, weights=_checked(new.weights, "weights", n_new))
         least = [*map(required_calibration_size, levels)]
         if confidence is not None:  # refused, if it is, whether or not any group is asked
             next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
@@ -190,11 +187,8 @@ class Grouped(Calibrator):
             if len(columns) < len(levels):
                 short[label] = n
             if own is not None and columns:
-                given = None if weights is None else weights[rows]
-                asked = [levels[j] for j in columns]
-                how = {"confidence": confidence, "weights": given}
-                found = own.predict_radius(_safe_indexing(Z, rows), asked, **how)
-                radius[rows[:, None], columns] = found
+                asked = tuple(levels[j] for j in columns)
+                radius[rows[:, None], columns] = own._radii(every.take(rows), asked, confidence)
         if short:
             _warn_of_short(short, levels[-1], least[-1])
         return radius

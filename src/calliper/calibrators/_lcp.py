@@ -60,6 +60,8 @@ LOCALIZERS = ("exponential", "gaussian", "neighbors")
 MOST_INFINITE = 0.05
 #: Bandwidths that are tried, as multiples of the median distance.
 BANDWIDTHS = 2.0 ** np.arange(-7, 5.5, 0.75)
+#: Of new rows, (m, N) each: weights, T_i while the new point is not below i, and while it is.
+Compared = tuple[FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(eq=False, repr=False)
@@ -139,7 +141,7 @@ class LCP(Calibrator):
             localizer = self._localizer(bandwidth)
 
             def search(rows: slice, localizer: Any = localizer, ranks: Any = ranks) -> FloatArray:
-                return largest_kept(scores, ranks, *localizer.compare(Z[rows]))
+                return largest_kept(scores, ranks, localizer.compare(Z[rows]))
 
             radius[:, columns] = np.concatenate(map_row_blocks(search, len(Z), 4 * len(scores)))
         return radius
@@ -162,17 +164,9 @@ class LCP(Calibrator):
         return self.bandwidths_[level]
 
 
-def largest_kept(
-    scores: FloatArray,
-    ranks: list[int],
-    weight: FloatArray,
-    share: FloatArray,
-    with_new: FloatArray,
-) -> FloatArray:
-    """The threshold of each row for each rank Q, (m, L), of ascending scores.
-
-    ``share``, (m, N), is T_i while the new point is not below i, ``with_new`` while it is.
-    """
+def largest_kept(scores: FloatArray, ranks: list[int], compared: Compared) -> FloatArray:
+    """The threshold of each row for each rank Q, (m, L), of ascending scores."""
+    weight, share, with_new = compared
     m, n = weight.shape
     own = np.zeros((m, n + 1))
     np.cumsum(weight, axis=1, out=own[:, 1:])
@@ -228,8 +222,8 @@ class RadialLocalizer:
 
         self.below, self.total = np.concatenate(map_row_blocks(sums, n, n), axis=1)
 
-    def compare(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Weights, shares and shares with the new point below, (m, N) each, of new rows."""
+    def compare(self, x: FloatArray) -> Compared:
+        """Weights and shares of new rows."""
         weight = self._weights(x)
         total = weight + self.total
         return weight, self.below / total, (self.below + weight) / total
@@ -256,8 +250,8 @@ class NeighborLocalizer:
         found = np.concatenate(map_row_blocks(sums, n, n), axis=1)
         self.near, self.tied, self.edge, self.seats, self.size = found
 
-    def compare(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Weights, shares and shares with the new point below, (m, N) each, of new rows."""
+    def compare(self, x: FloatArray) -> Compared:
+        """Weights and shares of new rows."""
         distances = all_distances(x, self.points, EUCLIDEAN)
         inside, at_edge = distances < self.edge, distances == self.edge
         entering = np.where(inside, 1.0, np.where(at_edge, self.seats / (self.size + 1), 0.0))
@@ -326,6 +320,6 @@ def _left_out(scores: FloatArray, H: FloatArray, rank: int) -> FloatArray:
         with_new = share + back / total
         # The point that is left out does not count.
         share[place, here] = with_new[place, here] = np.inf
-        return largest_kept(scores, [rank], H[rows], share, with_new)[:, 0]
+        return largest_kept(scores, [rank], (H[rows], share, with_new))[:, 0]
 
     return np.concatenate(map_row_blocks(one_block, n, 4 * n))

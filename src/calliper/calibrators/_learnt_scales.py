@@ -39,7 +39,6 @@ conformal prediction", arXiv:2206.13092, whose published code mixes up the train
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -205,9 +204,8 @@ class NormalizedKNN(Calibrator):
     def _check_parameters(self) -> None:
         check_option(self.difficulty, DIFFICULTIES, "difficulty")
         check_option(self.form, ("sum", "exp"), "form")
-        for value in (self.gamma, self.rho):
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"gamma and rho must be finite numbers >= 0; got {value!r}.")
+        check_offset(self.gamma, "gamma")
+        check_offset(self.rho, "rho")
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
 

@@ -13,7 +13,7 @@ use no more (Gupta, Kuchibhotla, Ramdas 2022, doi:10.1016/j.patcog.2021.108496).
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -36,9 +36,9 @@ from calliper._kept import (
     columns_for_file,
     restore_columns,
 )
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import BothEnds, Coverage, FloatArray, IntArray, Levels
 from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
+from calliper.guarantees import ASSUMPTIONS, Guarantee, fold_coverage, jackknife_coverage
 from calliper.intervals import Intervals
 from calliper.quantile import conformal_rank, conformal_thresholds, row_order_statistics
 from calliper.rows import check_known_rows, same_rows, state_of
@@ -46,6 +46,8 @@ from calliper.scores import Score
 
 #: Rows to train on, and rows left out.
 Fold = tuple[IntArray, IntArray]
+#: Rows left out, and what the model predicts of them.
+Predicted = tuple[IntArray, FloatArray]
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
 
@@ -54,10 +56,8 @@ NEARLY_CONSTANT = "nearly the same width everywhere"
 #: What is known of all of them.
 USUALLY = "On ordinary data coverage is close to the level asked for"
 
-EXCHANGEABLE = (
-    "training and new points are exchangeable (for example, independent draws from the same "
-    "distribution)"
-)
+#: What they assume.
+EXCHANGEABLE = ASSUMPTIONS[0].replace("calibration", "training")
 SYMMETRIC = (
     "the estimator treats its training points alike, whatever their order, and its settings were "
     "not tuned on them"
@@ -173,20 +173,18 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
             delayed(_fit_and_predict)(score.n_outputs, models.fresh(model), X, y, fold, known)
             for fold in folds
         )
-        self.models_, predicted = zip(*Parallel(n_jobs=self.n_jobs)(jobs), strict=True)
-        self.residuals_ = self._measure(y, [left_out for _, left_out in folds], predicted, score)
+        self.models_, parts = zip(*Parallel(n_jobs=self.n_jobs)(jobs), strict=True)
+        self.residuals_ = self._measure(y, parts, score)
         if self.trains_on_all:
             self.estimator_ = models.fresh(model).fit(X, y, **known)
         self.no_guarantee_ = None
         return self
 
-    def _measure(
-        self, y: FloatArray, left_out: list[IntArray], predicted: Any, score: Score
-    ) -> FloatArray:
+    def _measure(self, y: FloatArray, parts: Sequence[Predicted], score: Score) -> FloatArray:
         """R_i from what each model predicted of the rows that it left out."""
         self.fold_ = np.empty(len(y), dtype=np.intp)
-        y_pred = np.empty((len(y), *predicted[0].shape[1:]))
-        for k, (rows, values) in enumerate(zip(left_out, predicted, strict=True)):
+        y_pred = np.empty((len(y), *parts[0][1].shape[1:]))
+        for k, (rows, values) in enumerate(parts):
             self.fold_[rows], y_pred[rows] = k, values
         return score.measure(y, y_pred)
 
@@ -283,11 +281,11 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         """R_i, (n,), or (m, n) with what μ₋ᵢ(x) may be wrong by through rounding."""
         return self.residuals_
 
-    def _ends(self, X: Any, levels: tuple[float, ...]) -> list[tuple[FloatArray, FloatArray]]:
+    def _ends(self, X: Any, levels: Levels) -> list[BothEnds]:
         """Ends for one chunk of rows, in blocks: (rows, n) never exists for all of them."""
         per_model, score = self.predictions_of_models(X), self._asked()[1]
 
-        def block(rows: slice) -> tuple[FloatArray, FloatArray]:
+        def block(rows: slice) -> BothEnds:
             near = per_model[rows]
             if self.minmax:
                 return minmax_ends(score, near, self.residuals_, levels)
@@ -302,9 +300,7 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         return np.asarray(np.stack(columns, axis=1))
 
 
-def plus_ends(
-    down: FloatArray, up: FloatArray, levels: tuple[float, ...]
-) -> tuple[FloatArray, FloatArray]:
+def plus_ends(down: FloatArray, up: FloatArray, levels: Levels) -> BothEnds:
     """Order statistics of a_i(R_i) and b_i(R_i), (m, n), at ranks n+1−Q and Q: two (m, L).
 
     Below level 1/2 they can be out of order; the interval is then the point of :func:`_innermost`.
@@ -332,8 +328,8 @@ def _innermost(down: FloatArray, up: FloatArray) -> FloatArray:
 
 
 def minmax_ends(
-    score: Score, per_model: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
-) -> tuple[FloatArray, FloatArray]:
+    score: Score, per_model: FloatArray, residuals: FloatArray, levels: Levels
+) -> BothEnds:
     """The least and the greatest target that some model scores at most R: two (m, L)."""
     radii = conformal_thresholds(np.sort(residuals), levels)
     ends = [score.invert(per_model, np.full(per_model.shape[:2], radius)) for radius in radii]
@@ -342,9 +338,9 @@ def minmax_ends(
 
 
 def _fit_and_predict(k: int, model: Any, X: Any, y: FloatArray, fold: Fold, given: Any) -> Any:
-    """The model trained on a fold, and its k predictions of each row that was left out."""
+    """The model trained on a fold, rows that were left out, and its k predictions of each."""
     train, left_out = fold
     model = model.fit(_safe_indexing(X, train), y[train], **models.fit_params_of(X, given, train))
     if not len(left_out):
-        return model, np.empty(0)
-    return model, models.predictions(model, _safe_indexing(X, left_out), k)
+        return model, (left_out, np.empty(0))
+    return model, (left_out, models.predictions(model, _safe_indexing(X, left_out), k))

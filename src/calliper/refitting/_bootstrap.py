@@ -18,7 +18,7 @@ Reference: Kim, Xu, Barber (2020), "Predictive inference is free with the
 jackknife+-after-bootstrap", arXiv:2002.09025, Theorem 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -27,13 +27,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Array, Field, Number, Text
-from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._types import BoolArray, FloatArray
 from calliper._validation import at_least, check_new_rows, check_option
 from calliper.declarations import About
 from calliper.exceptions import InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import NEARLY_CONSTANT, USUALLY, Fold, RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, USUALLY, Fold, Predicted, RefittedRegressor
 from calliper.scores import AbsoluteError, Score
 
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
@@ -118,13 +118,11 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         chance = (1 - 1 / (n + 1)) ** n
         return round(self.n_bootstraps / chance), chance
 
-    def _measure(
-        self, y: FloatArray, left_out: list[IntArray], predicted: Any, score: Score
-    ) -> FloatArray:
+    def _measure(self, y: FloatArray, parts: Sequence[Predicted], score: Score) -> FloatArray:
         """R_i from the models that miss row i, and one warning for rows that none misses."""
-        per_model = np.full((len(y), len(left_out)), np.nan)
-        self.in_bag_: BoolArray = np.ones((len(left_out), len(y)), dtype=bool)
-        for b, (rows, values) in enumerate(zip(left_out, predicted, strict=True)):
+        per_model = np.full((len(y), len(parts)), np.nan)
+        self.in_bag_: BoolArray = np.ones((len(parts), len(y)), dtype=bool)
+        for b, (rows, values) in enumerate(parts):
             per_model[rows, b], self.in_bag_[b, rows] = values, False
         judged = ~self.in_bag_.all(axis=0)
         residuals = np.full(len(y), np.inf)
