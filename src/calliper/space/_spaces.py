@@ -369,13 +369,10 @@ class Embedding(Keeps):
     n_dimensions: Annotated[int | None, Number(int, 0, optional=True)] = None
     model: Any = None
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        space, n = state["space"], state["n_outputs"]
-        units = vars(vars(space).get("base", space)).get("units")
-        if units is not None and len(units) != n:
-            raise CalliperError(f"there are {len(units)} units for {n} predictions.")
-        return cls(**state)
+    def check_kept(self) -> None:
+        units = vars(self.space.without_errors).get("units")
+        if units is not None and len(units) != self.n_outputs:
+            raise CalliperError(f"there are {len(units)} units for {self.n_outputs} predictions.")
 
     @property
     def transformer(self) -> Any:
