@@ -100,11 +100,6 @@ def _tensor(answer: Any) -> Any:
     return answer if is_tensor(answer) else getattr(answer, "logits", answer)
 
 
-def outputs(module: Any, X: Any) -> Any:
-    """The module's output for rows: (m,) or (m, n_outputs)."""
-    return Layer(module, "").predict_and_locate(X)[0]
-
-
 def as_array(tensor: Any) -> FloatArray:
     """The numbers of a tensor on any device."""
     return np.asarray(tensor.detach().cpu().double().numpy())

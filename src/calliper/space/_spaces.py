@@ -32,7 +32,7 @@ from calliper import models
 from calliper._handlers import in_memory
 from calliper._kept import Array, Inline, Keeps, Number, OneOf, Opened, Part, Plain, Text
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_predictions, n_rows, refuse_sparse, shape_of
+from calliper._validation import check_features, check_predictions, n_rows, shape_of
 from calliper.exceptions import CalliperError
 from calliper.models import Layer, ModelFamily, OpenedModel, learnt
 from calliper.quantile import TINY
@@ -314,7 +314,6 @@ def one_target(y: FloatArray) -> FloatArray:
 
 def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
     """Features (m, d) that a map has made of the rows of ``X``; ``name`` is blamed for gaps."""
-    refuse_sparse(values, name)
     values = in_memory(values)
     if len(shape_of(values)) == 1:  # a column, or inputs by name
         values = np.asarray(values).reshape(len(values), -1)
