@@ -12,7 +12,7 @@ it stopped, columns that were categories), and of the model's own uncertainty: s
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -334,12 +334,10 @@ class ModelFamily:
         """Standard deviation of its training targets; None if it is not kept."""
         return None
 
-    def left_out(
-        self, X: Any, y: FloatArray, prepare: Callable[[Any], Any]
-    ) -> tuple[IntArray, FloatArray, FloatArray] | None:
-        """Which training rows X some members had not seen, (r,), and their ``measure``.
+    def left_out(self, rows: Any, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray] | None:
+        """Which rows some members had not seen, (r,), and their ``measure``; None for no rows.
 
-        None if there are no such rows. ``prepare(X)`` and y are what the core was trained on.
+        Rows, prepared, and y are what the core was trained on.
         """
         return None
 

@@ -12,7 +12,7 @@ go down all trees together, a level at a time, to the same leaves. Many rows are
 library's own loop, which does not jump about in memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -135,11 +135,9 @@ class Members(ModelFamily):
             return None
         return float(np.mean([root_deviation(tree) for tree in self.grove.trees]))
 
-    def left_out(
-        self, X: Any, y: FloatArray, prepare: Callable[[Any], Any]
-    ) -> tuple[IntArray, FloatArray, FloatArray] | None:
+    def left_out(self, rows: Any, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray] | None:
         """Out of bag: means and spreads of the members that have not seen a row."""
-        rows = self.rows(prepare(X))
+        rows = self.rows(rows)
         samples = self.bags(rows, y)
         if samples is None:
             return None
