@@ -316,7 +316,7 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
                 f"the file was made with {what} as {name}, which cannot be stored in a file: "
                 f"pass the same again as {_passed(name)}."
             )
-    return {name: given[name] for name in needs}
+    return given
 
 
 def _passed(name: str) -> str:

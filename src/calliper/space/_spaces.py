@@ -353,13 +353,8 @@ SPACES: dict[str, Any] = {
 class Embedding(Keeps):
     """A fitted map from inputs to the space where nearness is judged.
 
-    Parameters
-    ----------
-    space : Space
-    n_outputs : predictions that the model makes for each row
-    n_columns : columns that ``space`` returns as predictions, if not ``n_outputs``
-    n_dimensions : coordinates, once rows were mapped
-    model : regressor or callable, whose predictions the space may use; a file has none
+    The model, of which a file has none, makes ``n_outputs`` predictions for each row; ``space``
+    returns ``n_columns`` if these differ. ``n_dimensions`` are known once rows were mapped.
     """
 
     space: Annotated[Space, OneOf(SPACES)] = RAW
