@@ -96,7 +96,7 @@ class Stages(ModelFamily):
         """The prediction by each number of stages, (m,)."""
         if self.grove is None or not self.grove.takes(n_rows(X)):
             return self.core.staged_predict(X)  # type: ignore[no-any-return]
-        steps = self.grove.values(self.core._preprocess_X(X, reset=False))
+        steps = self.grove.nodes.values(self.core._preprocess_X(X, reset=False))
         steps[0] += self.core._baseline_prediction[0]
         return self.core._loss.link.inverse(np.cumsum(steps, axis=0))  # type: ignore[no-any-return]
 
