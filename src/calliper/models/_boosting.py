@@ -26,6 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
@@ -77,8 +78,6 @@ class Stages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
         staged = predicts_as(core, HistGradientBoostingRegressor)
         return staged and (learnt(core, "n_iter_") or 0) > 1
 
@@ -134,8 +133,6 @@ class TreeStages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        from sklearn.ensemble import GradientBoostingRegressor
-
         trees = learnt(core, "estimators_")
         return predicts_as(core, GradientBoostingRegressor) and trees is not None and len(trees) > 1
 

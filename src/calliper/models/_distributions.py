@@ -298,10 +298,9 @@ def _reading(core: Any) -> Reading | None:
         return _of_several(core)
     takes = parameters(learnt(core, "predict"))
     how = {"output_type": "quantiles"} if "output_type" in takes else {}
-    if how and "alphas" in takes:
-        return Reading(lambda X, p: core.predict(X, alphas=list(p), **how))
-    if "quantiles" in takes:
-        return Reading(lambda X, p: core.predict(X, quantiles=list(p), **how))
+    word = "alphas" if how and "alphas" in takes else "quantiles"
+    if word in takes:
+        return Reading(lambda X, p: core.predict(X, **{word: list(p)}, **how))
     if hasattr(core, "pred_dist"):
         return Reading(lambda X, p: _of_distribution(core.pred_dist(X), p))
     if hasattr(core, "predict_quantiles"):
