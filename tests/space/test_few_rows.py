@@ -62,7 +62,7 @@ def test_members_of_few_rows(name, given, monkeypatch):
     trees = [member.tree_ for member in model.estimators_]
     rows = np.vstack([on_thresholds(trees), given[:30]])
     members = [read.ask(number, read.rows(rows)) for number in range(len(trees))]
-    np.testing.assert_array_equal(read.grove.values(read.rows(rows)), members)
+    np.testing.assert_array_equal(read.grove.nodes.values(read.rows(rows)), members)
     monkeypatch.setattr(read.grove, "takes", lambda n: True)
     few = read.measure(rows)
     monkeypatch.setattr(read.grove, "takes", lambda n: False)
@@ -121,10 +121,10 @@ def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
     model = RandomForestRegressor(30, random_state=0).fit(X, Y)
     grove = Grove([member.tree_ for member in model.estimators_])
     before = len(pickle.dumps(grove))
-    expected = grove.values(X[:2].astype(np.float32))
+    expected = grove.nodes.values(X[:2].astype(np.float32))
     assert len(pickle.dumps(grove)) == before
     again = pickle.loads(pickle.dumps(grove))
-    np.testing.assert_array_equal(again.values(X[:2].astype(np.float32)), expected)
+    np.testing.assert_array_equal(again.nodes.values(X[:2].astype(np.float32)), expected)
     monkeypatch.setattr(_forests, "MOST_NODES", 100)
     assert not Grove(grove.trees).takes(1)
 

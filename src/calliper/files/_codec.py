@@ -28,19 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from calliper._kept import (
-    Array,
-    Field,
-    Inline,
-    Keeps,
-    NameList,
-    Number,
-    OneOf,
-    Opened,
-    Part,
-    Plain,
-    Text,
-)
+from calliper import _kept as kept
 from calliper.calibrators import Calibrator
 from calliper.exceptions import CannotSaveError, DamagedFileError
 from calliper.files._file import is_kept
@@ -90,8 +78,8 @@ def classes_of(module: str) -> dict[str, Any]:
     names = (*CLASSES[module].split(), *(known.__all__ if module in WHOLE else ()))
     found = {name: getattr(known, name) for name in names}
     able = {name: kind for name, kind in found.items() if isinstance(kind, type)}
-    kept = (BaseEstimator, Keeps)
-    return {n: kind for n, kind in able.items() if issubclass(kind, kept) and not isabstract(kind)}
+    bases = (BaseEstimator, kept.Keeps)
+    return {n: kind for n, kind in able.items() if issubclass(kind, bases) and not isabstract(kind)}
 
 
 def class_named(name: Any, module: str | None = None) -> Any:
@@ -106,14 +94,14 @@ def name_of(value: Any) -> str | None:
     return name if class_named(name) is type(value) else None
 
 
-def fields_of(kind: Any) -> tuple[Mapping[str, Field], Mapping[str, Field]]:
+def fields_of(kind: Any) -> tuple[Mapping[str, kept.Field], Mapping[str, kept.Field]]:
     """What a class declares of its parameters, and of what is fitted."""
-    keeps: Mapping[str, Field] = getattr(kind, "keeps", {})
+    keeps: Mapping[str, kept.Field] = getattr(kind, "keeps", {})
     if not issubclass(kind, BaseEstimator):
         return keeps, {}
     params = [name for name in kind._get_param_names() if name not in NOT_KEPT]
     state = {name: each for name, each in keeps.items() if name not in params}
-    return {name: keeps.get(name, Plain()) for name in params}, state
+    return {name: keeps.get(name, kept.Plain()) for name in params}, state
 
 
 def refuse(why: str) -> Any:
@@ -210,31 +198,31 @@ class Writer:
             "state": self.fields(state, fitted) if estimator and fitted is not None else None,
         }
 
-    def fields(self, keeps: Mapping[str, Field], values: dict[str, Any]) -> dict[str, Any]:
+    def fields(self, keeps: Mapping[str, kept.Field], values: dict[str, Any]) -> dict[str, Any]:
         """Values by name, each as declared."""
         return {name: self.write(each, values[name], name) for name, each in keeps.items()}
 
-    def write(self, declared: Field, value: Any, name: str) -> Any:
+    def write(self, declared: kept.Field, value: Any, name: str) -> Any:
         """The node of a value that is declared so."""
-        if isinstance(declared, Part | Inline) and declared.several:
+        if isinstance(declared, kept.Part | kept.Inline) and declared.several:
             return [self.write(replace(declared, several=False), each, name) for each in value]
-        if isinstance(declared, Opened):
+        if isinstance(declared, kept.Opened):
             return self._opened(value)
-        if isinstance(declared, OneOf):
+        if isinstance(declared, kept.OneOf):
             word = next(each for each, kind in declared.kinds.items() if kind is type(value))
             return {word: self.fields(value.keeps, value.for_file())}
-        if isinstance(declared, Inline) and value is not None:
+        if isinstance(declared, kept.Inline) and value is not None:
             return self.fields(declared.kind.keeps, value.for_file())
-        if isinstance(declared, Number) and value is not None:
+        if isinstance(declared, kept.Number) and value is not None:
             value = declared.kind(value)
-        if isinstance(declared, Array) and value is not None:
+        if isinstance(declared, kept.Array) and value is not None:
             if not isinstance(value, np.ndarray):
                 raise CannotSaveError(
                     f"{name} is a {type(value).__name__}: objects calibrated on a device "
                     "cannot be saved. Calibrate on arrays in main memory instead."
                 )
             return self._array(np.asarray(value, dtype=declared.dtype))
-        if isinstance(declared, Plain) and declared.name and not self._holds(value):
+        if isinstance(declared, kept.Plain) and declared.name and not self._holds(value):
             self.brought[declared.name] = value  # fitted, instead of what it was fitted from
             return {"brought": declared.name}
         return self.plain(value, name)
@@ -349,7 +337,7 @@ class Reader:
         return made
 
     def fields(
-        self, keeps: Mapping[str, Field], nodes: Any, sizes: dict[str, int], owner: str
+        self, keeps: Mapping[str, kept.Field], nodes: Any, sizes: dict[str, int], owner: str
     ) -> dict[str, Any]:
         """Values by name, each as declared; sizes are the same throughout."""
         if not isinstance(nodes, dict) or set(nodes) != set(keeps):
@@ -364,35 +352,35 @@ class Reader:
         self._depth -= 1
         return found
 
-    def read(self, declared: Field, node: Any, sizes: dict[str, int], name: str) -> Any:
+    def read(self, declared: kept.Field, node: Any, sizes: dict[str, int], name: str) -> Any:
         """The value of a node that is declared so."""
-        if isinstance(declared, Part | Inline) and declared.several:
+        if isinstance(declared, kept.Part | kept.Inline) and declared.several:
             one = replace(declared, several=False)
             return tuple(self.read(one, each, {}, name) for each in _listed(node))
-        if isinstance(declared, Plain):
+        if isinstance(declared, kept.Plain):
             own = name.partition(" ")[0]
             node = {"brought": node["brought"]} if own == "estimator" else node  # nothing of ours
             return self.plain(node, OBJECTS.get(own, ""))
-        if isinstance(declared, Opened):
+        if isinstance(declared, kept.Opened):
             how, number = node["opened"]
             return ways_to_open(self._brought(number))[how]
-        if isinstance(declared, OneOf):
+        if isinstance(declared, kept.OneOf):
             ((word, fields),) = node.items()
-            return self.read(Inline(declared.kinds[word]), fields, {}, name)
+            return self.read(kept.Inline(declared.kinds[word]), fields, {}, name)
         if node is None and declared.optional:
             return None
-        if isinstance(declared, Array):
+        if isinstance(declared, kept.Array):
             return _checked(declared, self._array(node["array"]), sizes, name)
-        if isinstance(declared, Number):
+        if isinstance(declared, kept.Number):
             return _number(declared, self.plain(node), name)
-        if isinstance(declared, Text):
+        if isinstance(declared, kept.Text):
             if not isinstance(node, str) or (declared.choices and node not in declared.choices):
                 refuse(f"{name} is {node!r:.40}")
             return node
-        if isinstance(declared, Inline):
+        if isinstance(declared, kept.Inline):
             kind = declared.kind
             return kind.again(self.fields(kind.keeps, node, {}, kind.__name__))
-        if isinstance(declared, NameList):
+        if isinstance(declared, kept.NameList):
             names = self.plain(node)
             hashes = map(hash, names if isinstance(names, list | tuple) else refuse(name))
             if max(Counter(hashes).values(), default=0) > MOST_ALIKE:
@@ -434,7 +422,7 @@ class Reader:
 
 
 def _checked(
-    declared: Array, array: NDArray[Any], sizes: dict[str, int], name: str
+    declared: kept.Array, array: NDArray[Any], sizes: dict[str, int], name: str
 ) -> NDArray[Any]:
     """An array that is as declared."""
     if array.dtype != declared.dtype or array.ndim != len(declared.shape):
@@ -451,7 +439,7 @@ def _checked(
     return array if declared.becomes is None else array.astype(declared.becomes)
 
 
-def _number(declared: Number, value: Any, name: str) -> Any:
+def _number(declared: kept.Number, value: Any, name: str) -> Any:
     wanted = (float, int) if declared.kind is float else (declared.kind,)
     if type(value) not in wanted:
         refuse(f"{name} is {value!r:.40}, not {declared.kind.__name__}")

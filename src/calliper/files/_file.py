@@ -204,9 +204,7 @@ def _arrays(data: bytearray, start: int, table: Any) -> list[NDArray[Any]]:
             raise ValueError("a boolean is neither true nor false")
         if name[0] == "U":
             flat.tolist()  # which fails if it is no text
-        arrays.append(
-            np.reshape(flat.astype(kind.newbyteorder("="), copy=False), shape, order=order)
-        )
+        arrays.append(flat.astype(name, copy=False).reshape(shape, order=order))
         start += length + -length % ALIGNED
     if start != end:
         raise ValueError("it holds numbers that belong to no array")

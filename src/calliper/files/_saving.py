@@ -25,23 +25,8 @@ from calliper.exceptions import (
     OtherModelError,
     unheard,
 )
-from calliper.files import _file
+from calliper.files import _file, _model
 from calliper.files._codec import Reader, Writer, in_words, refuse
-from calliper.files._model import (
-    answering,
-    ask,
-    check_class,
-    check_same,
-    differs,
-    fingerprint,
-    methods_of,
-    models_again,
-    needed,
-    parts_of,
-    refuse_class,
-    refuse_unfitted,
-    slots_of,
-)
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
@@ -80,10 +65,9 @@ def save(calibrated: Any, path: Any) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
     >>> from calliper import Split
     >>> path = tempfile.mkdtemp() + "/split.calliper"
-    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> save(Split().fit([[0.0]] * 9, range(9)), path)
     >>> load(path)
     Split()
     """
@@ -97,7 +81,7 @@ def save(calibrated: Any, path: Any) -> None:
             f"This {type(calibrated).__name__} has nothing to save yet: calibrate, fit or update "
             "it first."
         )
-    writer = Writer(slots_of(calibrated))
+    writer = Writer(_model.slots_of(calibrated))
     nodes = {"object": writer.record(calibrated), "probe": _probe(calibrated, writer)}
     _file.write(path, _file.Contents(_header(calibrated, writer), nodes, writer.arrays))
 
@@ -124,10 +108,9 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
     >>> from calliper import Split
     >>> path = tempfile.mkdtemp() + "/split.calliper"
-    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> save(Split().fit([[0.0]] * 9, range(9)), path)
     >>> load(path).predict_radius([[0.0]], 0.5)
     array([4.])
     """
@@ -135,7 +118,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     header, nodes = _whole(contents.header, path), contents.nodes
     brought = _brought(header["brought"], embed, {} if bring is None else bring)
     with _file.refused_as_damaged(path):
-        models = models_again(model, header["needs"], f"a {header['object']}")
+        models = _model.models_again(model, header["needs"], f"a {header['object']}")
         stored = header["object"] == CalibratedOnStored.__name__
         known = enumerate([stored_predictions] if stored else models)
         reader = Reader(contents.arrays, dict(known) | brought)
@@ -153,9 +136,9 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     except DamagedFileError:
         if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(path):
-                check_class(models[0], header["model_class"])
+                _model.check_class(models[0], header["model_class"])
                 # Of several the last, since the first may be what they were trained from.
-                refuse_unfitted(models[header["needs"]["models"] - 1])
+                _model.refuse_unfitted(models[header["needs"]["models"] - 1])
         raise
     return calibrated
 
@@ -172,10 +155,9 @@ class Kept:
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
     >>> from calliper import Split
     >>> path = tempfile.mkdtemp() + "/split.calliper"
-    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> save(Split().fit([[0.0]] * 9, range(9)), path)
     >>> inspect(path).header["n_calibration"]
     9
     """
@@ -225,10 +207,9 @@ def inspect(path: Any) -> Kept:
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
     >>> from calliper import Split
     >>> path = tempfile.mkdtemp() + "/split.calliper"
-    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> save(Split().fit([[0.0]] * 9, range(9)), path)
     >>> inspect(path).header["method"]
     'Split'
     """
@@ -238,11 +219,11 @@ def inspect(path: Any) -> Kept:
 
 def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
-    method = next(iter(methods_of(calibrated)), calibrated)
+    method = next(iter(_model.methods_of(calibrated)), calibrated)
     front = calibrated.regressor if isinstance(calibrated, CalibratedOnStored) else calibrated
     embedding = getattr(front, "embedding_", None)
-    needs, slots = needed(calibrated), slots_of(front)
-    model_class, model = fingerprint(slots[0][0]) if slots and needs["models"] else ("", "")
+    needs, slots = _model.needed(calibrated), _model.slots_of(front)
+    model_class, model = _model.fingerprint(slots[0][0]) if slots and needs["models"] else ("", "")
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
@@ -273,8 +254,8 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
 
 def _levels(calibrated: Any) -> list[float]:
     """Levels that intervals were asked for so far, ascending."""
-    asked = {level for method in answering(calibrated) for level in method.levels_asked_}
-    tails = 1 if parts_of(calibrated) else len(methods_of(calibrated))
+    asked = {level for method in _model.answering(calibrated) for level in method.levels_asked_}
+    tails = 1 if _model.parts_of(calibrated) else len(_model.methods_of(calibrated))
     return sorted(round(1 - (1 - level) * tails, 12) for level in asked)
 
 
@@ -286,15 +267,15 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
     tried.plain(rows, "rows")
     rows = None if tried.brought else rows
     again = None if rows is None else rows_again(rows)
-    said = ask(calibrated, again, radii=bool(writer.brought))
-    owners = (parts_of(calibrated) or (calibrated,)) if front and again is not None else ()
-    for owner, then in ((each, each.calibration_.predicted) for each in owners):
-        if then is None or not differs(ask(owner, again, radii=False)["y_pred"], *then):
-            continue
-        raise CannotSaveError(
-            "the model no longer gives the predictions that it gave at calibration, so it was "
-            "changed or trained again since then: calibrate again, then save."
-        )
+    said = _model.ask(calibrated, again, radii=bool(writer.brought))
+    owners = (_model.parts_of(calibrated) or (calibrated,)) if front and again is not None else ()
+    for owner in owners:
+        then = owner.calibration_.predicted
+        if then and _model.differs(_model.ask(owner, again, radii=False)["y_pred"], *then):
+            raise CannotSaveError(
+                "the model no longer gives the predictions that it gave at calibration, so it was "
+                "changed or trained again since then: calibrate again, then save."
+            )
     return writer.plain({"rows": rows, "said": said}, "rows")
 
 
@@ -323,7 +304,7 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
         raise TypeError(
             f"bring must be a dict, such as bring={{'basis': my_function}}; got {bring!r:.60}."
         )
-    refuse_class(embed, "embed")
+    _model.refuse_class(embed, "embed")
     given = dict(bring) | ({} if embed is None else {"embed": embed})
     for name in given:
         if name not in needs:
@@ -335,7 +316,7 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
                 f"the file was made with {what} as {name}, which cannot be stored in a file: "
                 f"pass the same again as {_passed(name)}."
             )
-    return {name: given[name] for name in needs}
+    return given
 
 
 def _passed(name: str) -> str:
@@ -347,10 +328,10 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
     """Refuse another model: by what it says of the rows that are remembered, or by its class."""
     rows = probe["rows"]
     if rows is None and models:
-        check_class(models[0], header["model_class"])
-    check_same(calibrated, None if rows is None else rows_again(rows), probe["said"], header)
+        _model.check_class(models[0], header["model_class"])
+    _model.check_same(calibrated, None if rows is None else rows_again(rows), probe["said"], header)
     if isinstance(calibrated, CalibratedRegressor):
-        known = None if parts_of(calibrated) else probe["said"].get("y_pred")
+        known = None if _model.parts_of(calibrated) else probe["said"].get("y_pred")
         said = None if known is None else (known, np.zeros(1))
         calibrated.calibration_ = replace(calibrated.calibration_, probe=rows, predicted=said)
     elif rows is not None:

@@ -12,11 +12,11 @@ it stopped, columns that were categories), and of the model's own uncertainty: s
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from inspect import getattr_static, signature
 from math import prod
@@ -217,8 +217,7 @@ def is_tensor(value: Any) -> bool:
 
 def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     """What a regressor, function or network predicts: (n,), or (n, n_outputs) for several."""
-    predict = getattr(model, "predict", model if callable(model) else None)
-    if predict is None:
+    if learnt(model, "predict") is None and not callable(model):
         what = f"{model!r:.60}."
         if isinstance(model, Mapping):
             what = f"{model!r:.60}: pass QuantileModel({{…}}, {sorted(model)})."
@@ -228,19 +227,23 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         must = "estimator must have a predict method or be a function of rows"
         raise TypeError(f"{must}; got {what}")
     refuse_crashing(model, X)
-    rows = xgboost_matrix(model, X) if is_native_xgboost(model) else X
-    if is_module(model):
-        from calliper.models._networks import outputs
-
-        predict = partial(outputs, model)
-    before = _some_rows(X)
-    y_pred: Any = predict(rows)
+    before, y_pred = _some_rows(X), answer_of(model, X)
     if before is not None and before != _some_rows(X):  # they would be placed as other rows
         raise CalliperError(
             "the model modifies the rows that are passed to it, and has modified yours: let it "
             "work on a copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
         )
     return check_predictions(in_memory(y_pred), X, n_outputs)
+
+
+def answer_of(model: Any, X: Any) -> Any:
+    """What a regressor, function or network answers for rows, in any form."""
+    if is_module(model):
+        from calliper.models._networks import Layer
+
+        return Layer(model, "").predict_and_locate(X)[0]
+    predict = learnt(model, "predict") or model
+    return predict(xgboost_matrix(model, X) if is_native_xgboost(model) else X)
 
 
 def refuse_crashing(model: Any, X: Any) -> None:
@@ -331,12 +334,10 @@ class ModelFamily:
         """Standard deviation of its training targets; None if it is not kept."""
         return None
 
-    def left_out(
-        self, X: Any, y: FloatArray, prepare: Callable[[Any], Any]
-    ) -> tuple[IntArray, FloatArray, FloatArray] | None:
-        """Which training rows X some members had not seen, (r,), and their ``measure``.
+    def left_out(self, rows: Any, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray] | None:
+        """Which rows some members had not seen, (r,), and their ``measure``; None for no rows.
 
-        None if there are no such rows. ``prepare(X)`` and y are what the core was trained on.
+        Rows, prepared, and y are what the core was trained on.
         """
         return None
 

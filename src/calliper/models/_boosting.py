@@ -26,6 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
@@ -77,8 +78,6 @@ class Stages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
         staged = predicts_as(core, HistGradientBoostingRegressor)
         return staged and (learnt(core, "n_iter_") or 0) > 1
 
@@ -96,7 +95,7 @@ class Stages(ModelFamily):
         """The prediction by each number of stages, (m,)."""
         if self.grove is None or not self.grove.takes(n_rows(X)):
             return self.core.staged_predict(X)  # type: ignore[no-any-return]
-        steps = self.grove.values(self.core._preprocess_X(X, reset=False))
+        steps = self.grove.nodes.values(self.core._preprocess_X(X, reset=False))
         steps[0] += self.core._baseline_prediction[0]
         return self.core._loss.link.inverse(np.cumsum(steps, axis=0))  # type: ignore[no-any-return]
 
@@ -134,8 +133,6 @@ class TreeStages(ModelFamily):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        from sklearn.ensemble import GradientBoostingRegressor
-
         trees = learnt(core, "estimators_")
         return predicts_as(core, GradientBoostingRegressor) and trees is not None and len(trees) > 1
 

@@ -32,26 +32,23 @@ from scipy.special import ndtri
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metaestimators import available_if
 
+from calliper._handlers import in_memory
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_new_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
     AroundModel,
+    answer_of,
     each_of,
     fresh,
-    is_module,
-    is_native_xgboost,
-    is_tensor,
     learnt,
     open_model,
     parameters,
     predictions,
     refuse_crashing,
     routed,
-    xgboost_matrix,
 )
 from calliper.models._forests import Members
-from calliper.models._networks import outputs
 from calliper.rows import check_known_rows, first_rows, same_rows
 from calliper.scores import DistributionError, QuantileError, Score, as_score
 
@@ -301,10 +298,9 @@ def _reading(core: Any) -> Reading | None:
         return _of_several(core)
     takes = parameters(learnt(core, "predict"))
     how = {"output_type": "quantiles"} if "output_type" in takes else {}
-    if how and "alphas" in takes:
-        return Reading(lambda X, p: core.predict(X, alphas=list(p), **how))
-    if "quantiles" in takes:
-        return Reading(lambda X, p: core.predict(X, quantiles=list(p), **how))
+    word = "alphas" if how and "alphas" in takes else "quantiles"
+    if word in takes:
+        return Reading(lambda X, p: core.predict(X, **{word: list(p)}, **how))
     if hasattr(core, "pred_dist"):
         return Reading(lambda X, p: _of_distribution(core.pred_dist(X), p))
     if hasattr(core, "predict_quantiles"):
@@ -331,10 +327,7 @@ def _any_reading(core: Any) -> Reading:
         return Reading(lambda X, p: _normal(core.predict(X, return_std=True), p))
 
     def ask(X: Any, p: Sequence[float]) -> Any:
-        X = xgboost_matrix(core, X) if is_native_xgboost(core) else X
-        answer: Any = outputs(core, X) if is_module(core) else (learnt(core, "predict") or core)(X)
-        if is_tensor(answer):
-            return answer.detach().cpu().numpy()
+        answer = in_memory(answer_of(core, X))
         array_like = hasattr(answer, "__array__") or isinstance(answer, Sequence)
         return answer if array_like else _of_distribution(answer, p)
 

@@ -12,7 +12,7 @@ go down all trees together, a level at a time, to the same leaves. Many rows are
 library's own loop, which does not jump about in memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -91,7 +91,7 @@ class Members(ModelFamily):
         """
         rows, n_members = self.rows(rows), len(self.core.estimators_)
         if self.grove and isinstance(rows, np.ndarray) and self.grove.takes(len(rows)):
-            values = self.grove.values(rows)
+            values = self.grove.nodes.values(rows)
             beyond = values - values[0]
             total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
             mean, spread = _moments(values[0], total, squares, n_members)
@@ -135,11 +135,9 @@ class Members(ModelFamily):
             return None
         return float(np.mean([root_deviation(tree) for tree in self.grove.trees]))
 
-    def left_out(
-        self, X: Any, y: FloatArray, prepare: Callable[[Any], Any]
-    ) -> tuple[IntArray, FloatArray, FloatArray] | None:
+    def left_out(self, rows: Any, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray] | None:
         """Out of bag: means and spreads of the members that have not seen a row."""
-        rows = self.rows(prepare(X))
+        rows = self.rows(rows)
         samples = self.bags(rows, y)
         if samples is None:
             return None
@@ -212,16 +210,13 @@ class Grove:
         """Whether n rows are few enough for these trees."""
         return n * len(self.trees) <= MOST_AT_ONCE and self._n_nodes <= MOST_NODES
 
-    def values(self, rows: Any) -> FloatArray:
-        """(trees, m) what each tree predicts of each row."""
-        return self._nodes.values(rows)
-
     @cached_property
     def _n_nodes(self) -> int:
         return sum(len(tree_field(tree, "feature")) for tree in self.trees)
 
     @cached_property
-    def _nodes(self) -> PlainTrees:
+    def nodes(self) -> PlainTrees:
+        """Their nodes in one list."""
         return PlainTrees.of(self.trees, 0, self.columns)
 
 

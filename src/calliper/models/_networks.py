@@ -16,11 +16,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from calliper._handlers import INPUTS, handler_of
 from calliper._types import FloatArray
 from calliper._validation import at_least, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import is_module, is_tensor
+from calliper.rows import gathered
 
 # Modes and hooks belong to the module and not to the thread that sets them: one at a time.
 _ONE_AT_A_TIME = RLock()
@@ -46,9 +46,7 @@ def _batches(module: Any, X: Any, batch_rows: int) -> Iterator[Any]:
     """Rows as tensors on the module's device, of its floating type; integers stay integers."""
     import torch
 
-    by_name = X[0] if isinstance(X, list) and X else X
-    if isinstance(by_name, Mapping):
-        X, _ = handler_of({}, INPUTS).gathered(X)
+    X, _ = gathered(X, model=module)
     weight = next(module.parameters(), torch.zeros(0))
 
     def moved(part: Any) -> Any:
@@ -100,11 +98,6 @@ def _fits(takes: Signature, *given: Any, **named: Any) -> bool:
 def _tensor(answer: Any) -> Any:
     """A tensor, the ``logits`` of an answer that has some, or anything."""
     return answer if is_tensor(answer) else getattr(answer, "logits", answer)
-
-
-def outputs(module: Any, X: Any) -> Any:
-    """The module's output for rows: (m,) or (m, n_outputs)."""
-    return Layer(module, "").predict_and_locate(X)[0]
 
 
 def as_array(tensor: Any) -> FloatArray:

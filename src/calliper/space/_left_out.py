@@ -170,7 +170,7 @@ class Training:
         if not knows_left_out(space):
             return None
         y = self.y if self.y.ndim > 1 else space.opened.core_targets(self.y)
-        found = space.doubt.left_out(self.X, y, space.opened.prepare)
+        found = space.doubt.left_out(space.opened.prepare(self.X), y)
         if found is None:
             return None
         numbers, mean, spreads = found

@@ -32,7 +32,7 @@ from calliper import models
 from calliper._handlers import in_memory
 from calliper._kept import Array, Inline, Keeps, Number, OneOf, Opened, Part, Plain, Text
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_predictions, n_rows, refuse_sparse, shape_of
+from calliper._validation import check_features, check_predictions, n_rows, shape_of
 from calliper.exceptions import CalliperError
 from calliper.models import Layer, ModelFamily, OpenedModel, learnt
 from calliper.quantile import TINY
@@ -314,7 +314,6 @@ def one_target(y: FloatArray) -> FloatArray:
 
 def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
     """Features (m, d) that a map has made of the rows of ``X``; ``name`` is blamed for gaps."""
-    refuse_sparse(values, name)
     values = in_memory(values)
     if len(shape_of(values)) == 1:  # a column, or inputs by name
         values = np.asarray(values).reshape(len(values), -1)
@@ -354,13 +353,8 @@ SPACES: dict[str, Any] = {
 class Embedding(Keeps):
     """A fitted map from inputs to the space where nearness is judged.
 
-    Parameters
-    ----------
-    space : Space
-    n_outputs : predictions that the model makes for each row
-    n_columns : columns that ``space`` returns as predictions, if not ``n_outputs``
-    n_dimensions : coordinates, once rows were mapped
-    model : regressor or callable, whose predictions the space may use; a file has none
+    The model, of which a file has none, makes ``n_outputs`` predictions for each row; ``space``
+    returns ``n_columns`` if these differ. ``n_dimensions`` are known once rows were mapped.
     """
 
     space: Annotated[Space, OneOf(SPACES)] = RAW
@@ -369,13 +363,10 @@ class Embedding(Keeps):
     n_dimensions: Annotated[int | None, Number(int, 0, optional=True)] = None
     model: Any = None
 
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        space, n = state["space"], state["n_outputs"]
-        units = vars(vars(space).get("base", space)).get("units")
-        if units is not None and len(units) != n:
-            raise CalliperError(f"there are {len(units)} units for {n} predictions.")
-        return cls(**state)
+    def check_kept(self) -> None:
+        units = vars(self.space.without_errors).get("units")
+        if units is not None and len(units) != self.n_outputs:
+            raise CalliperError(f"there are {len(units)} units for {self.n_outputs} predictions.")
 
     @property
     def transformer(self) -> Any:
