@@ -169,6 +169,14 @@ def test_files_of_every_format_are_read(path):
     assert calliper.files.inspect(path).describe()
 
 
+@pytest.mark.parametrize(
+    ("method", "kernel"), [(Split(), ""), (JackknifeRescaled(KNN(3)), "KNN(n_neighbors=3)")]
+)
+def test_the_header_names_a_kernel_only_where_there_is_one(method, kernel, tmp_path):
+    calliper.save(method.fit([[0.0]] * 9, range(9)), tmp_path / "kept.calliper")
+    assert calliper.files.inspect(tmp_path / "kept.calliper").header["kernel"] == kernel
+
+
 def by_frame_rows():
     from cases.kept import frame
 

@@ -224,6 +224,7 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     embedding = getattr(front, "embedding_", None)
     needs, slots = _model.needed(calibrated), _model.slots_of(front)
     model_class, model = _model.fingerprint(slots[0][0]) if slots and needs["models"] else ("", "")
+    kernel = getattr(method, "kernel_", getattr(method, "kernel", None))
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
@@ -236,7 +237,7 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **LIBRARIES},
         "object": type(calibrated).__name__,
         "method": name,
-        "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
+        "kernel": "" if kernel is None else repr(kernel),
         "locality": "" if locality is None else locality.describe(),
         "space": "" if embedding is None else embedding.space.name,
         "score": repr(front.score_) if isinstance(front, CalibratedRegressor) else "",
