@@ -39,17 +39,17 @@ def test_words_say_what_is_and_is_not_promised():
     for part in (
         "at least 0.9 ",
         "exchangeable",
-        "Marginal",
+        "marginal",
         "nine cases out of ten",
         "99 calibration",
     ):
         assert part in words
     assert "0.847 and 0.944" in words
-    begins = ("Split: ", "Provided that", "and that", "Marginal", "For this", "Not checked")
+    begins = ("Split: ", "This holds if", "and if", "This probability", "For this", "calliper ")
     for line, begin in zip(words.splitlines(), begins, strict=True):
-        assert line.startswith(begin) and len(line) < 140
+        assert line.startswith(begin) and len(line) < 150
     jackknife = JackknifeRescaled().fit(Z, scores).guarantee(0.9).describe()
-    assert "at least 0.81 " in jackknife and "no bound on that is known" in jackknife
+    assert "at least 0.81 " in jackknife and "no bound on the difference is known" in jackknife
     assert "guarantee" not in jackknife
     full = FullRescaled().fit(Z, scores).guarantee(0.9).describe()
     assert "at least 0.9 " in full
@@ -154,23 +154,23 @@ def test_an_infinite_interval_is_said_to_be_one(promise, fewest):
 
 def test_a_promise_says_no_more_than_it_is_given():
     words = guarantees.Guarantee("Some", 0.9, 99, 0.9).describe()
-    assert "no bound on that is known" in words and "Marginal: an average over all inputs" in words
+    assert "no bound on the difference" in words and "marginal: an average over all" in words
     for part in (
         "within each group",
         "nine cases",
         "by weight",
-        "In these intervals",
+        "These intervals",
         "confidence",
     ):
         assert part not in words
-    more = {"around": "lie around a mean", "n_effective": 40.0, "groups": 3}
+    more = {"around": "centred on a mean", "n_effective": 40.0, "groups": 3}
     words = guarantees.Guarantee("Some", 0.9, 99, 0.9, **more).describe()
     for part in (
-        "In these intervals lie around a mean.",
+        "These intervals are centred on a mean.",
         "count for 40.0",
         "Weights ŵ that are estimated",
-        "Provided that within each group calibration points are independent draws",
-        "Within each group: an average over its inputs and over draws of its calibration points "
+        "This holds if within each group calibration points and new points are independent draws",
+        "within each group: an average over its inputs and over draws of its calibration points "
         "(99 in the worst group)",
     ):
         assert part in words

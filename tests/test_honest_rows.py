@@ -83,7 +83,7 @@ def test_it_says_whether_rows_that_were_trained_on_would_be_known(tmp_path):
             assert ("Checked when calibrating" in words) == checked
             for told in (words, shown, each._html_repr()):
                 assert (UNCHECKED in told) == (not checked)
-            assert words.endswith("Not checked: whether new rows meet these assumptions.")
+            assert words.endswith("calliper cannot check whether new rows meet these assumptions.")
     assert "Checked when" in trained.calibrate(X[400:], Y[400:]).guarantee(0.9).describe()
     other = trained.set_params(estimator=MODEL).calibrate(X_CAL, Y_CAL)
     assert "Checked when" not in other.guarantee(0.9).describe()
@@ -343,7 +343,7 @@ def test_who_has_not_calibrated_is_told_to():
 def test_another_space_without_training_rows_is_pointed_out(recwarn):
     model = ConformalRegressor(RandomForestRegressor(20, random_state=0), random_state=0)
     model.fit(X, Y)
-    with pytest.warns(EmbeddingWarning, match="in another space.* instead of .*expected error"):
+    with pytest.warns(EmbeddingWarning, match="now measured by .*, not by .*expected error"):
         model.calibrate(X_CAL, Y_CAL)
     recwarn.clear()
     model.calibrate(X_CAL, Y_CAL)
@@ -392,7 +392,8 @@ def test_a_calibrated_model_shows_what_it_is():
     assert shown[2] == "  feature space: prediction and expected error (2 dimensions)"
     assert shown[3].startswith("  locality: RBF(")
     assert shown[4] == "  held-out errors: LeftOut(450 of 450 training rows, 5 folds)"
-    assert shown[5] == f"  {model.error_model_.describe()}" and "450 held-out errors" in shown[5]
+    assert shown[5] == f"  intervals are {model.error_model_.describe()}"
+    assert "450 held-out errors" in shown[5]
     assert shown[6] == "  guaranteed coverage at level 0.9: 0.9006"
     page = model._repr_mimebundle_()["text/html"]
     assert "calibrated on 150 rows by FullRescaled" in page and "level 0.9: 0.9006" in page
@@ -499,7 +500,7 @@ def test_groups_are_a_promise_in_each_group_for_fit_as_for_calibrate():
     ]
     by_label, by_function = made
     assert by_label.guarantee(0.9).groups == by_function.guarantee(0.9).groups == 2
-    assert "Within each group" in by_label.guarantee(0.9).describe()
+    assert "marginal within each group" in by_label.guarantee(0.9).describe()
     first, second = by_label.predict_interval(X[:2], groups=["a", "b"]).width
     assert first != second
     with pytest.raises(CalliperError, match="also pass groups= for the new rows"):

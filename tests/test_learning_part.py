@@ -170,7 +170,7 @@ def test_it_helps_and_says_what_it_did():
     words = repr(three_lines)
     assert "calibrated on 200 rows" in words and "300 others used to learn" in words
     said = three_lines.guarantee().describe()
-    assert "300 other rows were used to learn" in said and "on the 200 calibration rows" in said
+    assert "300 other rows were used to learn" in said and "for the 200 calibration rows" in said
     assert "to learn" not in repr(alone) and "to learn" not in alone.guarantee().describe()
 
 

@@ -367,7 +367,7 @@ def test_one_row_of_a_frame_is_a_series():
     made = ConformalRegressor(MODEL, Split()).calibrate(*CAL)
     with pytest.raises(CalliperError, match=r"one row as df\.iloc\[\[0\]\]"):
         made.predict_interval(pd.DataFrame(X).iloc[0])
-    with pytest.raises(CalliperError, match=r"list of shape \(3,\).*\(1, -1\) for one row"):
+    with pytest.raises(CalliperError, match=r"list of shape \(3,\).*\(1, -1\)\) for a single row"):
         made.predict_interval(X[0].tolist())
 
 

@@ -125,7 +125,7 @@ def test_a_regressor_shows_parameters_state_promise_and_errors():
     assert "calibration_size" in html and "sk-estimator" in diagram
     page = parsed(own[own.index('<div style="max-width') :])
     text = "".join(page.itertext())
-    for words in ("calibrated on 200 rows", "asked for: 0.9", "proved: 0.9", "exchangeable"):
+    for words in ("calibrated on 200 rows", "requested: 0.9", "proved: 0.9", "exchangeable"):
         assert words in text
     assert drawn(page, "rect")
 

@@ -629,7 +629,7 @@ def test_running_coverage_is_drawn_with_others():
         first.ax_, name="b"
     )
     words = [text.get_text() for text in first.ax_.get_legend().get_texts()]
-    assert words[1] == "asked for: 90 %" and [word[0] for word in words[2:]] == ["a", "b"]
+    assert words[1] == "requested: 90 %" and [word[0] for word in words[2:]] == ["a", "b"]
     assert first.ax_.get_ylim()[0] < 0.2
 
 

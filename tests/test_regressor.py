@@ -211,9 +211,9 @@ def test_two_radii_follow_a_skewed_error():
 def test_guarantee_in_words():
     model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL)
     words = model.guarantee(0.9).describe()
-    assert "FullRescaled" in words and "at least 0.9004" in words and "Marginal" in words
+    assert "FullRescaled" in words and "at least 0.9004" in words and "marginal" in words
     both = ConformalRegressor(MODEL, score_function=SignedError()).calibrate(X_CAL, Y_CAL)
-    assert "asked for: 0.9" in both.guarantee(0.9).describe()
+    assert "requested: 0.9" in both.guarantee(0.9).describe()
 
 
 def test_clone_params_pickle():

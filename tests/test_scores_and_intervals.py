@@ -340,8 +340,8 @@ def test_what_is_no_score_is_refused():
     ("ends", "said"),
     [
         ({}, ""),
-        ({"lowest": 0.0}, "intervals stop at 0, where targets end"),
-        ({"lowest": 0.0, "highest": 1.5}, "intervals stop at 0 and 1.5, where targets end"),
+        ({"lowest": 0.0}, "cut off at 0, where targets end"),
+        ({"lowest": 0.0, "highest": 1.5}, "cut off at 0 and 1.5, where targets end"),
     ],
 )
 def test_ends_are_said_in_words(ends, said):

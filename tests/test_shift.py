@@ -95,7 +95,7 @@ def test_values_a_column_and_a_function_are_the_same_weights(score):
     )
     assert vars(report) == pytest.approx(vars(by_hand))
     assert method.guaranteed_coverage(0.8) == pytest.approx(0.8)
-    assert "another density" in method.guarantee(0.8).describe()
+    assert "density of new inputs" in method.guarantee(0.8).describe()
     grouped = calibrated("w", score_function=score).calibrate(
         *CAL, weights="w", groups=lambda X: X["x"] > 0
     )

@@ -30,7 +30,7 @@ from calliper.space import Embedding, ErrorModel, LeftOut
 CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
 UNCHECKED = (
     "No training rows were given, so calliper could not check whether the model was trained on the "
-    "calibration rows. To check it, pass X_train and y_train to calibrate."
+    "calibration rows. To check this, pass X_train and y_train to calibrate()."
 )
 NOT_ALONE = (
     "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
@@ -46,8 +46,8 @@ IN_ORDER = (
     "they are not exchangeable with later rows, and the guarantee does not cover those."
 )
 TAUGHT = (
-    "{:,} other rows were used to learn where errors are large. They were chosen by position "
-    "alone, and the guarantee rests on the {:,} calibration rows."
+    "{:,} other rows were used to learn where errors are large. They were chosen without looking "
+    "at their values, so the guarantee for the {:,} calibration rows is not affected."
 )
 FROM_ALL = (
     "This level needs more than the {:,} calibration rows, so intervals are as wide as those of "
@@ -106,10 +106,10 @@ class Calibration(Keeps):
 
     @property
     def around(self) -> str:
-        """What intervals are centred on and where they stop, in words, if anything was learnt."""
+        """What intervals are, in words, if anything was learnt; the end of a sentence."""
         learnt = "" if self.error_model is None else self.error_model.describe()
         ends = self.score.describe_ends() if isinstance(self.score, ScaledError) else ""
-        return "; ".join(part for part in (learnt, ends) if part)
+        return ", and ".join(part for part in (learnt, ends) if part)
 
     @property
     def unchecked(self) -> bool:
@@ -141,10 +141,10 @@ class Calibration(Keeps):
         unless = "" if self.row_trend is None else ", unless rows are in order of time"
         lines = [
             f"calibrated on {self.n_calibration:,} rows by {promise.method}{others}",
-            f"feature space: {self.space.describe()}" if method.judges_nearness else "",
+            f"feature space: {self.space}" if method.judges_nearness else "",
             "" if locality is None else f"locality: {locality.describe()}",
             "" if self.left_out is None or taught else f"held-out errors: {self.left_out}",
-            self.around,
+            f"intervals are {self.around}" if self.around else "",
             f"guaranteed coverage at level 0.9: {floored(promise.proved)}{why}{unless}",
             UNCHECKED if self.unchecked and self.no_guarantee is None else "",
         ]
@@ -232,8 +232,8 @@ class Calibration(Keeps):
         """Predictive distributions of new rows; arguments as those of :meth:`intervals`."""
         if not self.score.has_distribution:
             raise CalliperError(
-                f"{self.score!r} does not support predictive distributions: use AbsoluteError(). "
-                "The quantiles of its distribution are one-sided bounds."
+                f"{self.score!r} does not support predictive distributions; use AbsoluteError() "
+                "instead. For one-sided bounds, use the quantiles of its distribution."
             )
         if bounds is not None:
             bounds = valid.check_bounds(bounds, self.targets)

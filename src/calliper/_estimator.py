@@ -421,9 +421,9 @@ def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
     same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
     if same and before.space.space.name != now.space.space.name:
         warn(
-            f"Without X_train, distances are now measured in another space: {now.space} instead of "
-            f"{before.space}. To keep it, pass X_train and y_train, the rows that the model was "
-            "trained on.",
+            f"Without X_train, distances are now measured by {now.space}, not by "
+            f"{before.space}. To keep that space, pass X_train and y_train, the rows "
+            "that the model was trained on.",
             EmbeddingWarning,
         )
 

@@ -402,8 +402,9 @@ def check_new_rows(estimator: Any, X: Any) -> None:
         if flat or len(shape_of(X)) == 1:
             raise CalliperError(
                 f"X must have rows and columns; got {type(X).__name__} of shape {np.shape(X)}. "
-                "Reshape your data: numpy.reshape(X, (-1, 1)) for one input, (1, -1) for one row. "
-                "From a frame, take one row as df.iloc[[0]] or one input as df[[name]]."
+                "Reshape your data: numpy.reshape(X, (-1, 1)) for a single column, or "
+                "numpy.reshape(X, (1, -1)) for a single row. From a DataFrame, take one row as "
+                "df.iloc[[0]] or one column as df[[name]]."
             )
     validate_data(estimator, X, skip_check_array=True, reset=False)
 
@@ -557,11 +558,11 @@ def check_parts(front: Any) -> tuple[int | None, int]:
     return folds, gap
 
 
-def check_offset(offset: float, name: str = "offset") -> float:
-    """A constant to add to every scale, or another number that is not negative."""
-    if not isinstance(offset, Real) or not 0 <= float(offset) < np.inf:
-        raise ValueError(f"{name} must be a finite number >= 0; got {offset!r}.")
-    return float(offset)
+def check_size(value: Any, name: str, least: int = 0, most: float = LARGEST_SCORE) -> float:
+    """A number in a range, such as a constant to add to every scale."""
+    if not isinstance(value, Real) or not least <= float(value) <= most:
+        raise ValueError(f"{name} must be a number from {least} to {most:g}; got {value!r}.")
+    return float(value)
 
 
 def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:

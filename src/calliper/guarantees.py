@@ -34,15 +34,15 @@ __all__ = ["ASSUMPTIONS", "Guarantee", "conformal_coverage", "coverage_law", "ja
 ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
     "distribution)",
-    "the model, the embedding and all settings given were chosen without the calibration points",
+    "the model, the embedding and all settings were chosen without using the calibration points",
 )
 #: The first assumption where coverage given the calibration set is promised.
 INDEPENDENT = "calibration and new points are independent draws from the same distribution"
 #: The first assumption where weights are given.
 SHIFTED = (
-    "calibration points are independent draws, and so are new points, whose inputs have another "
-    "density: w(x) times the old one up to a constant, w(x) the weights given; targets given "
-    "inputs are distributed as before"
+    "calibration points and new points are independent draws; up to a constant, the density of "
+    "new inputs is that of calibration inputs times w(x), the weights given; and given the inputs, "
+    "targets have the same distribution"
 )
 
 
@@ -218,7 +218,7 @@ class Guarantee:
     around: str = ""
     averages: str = "all inputs"
     groups: int = 0
-    checks: str = "Not checked: whether new rows meet these assumptions."
+    checks: str = "calliper cannot check whether new rows meet these assumptions."
     points: str = "calibration"
     also: str = ""
 
@@ -231,7 +231,7 @@ class Guarantee:
 
     def _repr_html_(self) -> str:
         facts = [
-            f"asked for: {self.coverage:g}",
+            f"requested: {self.coverage:g}",
             "" if self.confidence is None else f"with confidence {self.confidence:g}",
             f"proved: {floored(self.proved)}",
             f"{self.points} points: {self.n_calibration:,}"
@@ -277,7 +277,7 @@ class Guarantee:
     def _promise(self) -> str:
         if self.confidence is None:
             return (
-                f"{self.event} with probability at least {floored(self.proved)} (asked for: "
+                f"{self.event} with probability at least {floored(self.proved)} (requested: "
                 f"{self.coverage:g})."
             )
         return (
@@ -288,24 +288,25 @@ class Guarantee:
 
     def provided(self) -> str:
         """The assumptions, a line each."""
-        return "Provided that " + ";\nand that ".join(self.assumptions) + "."
+        return "This holds if " + ",\nand if ".join(self.assumptions) + "."
 
     def averaged(self) -> str:
         """The line that says what the guarantee averages over."""
-        over, begin = self.averages, "Marginal"
+        over, begin = self.averages, "This probability is marginal"
         of = f"the {self.n_calibration:,} {self.points} points"
         if self.groups:
-            over, begin = over.replace("all inputs", "its inputs"), "Within each group"
+            over, begin = over.replace("all inputs", "its inputs"), f"{begin} within each group"
             of = f"its {self.points} points ({self.n_calibration:,} in the worst group)"
         if self.confidence is None:
             over += f" and over draws of {of}"
         if self.n_effective is not None:
             over += f", which by weight count for {self.n_effective:.1f}"
-        return f"{begin}: an average over {over}. It says nothing about a single input.{self.also}"
+        none = "It says nothing about any single input."
+        return f"{begin}: an average over {over}. {none}{self.also}"
 
     def _besides(self) -> list[str]:
         """Lines about weights, centres, and this particular calibration set."""
-        lines = [f"In these intervals {self.around}."] if self.around else []
+        lines = [f"These intervals are {self.around}."] if self.around else []
         if self.n_effective is not None:
             lines.append(
                 "Weights ŵ that are estimated lower it by at most half the mean of |ŵ/mean ŵ − w|. "
@@ -319,7 +320,7 @@ class Guarantee:
             )
         elif self.confidence is None:
             lines.append(
-                "For this particular calibration set coverage may be lower or higher; no bound on "
-                "that is known for this method."
+                "For this particular calibration set, coverage may be lower or higher; for this "
+                "method, no bound on the difference is known."
             )
         return lines

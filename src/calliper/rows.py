@@ -239,11 +239,11 @@ class RowSources(Keeps):
             if before is None and given is not None:
                 raise CalliperError(
                     f"{name} were passed for new rows, but not for calibration: also pass {name}= "
-                    "to calibrate."
+                    "to calibrate()."
                 )
             if before is GIVEN and given is None:
                 raise CalliperError(
-                    f"{name} were passed to calibrate as values: also pass {name}= for the new "
+                    f"{name} were passed to calibrate() as values: also pass {name}= for the new "
                     "rows (only a column name or a function is remembered)."
                 )
             values[name] = row_values(before if given is None else given, X, name)

@@ -44,7 +44,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
-from calliper._validation import check_offset, check_option, check_vector
+from calliper._validation import check_option, check_size, check_vector
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, ZeroScaleWarning, warn
 from calliper.quantile import above, below, multiple, not_below
@@ -351,9 +351,9 @@ class ScaledError(CurveError):
         return sides_through(np.zeros(1), centre, units[..., 0], units[..., 1])
 
     def describe_ends(self) -> str:
-        """Where intervals stop, in words; empty if targets have no ends."""
+        """Where intervals are cut off, in words; empty if targets have no ends."""
         ends = " and ".join(f"{e:g}" for e in (self.lowest, self.highest) if np.isfinite(e))
-        known = f"intervals stop at {ends}, where targets end, but for very high levels"
+        known = f"cut off at {ends}, where targets end, except at very high levels"
         return known if ends else ""
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -484,7 +484,7 @@ class QuantileError(Score):
         q = np.sort(q, axis=-1)
         if self.variant not in ("ratio", "median"):
             return q, np.ones((*q.shape[:-1], 2))
-        offset = check_offset(self.offset)
+        offset = check_size(self.offset, "offset")
         if offset == 0:
             raise ValueError("offset must be positive: quantiles that coincide have no width.")
         gaps = np.diff(q, axis=-1) + offset

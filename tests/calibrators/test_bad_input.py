@@ -126,7 +126,11 @@ def test_bad_levels(method, coverage, message):
             ValueError,
             "statistic must be 'mean', 'rms' or 'quantile'",
         ),
-        (FullRescaled(offset=-1.0), ValueError, "finite number >= 0; got -1.0"),
+        (
+            FullRescaled(offset=-1.0),
+            ValueError,
+            "offset must be a number from 0 to 1e.302; got -1.0",
+        ),
         (FullRescaled("knn"), TypeError, "kernel must be KNN"),
         (FullRescaled(KNN(metric="nearby")), ValueError, "metric must be a name"),
         (JackknifeRescaled(5), TypeError, "kernel must be KNN"),

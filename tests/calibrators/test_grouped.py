@@ -191,9 +191,9 @@ def test_values_a_column_and_a_function_are_the_same_groups(score):
         assert (found.to_frame().index == new.index).all()
     assert "by FullRescaled in each of the 3 groups" in repr(by_values)
     words = by_values.guarantee(0.9).describe()
-    assert "in each of the 3 groups" in words and "Provided that within each group" in words
+    assert "in each of the 3 groups" in words and "This holds if within each group" in words
     assert (
-        "Within each group: an average over its inputs and" in words and "all inputs" not in words
+        "within each group: an average over its inputs and" in words and "all inputs" not in words
     )
     copied = pickle.loads(pickle.dumps(calibrated("site", score_function=score)))
     np.testing.assert_array_equal(copied.predict_interval(new, **how).upper, expected.upper)

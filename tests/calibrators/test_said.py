@@ -141,7 +141,7 @@ def test_tails_and_outputs_of_scores():
 def test_a_promise_says_no_more_than_it_is_told():
     promise = guarantees.Guarantee("Some", 0.9, 99, 0.9)
     assert promise.tails == 1 and not promise.has_law and promise.note is None
-    assert "no bound on that is known" in promise.describe()
+    assert "no bound on the difference is known" in promise.describe()
 
 
 @pytest.mark.parametrize("method", [method for method, *_ in SAID], ids=repr)

@@ -254,5 +254,5 @@ def test_a_positive_median_leaves_no_zero_scale():
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, np.nan, "half"])
 def test_bad_shrinkage_is_refused(bad):
-    with pytest.raises(ValueError, match="between 0 and 1; got"):
+    with pytest.raises(ValueError, match="number from 0 to 1; got"):
         FullRescaled(KNN(3), shrinkage=bad).fit([[0.0], [1.0]], [1.0, 2.0])

@@ -242,7 +242,7 @@ def test_report_and_guarantee():
         radius = split.predict_radius(np.zeros((4, 1)), 0.9, weights=[1.0, 1.0, 2.0, 5.0])
     np.testing.assert_array_equal(np.isinf(radius), [False, False, True, True])
     text = split.guarantee(0.9).describe()
-    for words in ("another density", "targets given inputs", "count for 10.0", "at least 0.9 "):
+    for words in ("density of new inputs", "given the inputs", "count for 10.0", "at least 0.9 "):
         assert words in text
     assert split.guaranteed_coverage([0.5, 0.9]).tolist() == [0.5, 0.9]
 

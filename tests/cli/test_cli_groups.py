@@ -91,7 +91,7 @@ def test_weights_from_a_column_are_those_of_python(calliper, shifted):
     np.testing.assert_allclose(out.upper - out.y_pred, expected)
     assert "With these weights, 200 calibration points are worth" in done.stderr
     done = calliper(*how, "--weight", "w", "--group", "site", "--explain")
-    assert "another density" in done.stderr
+    assert "density of new inputs" in done.stderr
     assert done.returncode == 0 and "in each of the 2 groups" in done.stderr
     done = calliper(*how, "--weight", "w", "--method", "lcp", "--training", "train.csv")
     assert done.returncode != 0 and "--method lcp does not use --weight: see" in done.stderr

@@ -229,12 +229,12 @@ def test_what_is_said_on_standard_error(calliper, files, base):
     assert second == "50 rows written to out.csv (FullRescaled, 300 calibration points)"
     assert third == (
         "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
-        "(asked for: 0.9), under conditions that --explain lists."
+        "(requested: 0.9), under conditions that --explain lists."
     )
-    assert seen == "coverage measured on 50 new rows that have 'y': 0.9 (asked for: 0.9)"
+    assert seen == "coverage measured on 50 new rows that have 'y': 0.9 (requested: 0.9)"
     said = calliper(*base, "--new", "new.csv", "--explain").stderr
     assert "locality: KNN(n_neighbors=20), shrinkage 0.462, chosen by the number of" in said
-    assert "Provided that" in said and "Marginal" in said
+    assert "This holds if" in said and "This probability is marginal" in said
     done = calliper(*base, "--new", "new.csv", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -244,17 +244,17 @@ def test_the_promise_is_spelt_out_once(calliper, files, base):
     done = calliper(*base, "--new", "new.csv", *levels, "--explain")
     *_, second, third, _ = lines = done.stderr.splitlines()
     first = next(line for line in lines if line.startswith("FullRescaled: "))
-    assert first.endswith("at least 0.8006 (asked for: 0.8).")
-    assert sum(line.startswith(("Provided", "Marginal")) for line in lines) == 2
+    assert first.endswith("at least 0.8006 (requested: 0.8).")
+    assert sum(line.startswith(("This holds if", "This probability")) for line in lines) == 2
     assert second == (
         "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
-        "(asked for: 0.9), under the same conditions."
+        "(requested: 0.9), under the same conditions."
     )
     assert third.endswith(
         "cannot support coverage 0.9999, so the interval is infinite and always covers."
     )
     split = calliper(*base, "--new", "new.csv", *levels[:4], "--method", "split").stderr
-    assert split.splitlines()[-2].startswith("Split: ") and "(asked for: 0.9)" in split
+    assert split.splitlines()[-2].startswith("Split: ") and "(requested: 0.9)" in split
 
 
 def test_calibration_rows_among_new_ones_are_noticed(calliper, files, base):
@@ -283,8 +283,8 @@ def test_the_coverage_seen_is_that_of_rows_with_a_target(calliper, files, base, 
     ends = [(out[f"lower_{at}"], out[f"upper_{at}"]) for at in (0.5, 0.8)]
     seen = [out.y.between(*each).mean() for each in ends]
     assert said.splitlines()[-1] == (
-        f"coverage measured on 40 new rows that have 'y': {seen[0]:.4g} (asked for: 0.5), "
-        f"{seen[1]:.4g} (asked for: 0.8)"
+        f"coverage measured on 40 new rows that have 'y': {seen[0]:.4g} (requested: 0.5), "
+        f"{seen[1]:.4g} (requested: 0.8)"
     )
     (files / "none.csv").write_text(pd.read_csv(files / "new.csv").drop(columns="y").to_csv())
     assert "coverage measured" not in calliper(*base, "--new", "none.csv").stderr

@@ -173,7 +173,7 @@ def test_files_that_are_not_whole(calliper, files, kind):
 def test_inspect_says_what_it_is_and_draws_it(calliper, labelled):
     made = ["--group", "kind", "--output", "m.calliper"]
     said = ok(calliper("calibrate", *ROWS, *TRAINED, *made, "--explain")).stderr
-    assert "calibration written to m.calliper (" in said and "Within each group" in said
+    assert "calibration written to m.calliper (" in said and "within each group" in said
     done = ok(calliper("inspect", "m.calliper", "--figure", "m.png"))
     assert done.stderr == "figure written to m.png\n"
     assert (labelled / "m.png").read_bytes().startswith(b"\x89PNG")

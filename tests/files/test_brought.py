@@ -117,7 +117,7 @@ def test_another_embed_is_blamed_and_not_the_model(path):
     calliper.save(made, path)
     calliper.load(path, MODEL, embed=made.embedding_.transformer)
     for other in (StandardScaler().fit(9 * X), StandardScaler().fit(X[:, :2]), StandardScaler()):
-        with pytest.raises(OtherModelError, match=r"^the embed .* the same fitted"):
+        with pytest.raises(OtherModelError, match=r"^the embed .* pass that model"):
             calliper.load(path, MODEL, embed=other)
     with pytest.raises(OtherModelError, match=r"^Ridge predicts"):
         calliper.load(path, Ridge().fit(X, -Y), embed=made.embedding_.transformer)

@@ -111,8 +111,8 @@ def test_constant_labels_and_repeated_rows():
     [
         ({"n_directions": 0}, "n_directions must be an integer of at least 1; got 0"),
         ({"max_iter": 2.5}, "max_iter must be an integer of at least 1; got 2.5"),
-        ({"smoothing": -1}, "smoothing must be a finite number >= 0; got -1"),
-        ({"smoothing": np.inf}, "smoothing must be a finite number >= 0; got inf"),
+        ({"smoothing": -1}, "smoothing must be a number from 0 to 1e.30; got -1"),
+        ({"smoothing": np.inf}, "smoothing must be a number from 0 to 1e.30; got inf"),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -242,7 +242,12 @@ def test_leaves_that_no_calibration_point_has_count_for_nothing():
         (ForestProximity(), MINUS, CalliperError, "of at least 0; got -1"),
         (ForestProximity(DecisionTreeRegressor().fit(X, Y)), X, CalliperError, "has 1 tree"),
         (ForestProximity(), np.ones((400, 1)), CalliperError, "leaves of 2 trees or more"),
-        (RBF(1.0, smoothing=-1), X, ValueError, "smoothing must be a finite number >= 0; got -1"),
+        (
+            RBF(1.0, smoothing=-1),
+            X,
+            ValueError,
+            "smoothing must be a number from 0 to 1e.30; got -1",
+        ),
     ],
 )
 def test_bad_input(kernel, Z, error, words):

@@ -124,10 +124,10 @@ def test_words_say_what_is_and_is_not_promised():
     words = JackknifePlus(Ridge()).fit(X, Y).guarantee(0.9).describe()
     for part in (
         "JackknifePlus: ",
-        "at least 0.8099 (asked for: 0.9)",
+        "at least 0.8099 (requested: 0.9)",
         "exchangeable",
         "whatever their order",
-        "Marginal",
+        "marginal",
         "120 training points",
         "without one row",
     ):

@@ -97,7 +97,7 @@ def test_choice(model, name, alone):
         embedding = fit_embedding("auto", X_train, X_CAL, model=model)
         y_pred, Z = embedding.predict_and_transform(X_NEW)
         assert embedding.space.name == expected
-        assert repr(embedding).startswith(f"Space({expected!r}, {Z.shape[1]} dimension")
+        assert repr(embedding).startswith(f"{expected} ({Z.shape[1]} dimension")
         np.testing.assert_allclose(y_pred, model.predict(X_NEW), rtol=1e-10)
         np.testing.assert_array_equal(embedding.transform(X_NEW), Z)
         again = pickle.loads(pickle.dumps(embedding))
@@ -218,10 +218,10 @@ def test_models_of_quantiles():
 
     space = fit_embedding("auto", X_TRAIN, X_CAL, model=Pair(), n_outputs=2)
     assert space.transform(X_CAL).shape == (len(X_CAL), 5)
-    assert repr(space) == "Space('3 standardised inputs and prediction', 5 dimensions)"
+    assert repr(space) == "3 standardised inputs and prediction (5 dimensions)"
     model = ConformalRegressor(Pair(), Split(), score_function=QuantileError())
     model.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN)  # a method that judges no nearness
-    assert repr(model.embedding_) == "Space('prediction', 2 dimensions)"
+    assert repr(model.embedding_) == "prediction (2 dimensions)"
 
 
 class Counting:

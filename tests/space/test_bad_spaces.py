@@ -82,14 +82,14 @@ def test_models_without_scale():
     forest = RandomForestRegressor(3, random_state=0).fit(X_TRAIN, np.zeros(100))
     with pytest.warns(EmbeddingWarning, match="gives all 100 calibration rows the same place"):
         model = ConformalRegressor(forest).calibrate(X_CAL, Y_CAL)
-    assert repr(model.embedding_) == "Space('spread of 3 trees', 1 dimension)"
+    assert repr(model.embedding_) == "spread of 3 trees (1 dimension)"
     assert np.isfinite(model.predict_interval(X_NEW).width).all()
 
 
 def test_bagged_models_without_unit():
     bagged = BaggingRegressor(Ridge(), n_estimators=4, random_state=0).fit(X_TRAIN, Y_TRAIN)
     alone = ConformalRegressor(bagged).calibrate(X_CAL, Y_CAL)
-    assert repr(alone.embedding_) == "Space('spread of 4 members', 1 dimension)"
+    assert repr(alone.embedding_) == "spread of 4 members (1 dimension)"
     trained = ConformalRegressor(bagged).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN)
     assert trained.embedding_.space.unit == pytest.approx(bagged.predict(X_TRAIN).std())
 

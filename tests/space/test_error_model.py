@@ -55,8 +55,8 @@ def test_it_finds_bias_and_sides():
     assert model.units_kept_ and said.up[2] > 1.2 * said.up[0] and said.size[2] > said.size[0]
     again = ErrorModel().fit(X, errors).predict(X)
     np.testing.assert_array_equal(again.shift, model.predict(X).shift)
-    assert "centre is the prediction plus" in model.describe()
-    assert "have their own sizes (learnt from 500 held-out errors)" in model.describe()
+    assert "centred on the prediction plus" in model.describe()
+    assert "below and above the centre (learnt from 500 held-out errors)" in model.describe()
 
 
 def test_noise_teaches_no_shift_and_left_out_rows_are_unseen():
@@ -219,7 +219,7 @@ def test_intervals_stop_where_targets_end():
     assert ends.centre.min() >= 0 and ends.centre.max() <= 2
     drawn = both.predict_distribution(X[NEW]).quantile([0.05, 0.95])
     assert drawn.min() == 0 and drawn.max() == 2
-    words = "intervals stop at 0 and 2, where targets end, but for very high levels"
+    words = "cut off at 0 and 2, where targets end, except at very high levels"
     assert words in repr(both) and words in both.guarantee().describe()
     one = cut_off(-np.inf, 2.0)
     assert (one.score_.lowest, one.score_.highest) == (-np.inf, 2.0)

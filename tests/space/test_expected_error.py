@@ -178,7 +178,7 @@ def test_nothing_is_refitted_unasked(calibrator, folds, fits):
         assert length_scale == pytest.approx(4 * 100 ** (-1 / 3))
         assert len(Z) == len(errors) == 300
         np.testing.assert_array_equal(errors, np.abs(y_train - model.left_out_.y_pred))
-        assert repr(model.embedding_) == "Space('prediction and expected error', 2 dimensions)"
+        assert repr(model.embedding_) == "prediction and expected error (2 dimensions)"
 
 
 def test_calibrate_refits_only_if_asked():

@@ -60,7 +60,7 @@ def test_each_part_returns_to_its_own_mode(net):
 
 def test_modules_predict_and_are_their_own_space(net):
     model = ConformalRegressor(net).calibrate(X_CAL, Y_CAL)
-    assert repr(model.embedding_) == "Space('penultimate layer of Sequential', 5 dimensions)"
+    assert repr(model.embedding_) == "penultimate layer of Sequential (5 dimensions)"
     lower, upper = model.predict_interval(X_NEW)
     y_pred = in_evaluation(net, X_NEW)[:, 0]
     np.testing.assert_allclose((lower + upper) / 2, y_pred, rtol=1e-4, atol=1e-4)
@@ -83,7 +83,7 @@ def test_a_module_is_asked_once(net):
 
 def test_a_function_that_predicts_beside_a_layer(net):
     model = ConformalRegressor(lambda X: X[:, 0], embed=Layer(net, "2")).calibrate(X_CAL, Y_CAL)
-    assert repr(model.embedding_) == "Space(\"layer '2' of Sequential\", 5 dimensions)"
+    assert repr(model.embedding_) == "layer '2' of Sequential (5 dimensions)"
     assert clone(model).embed is model.embed  # a trained module is not copied
     assert repr(model.embed) == "Layer(Sequential, '2')"
 
@@ -179,7 +179,7 @@ def test_a_layer_is_a_transformer(net):
     assert clone(embed)[0].module is net  # a trained module is used as it is
     model = ConformalRegressor(net, embed=embed)
     model.calibrate(X_CAL, Y_CAL, X_train=X_NEW, y_train=Y[200:])
-    assert repr(model.embedding_) == "Space('Pipeline', 2 dimensions)"
+    assert repr(model.embedding_) == "Pipeline (2 dimensions)"
     places = PCA(2).fit(Layer(net)(X_NEW)).transform(Layer(net)(X_CAL))
     np.testing.assert_allclose(model.embedding_.transform(X_CAL), places, atol=1e-6)
 

@@ -187,7 +187,7 @@ def test_dicts_for_each_row_stay_what_they_are_for_other_models():
 def test_a_layer_by_its_name(tmp_path):
     net = Texts()
     model = ConformalRegressor(net, embed="body.0").calibrate(named(CAL), Y[CAL])
-    assert repr(model.embedding_) == "Space(\"layer 'body.0' of Texts\", 4 dimensions)"
+    assert repr(model.embedding_) == "layer 'body.0' of Texts (4 dimensions)"
     expected = net.body[0]((MASK[..., None] * net.words(IDS)).sum(1))[NEW].detach()
     np.testing.assert_allclose(model.embedding_.transform(named(NEW)), expected, rtol=1e-5)
     save(model, tmp_path / "net.calliper")
@@ -204,7 +204,7 @@ def test_a_module_that_embeds_is_in_evaluation_mode(tmp_path):
     net = nn.Sequential(body, nn.Linear(3, 1)).train()
     X = IDS.float()
     model = ConformalRegressor(net, embed=body).calibrate(X[CAL], Y[CAL])
-    assert repr(model.embedding_) == "Space('output of Sequential', 3 dimensions)"
+    assert repr(model.embedding_) == "output of Sequential (3 dimensions)"
     expected = body[0](X[NEW]).detach()
     np.testing.assert_allclose(model.embedding_.transform(X[NEW]), expected, rtol=1e-5)
     assert body.training and body[1].training

@@ -17,8 +17,8 @@ from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 from calliper.models._boosting import Stages, TreeStages
+from calliper.models._distributions import StatedDeviation
 from calliper.models._forests import Members
-from calliper.models._linear import StatedDeviation
 
 rng = np.random.default_rng(0)
 X = np.vstack([rng.normal(size=(200, 4)), np.repeat(rng.normal(size=(10, 4)), 3, axis=0)])

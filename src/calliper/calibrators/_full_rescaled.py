@@ -61,7 +61,6 @@ our knowledge is not published: doi:10.1613/jair.3198, doi:10.1093/biomet/asac04
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Real
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -70,7 +69,7 @@ from sklearn.utils import check_random_state
 from calliper import quantile
 from calliper._kept import Array, Field, Inline, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_offset, check_option, warn_if_zero_scales
+from calliper._validation import check_option, check_size, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
@@ -486,10 +485,9 @@ class FullRescaled(Calibrator):
     def _check_parameters(self) -> None:
         if self.statistic is not None:
             check_option(self.statistic, [*STATISTICS], "statistic")
-        check_offset(self.offset)
-        share = self.shrinkage
-        if share is not None and (not isinstance(share, Real) or not 0 <= float(share) <= 1):
-            raise ValueError(f"shrinkage must be a number between 0 and 1; got {share!r}.")
+        check_size(self.offset, "offset")
+        if self.shrinkage is not None:
+            check_size(self.shrinkage, "shrinkage", most=1)
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.bag_ is None:

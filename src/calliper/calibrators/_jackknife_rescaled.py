@@ -39,7 +39,7 @@ from sklearn.utils import check_random_state
 from calliper import quantile
 from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
-from calliper._validation import check_offset, warn_if_zero_scales
+from calliper._validation import check_size, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, fixed_kernel, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
@@ -75,7 +75,7 @@ class LeaveTwoOutMethod(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training or Rows(None), check_random_state(self.random_state)
-        offset = check_offset(self.offset)
+        offset = check_size(self.offset, "offset")
         self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
         self.scale_ = self._of_kernel = None
         self._rounded = len(rows) == 1

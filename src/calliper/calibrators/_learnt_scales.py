@@ -51,7 +51,7 @@ from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._kept import Array, Field, Inline, Part, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_offset, check_option, check_vector, warn_if_zero_scales
+from calliper._validation import check_option, check_size, check_vector, warn_if_zero_scales
 from calliper.calibrators._calibrator import MOST_LEVELS, Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
@@ -107,7 +107,7 @@ class MADSplit(Calibrator):
         self.scale, self.offset, self.random_state = scale, offset, random_state
 
     def _learn(self, rows: Rows) -> None:
-        self.offset_ = check_offset(self.offset)
+        self.offset_ = check_size(self.offset, "offset")
         train, rng = self._training, check_random_state(self.random_state)
         self.learnt_ = self._once("learnt_", lambda: self._learn_scale(train.Z, train.scores, rng))
         if hasattr(self.learnt_, "fit"):
@@ -204,8 +204,8 @@ class NormalizedKNN(Calibrator):
     def _check_parameters(self) -> None:
         check_option(self.difficulty, DIFFICULTIES, "difficulty")
         check_option(self.form, ("sum", "exp"), "form")
-        check_offset(self.gamma, "gamma")
-        check_offset(self.rho, "rho")
+        check_size(self.gamma, "gamma")
+        check_size(self.rho, "rho")
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
 
@@ -334,7 +334,7 @@ class RCP(PerLevel):
     random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
-        check_offset(self.offset)
+        check_size(self.offset, "offset")
         self._model, self._local = self._chosen_model(), None
         if self.kernel is not None:
             self._local = self._model.local_quantile(self._training.Z, self._training.scores)

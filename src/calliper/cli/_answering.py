@@ -141,7 +141,7 @@ class Answering:
         self.calibration.summarise(self.coverage, self.confidence, done, explain=explain)
         if tally.targets:
             pairs = zip(self.coverage, tally.inside / tally.targets, strict=True)
-            seen = ", ".join(f"{share:.4g} (asked for: {at:g})" for at, share in pairs)
+            seen = ", ".join(f"{share:.4g} (requested: {at:g})" for at, share in pairs)
             name = self.calibration.columns.target
             out.note(f"coverage measured on {tally.targets:,} new rows that have {name!r}: {seen}")
         if tally.heaviest:

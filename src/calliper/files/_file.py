@@ -125,8 +125,7 @@ def read(path: Any) -> Contents:
             header = _parsed(data[:first])
         except ValueError as error:
             raise ValueError(
-                "it is truncated or another kind of file (calliper.save and calliper calibrate "
-                "write calliper files)"
+                "either it is truncated, or neither calliper.save nor 'calliper calibrate' wrote it"
             ) from error
         _check_format(file, header)
         if sha256(memoryview(data)[:-HASH]).digest() != data[-HASH:]:

@@ -153,7 +153,7 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
     model = type(unwrapped(getattr(calibrated, "estimator_", None))).__name__
     brought, made_for = header["brought"], header["model"]
     embed = f" and embed={brought['embed']}" if "embed" in brought else ""
-    advice = f"This file was made for {made_for}{embed}; pass the same fitted model."
+    advice = f"This file was made for {made_for}{embed}: pass that model."
     placed_by = "the embed that was passed" if embed else model
     blamed = {
         "y_pred": (f"{model} predicts", advice),

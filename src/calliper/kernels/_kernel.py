@@ -10,7 +10,7 @@ scores, ``Weights`` of ``_weighted.py`` is all there is to write.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from numbers import Real
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
+from calliper._validation import check_size
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import rescale, times
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
@@ -32,6 +33,9 @@ Known = FloatArray | None
 #: What was found before at great expense, by name.
 Found = Mapping[str, Any]
 NOTHING: Found = MappingProxyType({})
+
+#: A parameter of a kernel, whose products with others are finite.
+check_parameter = partial(check_size, most=1e30)
 
 #: Scales at some level, (candidates, N).
 ScalesAtLevel = Callable[[float], FloatArray]
@@ -232,15 +236,6 @@ class Kernel:
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
         raise TypeError(f"{cls.__name__} defines no scales to compare.")
-
-
-def check_size(value: Any, name: str, least: int = 0) -> float:
-    """A number from ``least`` on, whose products with others are finite."""
-    if not isinstance(value, Real) or not least <= float(value) <= 1e30:
-        raise ValueError(
-            f"{name} must be a finite number >= {least}; got {value!r} (1e30 is the largest)."
-        )
-    return float(value)
 
 
 def as_kernel(given: Any, default: Kernel | None = None) -> Kernel:

@@ -36,7 +36,7 @@ from calliper._kept import Array, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_size
+from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_parameter
 from calliper.kernels._knn import KNN
 from calliper.quantile import TINY
 from calliper.rows import Rows
@@ -230,7 +230,7 @@ def learn_metric(
     """
     at_least(n_directions, 1, "n_directions")
     at_least(max_iter, 1, "max_iter")
-    check_size(smoothing, "smoothing")
+    check_parameter(smoothing, "smoothing")
     Z = check_features(Z, "Z_train")
     y = check_vector(y, "y_train", n=len(Z))
     if len(Z) < 3:

@@ -48,7 +48,7 @@ from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import Bag, Known, LocalQuantile, Rng, ScalesAtLevel, check_size
+from calliper.kernels._kernel import Bag, Known, LocalQuantile, Rng, ScalesAtLevel, check_parameter
 from calliper.kernels._search import EUCLIDEAN, Metric, all_distances, check_metric
 from calliper.kernels._weighted import (
     BagWeighted,
@@ -147,7 +147,8 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
                 raise CalliperError(
                     "the median distance between training inputs is 0; pass a number."
                 )
-        smoothing, step = check_size(self.smoothing, "smoothing"), check_size(self.step, "step")
+        smoothing = check_parameter(self.smoothing, "smoothing")
+        step = check_parameter(self.step, "step")
         length = check_length_scale(scale)
         return replace(self, length_scale=length, smoothing=smoothing, step=step)
 

@@ -44,7 +44,15 @@ from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components, random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
+from calliper.kernels._kernel import (
+    NOTHING,
+    Found,
+    Kernel,
+    Known,
+    LeaveTwoOut,
+    Rng,
+    check_parameter,
+)
 from calliper.kernels._knn import KNN
 from calliper.kernels._nearest import Nearest, same_length
 from calliper.kernels._rbf import RBF, Radial, RadialMeans, check_length_scale
@@ -403,7 +411,7 @@ class TunedRBF(_Tuned):
             return replace(self, chosen=np.array(chosen))
         at_least(self.n_scan, 1, "n_scan")
         at_least(self.n_sample, 1, "n_sample")
-        check_size(self.expand, "expand", least=1)
+        check_parameter(self.expand, "expand", least=1)
         if self.grid not in ("auto", "guarded", "paper"):
             raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
         if self.n_folds is not None:

@@ -7,9 +7,8 @@ depends on the family, one file each:
 |---|---|
 | ``_forests.py`` | forests, extra trees, bagging, votes: a plain mean of members |
 | ``_boosting.py`` | gradient boosting of scikit-learn, XGBoost, LightGBM, CatBoost |
-| ``_linear.py`` | linear models and others that state a standard deviation |
 | ``_networks.py`` | modules of PyTorch, and their layers |
-| ``_distributions.py`` | models that predict quantiles or a distribution |
+| ``_distributions.py`` | models that predict quantiles, a distribution, or a standard deviation |
 
 ``CONTRIBUTING.md`` shows how to add one: a file with a subclass of ``ModelFamily``, and a line in
 ``FAMILIES``, in whose order they are tried. It answers four questions and no others, each with a

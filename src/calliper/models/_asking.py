@@ -56,7 +56,7 @@ FAMILIES = (
     "_boosting:CatBoost",
     "_boosting:TreeStages",
     "_boosting:Stages",
-    "_linear:StatedDeviation",
+    "_distributions:StatedDeviation",
 )
 
 

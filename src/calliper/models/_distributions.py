@@ -13,7 +13,8 @@
 
 With ``DistributionError(probabilities)`` as score also a function, a network or a model that
 returns this many quantiles, or the distributions of all rows (an object that has ``ppf``), and one
-whose ``predict`` takes ``return_std``.
+whose ``predict`` takes ``return_std``. Without that score, the last are asked for the mean, and
+their deviation says where errors are large (:class:`StatedDeviation`).
 
 A bootstrapped quantile forest also tells of its training rows, by the trees that left them out.
 
@@ -38,6 +39,7 @@ from calliper._validation import check_new_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
     AroundModel,
+    ModelFamily,
     answer_of,
     each_of,
     fresh,
@@ -131,6 +133,29 @@ def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> Dist
     usual = float(np.median(score.mean_slope(predictions(model, some, score.n_outputs))))
     usable = np.isfinite(usual) and usual > 0
     return DistributionError(score.probabilities, slope=usual) if usable else score
+
+
+class StatedDeviation(ModelFamily):
+    """A model whose ``predict`` can also return the standard deviation."""
+
+    @classmethod
+    def is_mine(cls, core: Any) -> bool:
+        return "return_std" in parameters(learnt(core, "predict"))
+
+    def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """The prediction (m,) and the stated deviation (1, m)."""
+        _, deviation = self.core.predict(rows, return_std=True)
+        return predictions(self.core, rows), np.asarray(deviation, np.float64).reshape(1, -1)
+
+    def describe(self) -> str:
+        return f"standard deviation by {type(self.core).__name__}"
+
+    def unit(self) -> float | None:
+        """Standard deviation of the training targets, where the model has kept them."""
+        targets, scale = learnt(self.core, "y_train_"), learnt(self.core, "_y_train_std")
+        if targets is None:
+            return None
+        return float(np.std(targets) * np.mean(1.0 if scale is None else scale))
 
 
 class QuantileModel(AroundModel):

@@ -240,9 +240,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """Its effect on an interval in words; empty if there is none."""
         parts = []
         if self.shift_share_:
-            parts.append("the centre is the prediction plus the estimated bias")
+            parts.append("centred on the prediction plus the estimated bias")
         if self.units_kept_:
-            parts.append("errors below and above have their own sizes")
+            parts.append("scaled separately below and above the centre")
         learnt = f" (learnt from {self.n_errors_:,} held-out errors)"
         return f"{' and '.join(parts)}{learnt}" if parts else ""
 

@@ -435,16 +435,9 @@ class Embedding(Keeps):
         return features
 
     def __repr__(self) -> str:
-        size = self._size()
-        return f"Space({self.space.name!r}{size and ', '}{size})"
-
-    def describe(self) -> str:
-        size = self._size()
-        return f"{self.space.name} ({size})" if size else f"{self.space.name}"
-
-    def _size(self) -> str:
         n = self.n_dimensions
-        return "" if n is None else f"{n} dimension{'s' * (n != 1)}"
+        size = "" if n is None else f" ({n} dimension{'s' * (n != 1)})"
+        return f"{self.space.name}{size}"
 
 
 def repeatable(before: FloatArray) -> FloatArray:

@@ -123,7 +123,7 @@ def test_axes_of_the_caller_are_used():
 def test_the_level_is_drawn_and_named():
     y, intervals = draw("plain")
     display = CoverageDisplay.from_intervals(y, intervals, what="width (mm)").plot(name="Mine")
-    assert {"Mine", "width (mm)", "asked for: 90 %"} <= set(words(display))
+    assert {"Mine", "width (mm)", "requested: 90 %"} <= set(words(display))
     lines = [line.get_ydata() for line in display.ax_.lines]
     assert any(list(line) == [0.9, 0.9] for line in lines)
 

@@ -101,7 +101,7 @@ def name_of(column: Any, default: str) -> str:
 
 def asked(line: Callable[..., Any], level: float) -> None:
     """Draw the level asked for by ``axhline`` or ``axvline``."""
-    line(level, label=f"asked for: {percent(level)}", **TARGET)
+    line(level, label=f"requested: {percent(level)}", **TARGET)
 
 
 def in_percent(axis: Any) -> None:
