@@ -233,7 +233,7 @@ class Calibration(Keeps):
         if not self.score.has_distribution:
             raise CalliperError(
                 f"{self.score!r} does not support predictive distributions; use AbsoluteError() "
-                "instead. For one-sided bounds, use the quantiles of its distribution."
+                "instead. For one-sided bounds, use the quantiles of the distribution."
             )
         if bounds is not None:
             bounds = valid.check_bounds(bounds, self.targets)

@@ -401,7 +401,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
         flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
         if flat or len(shape_of(X)) == 1:
             raise CalliperError(
-                f"X must have rows and columns; got {type(X).__name__} of shape {np.shape(X)}. "
+                f"X must be a table with columns; got {type(X).__name__} of shape {np.shape(X)}. "
                 "Reshape your data: numpy.reshape(X, (-1, 1)) for a single column, or "
                 "numpy.reshape(X, (1, -1)) for a single row. From a DataFrame, take one row as "
                 "df.iloc[[0]] or one column as df[[name]]."

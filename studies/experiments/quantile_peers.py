@@ -27,10 +27,14 @@ N, LEVEL, N_DRAWS, N_HEAVY = 500, 0.9, 2, 8
 TAILS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
 
 
-def quantile_forest(seed: int) -> Any:
+def quantile_forest(seed: int, **how: Any) -> Any:
     from quantile_forest import RandomForestQuantileRegressor
 
-    return RandomForestQuantileRegressor(random_state=seed)
+    return RandomForestQuantileRegressor(random_state=seed, **how)
+
+
+def large_leaves(seed: int) -> Any:
+    return quantile_forest(seed, min_samples_leaf=10)
 
 
 def ngboost(seed: int) -> Any:

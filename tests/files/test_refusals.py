@@ -274,7 +274,7 @@ def test_paths_that_lead_nowhere(ridge, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"there is no file .*no': check the path"):
             read(tmp_path / "no")
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
-    with pytest.raises(DamagedFileError, match="either it is truncated, or neither"):
+    with pytest.raises(DamagedFileError, match="it is truncated, or it was not written by"):
         calliper.files.inspect(tmp_path / "rows.csv")
     assert not list(tmp_path.glob(".*"))
 

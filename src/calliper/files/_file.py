@@ -125,7 +125,7 @@ def read(path: Any) -> Contents:
             header = _parsed(data[:first])
         except ValueError as error:
             raise ValueError(
-                "either it is truncated, or neither calliper.save nor 'calliper calibrate' wrote it"
+                "it is truncated, or it was not written by calliper.save or 'calliper calibrate'"
             ) from error
         _check_format(file, header)
         if sha256(memoryview(data)[:-HASH]).digest() != data[-HASH:]:

@@ -57,7 +57,7 @@ FEW_CELLS = 64
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
 #: Pairs that may be compared, so many or so many times N√N; and kept, for each row on average.
-MOST_PAIRS, MOST_OF_ROOT, MOST_KEPT = 1 << 22, 48, 512
+FEW_PAIRS, MOST_OF_ROOT, MOST_KEPT = 1 << 22, 48, 512
 #: Distances near the smallest number have absolute errors, up to this.
 UNDERFLOW = 1e4 * float(np.finfo(float).tiny)
 
@@ -250,7 +250,7 @@ class CellSearch:
                 f"cells need features between {least:g} and {most:g} in size; got "
                 f"{largest:.3g}. Divide the features by a constant, or use KNN without cells."
             )
-        most = max(MOST_PAIRS, MOST_OF_ROOT * len(points) ** 1.5)
+        most = max(FEW_PAIRS, MOST_OF_ROOT * len(points) ** 1.5)
         _refuse_many(len(points) * self.n_probes, most)
         self.centres, self.placed = centres, self.locate(points)
         #: Who is in each cell, and who probes it.
@@ -282,7 +282,7 @@ class CellSearch:
 
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
-        _refuse_many(len(self.points) * k, max(MOST_PAIRS, MOST_KEPT * len(self.points)))
+        _refuse_many(len(self.points) * k, max(FEW_PAIRS, MOST_KEPT * len(self.points)))
         return self.nearest(self.placed, k, others=True)
 
     def nearest(self, new: Placed, k: int, *, others: bool = False) -> Found:
@@ -355,7 +355,7 @@ class CellSearch:
             row, column = np.nonzero(distance <= limit(mine, point) + UNDERFLOW)
             rows.append(mine[row])
             kept += len(row)
-            _refuse_many(kept, max(MOST_PAIRS, MOST_KEPT * len(new)))
+            _refuse_many(kept, max(FEW_PAIRS, MOST_KEPT * len(new)))
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
         parts = row_slices(len(row), max(1, BLOCK_FLOATS // new.rows.shape[1]))
