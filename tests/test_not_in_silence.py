@@ -10,10 +10,12 @@ from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import calliper
 from calliper import (
     AbsoluteError,
     CalliperError,
@@ -172,14 +174,42 @@ def test_errors_of_training_rows_add_up_to_zero(model, method):
 
 
 @pytest.mark.parametrize("method", [None, Split()], ids=repr)
-def test_bounds_that_calibration_targets_leave_are_refused_after_more_rows_too(method):
+def test_bounds_that_calibration_targets_leave_are_refused_after_more_rows_too(method, tmp_path):
     made = ConformalRegressor(LinearRegression().fit(X[:50], Y[:50]), method)
     made.calibrate(X[50:], np.append(-60.0, Y[51:]))
     for _ in range(2):
-        with pytest.raises(CalliperError, match=r"1 of 3\d\d calibration targets .* -60\."):
+        with pytest.raises(CalliperError, match="calibration targets range from -60 to"):
             made.predict_interval(X[:5], bounds=(-50, None))
         made.extend(X[:10] + 1, Y[:10])
-    assert made.extend(X[:5] + 2, Y[:5], window=100).predict_interval(X[:5], bounds=(-50, 50))
+    made.extend(X[:5] + 2, Y[:5], window=100)  # what was seen once can be
+    calliper.save(made, tmp_path / "kept")
+    for each in (made, calliper.load(tmp_path / "kept", made.estimator)):
+        with pytest.raises(CalliperError, match="calibration targets range from -60 to"):
+            each.predict_distribution(X[:5], bounds=(-50, 50))
+        assert each.predict_interval(X[:5], bounds=(-60, 50))
+
+
+def test_a_frozen_model_is_calibrated_on_all_rows():
+    frozen = ConformalRegressor(FrozenEstimator(MODEL), random_state=0)
+    made, direct = frozen.fit(*CAL), ConformalRegressor(MODEL, random_state=0).calibrate(*CAL)
+    ends = (each.predict_interval(X[:9]).lower for each in (made, direct))
+    np.testing.assert_array_equal(*ends)
+    for more in ({"split_groups": Y}, {"sample_weight": Y}):
+        with pytest.raises(CalliperError, match="a frozen model is not trained"):
+            frozen.fit(*CAL, **more)
+
+
+def test_missing_labels_in_a_list_of_texts_are_no_group():
+    labels = [*["b", "a"] * (len(CAL[1]) // 2 - 1), "a", np.nan]
+    with pytest.raises(CalliperError, match=r"label in every row: 1 of .* at position"):
+        ConformalRegressor(MODEL).calibrate(*CAL, groups=labels)
+
+
+def test_one_group_cannot_be_split_and_progress_is_no_text():
+    with pytest.raises(CalliperError, match="two groups or more"):
+        ConformalRegressor(LinearRegression()).fit(X, Y, split_groups=np.ones(len(Y)))
+    with pytest.raises(TypeError, match="progress must be True, None or a function; got 'yes'"):
+        ConformalRegressor(LinearRegression(), progress="yes").fit(X, Y)
 
 
 def test_training_rows_without_targets_are_said():
@@ -504,7 +534,10 @@ def test_a_calibration_size_is_of_no_use_to_a_fitted_model():
     [
         (lambda: ConformalRegressor(MODEL, prefit=True), r"calibrate\(X_cal, y_cal\)"),
         (lambda: ConformalRegressor(MODEL).calibrate(*CAL, bins=Y), "groups="),
-        (lambda: ConformalRegressor(MODEL).calibrate(*CAL, sample_weight=Y), "weights="),
+        (
+            lambda: ConformalRegressor(MODEL).calibrate(*CAL, sample_weight=Y),
+            "which trains",
+        ),
         (lambda: ConformalRegressor(MODEL).calibrate(*CAL, split_groups=Y), r"fit\(X, y, split_gr"),
         (lambda: calibrated(ConformalRegressor).predict_interval(X, y_min=0), "bounds="),
     ],

@@ -259,7 +259,7 @@ def test_bounds_of_each_target(data):
         free = model.predict_interval(X)
         held = model.predict_interval(X, bounds=[(least, None), None])
         np.testing.assert_array_equal(held[0].lower, np.maximum(free[0].lower, least))
-        with pytest.raises(CalliperError, match=f"calibration targets .* at {y[:, 1].max():.6g}"):
+        with pytest.raises(CalliperError, match=f"calibration targets .* to {y[:, 1].max():.6g}"):
             model.predict_interval(X, bounds=[None, (None, 0)])
         np.testing.assert_array_equal(ends(held)[:, :, 1], ends(free)[:, :, 1])
         with pytest.raises(CalliperError, match="2 pairs, one for each target"):

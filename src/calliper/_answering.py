@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from calliper import _validation as valid
 from calliper._handlers import handler_of_collection
-from calliper._kept import Inline, Keeps, Number, Part, Plain, Text
+from calliper._kept import Array, Inline, Keeps, Number, Part, Plain, Text
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch
 from calliper._types import BothEnds, Coverage, FloatArray, Levels
@@ -78,6 +78,8 @@ class Calibration(Keeps):
     sketch: Annotated[RowSketch | None, Inline(RowSketch, optional=True)] = None
     #: Calibration rows that were used to learn how the model errs, and do not calibrate.
     n_taught: Annotated[int, Number(int, 0)] = 0
+    #: The lowest and the highest of each target of all calibration rows, to check bounds by.
+    target_range: Annotated[Any, Array("float64", (2, "t"))] = ()
     #: Plain split on all rows, for levels that need more of them.
     on_all: Annotated[Any, Part("calibrators", optional=True)] = None
     #: Added to every radius, since rounding changes predictions between batches; None if unknown.
@@ -91,8 +93,6 @@ class Calibration(Keeps):
     predicted: tuple[FloatArray, FloatArray] | None = None
     #: Parameters of the regressor that the calibration followed, by name.
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    #: Of all calibration rows, to check bounds by; unknown after loading a file.
-    targets: FloatArray | None = None
 
     @property
     def n_calibration(self) -> int:
@@ -166,7 +166,7 @@ class Calibration(Keeps):
         rows must answer.
         """
         levels = served = valid.check_levels(coverage)
-        ends = None if bounds is None else valid.check_bounds(bounds, self.targets)
+        ends = None if bounds is None else valid.check_bounds(bounds, self.target_range)
         valid.refuse_lone_confidence(coverage, confidence)
         if confidence is None:
             served = tuple(map(self._served, levels))
@@ -236,7 +236,7 @@ class Calibration(Keeps):
                 "instead. For one-sided bounds, use the quantiles of the distribution."
             )
         if bounds is not None:
-            bounds = valid.check_bounds(bounds, self.targets)
+            bounds = valid.check_bounds(bounds, self.target_range)
         (calibrator,) = self.calibrators
         made: Distribution = calibrator.predict_distribution(
             new.Z, np.zeros(len(y_pred)), bounds=bounds, weights=new.weights, groups=new.groups
@@ -366,8 +366,7 @@ class Answers:
             With a list of L levels the ends have shape (m, L).
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
-            coverage. ``None`` leaves a side open. Refused if calibration targets, which a file
-            does not hold, lie outside.
+            coverage. ``None`` leaves a side open. Refused if calibration targets lie outside.
         confidence : float, optional
             The share of calibration sets for which the coverage holds; for calibrators with a law
             of coverage, such as ``Split``. Give ``coverage`` as well.

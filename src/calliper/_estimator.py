@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
@@ -42,14 +43,8 @@ from calliper.shift import ShiftReport
 from calliper.space import Training, learnt_from_training, train_apart, why_no_refit
 
 #: What to do with rows in order of time: where some are held out, and where some are learnt from.
-IN_TIME = (
-    "shuffle=False holds out the last rows instead. shuffle=True says that the order of rows does "
-    "not matter."
-)
-DEALT_IN_TIME = (
-    "pass shuffle=False to learn from the older rows and calibrate on the later ones, or "
-    "shuffle=True if the order does not matter."
-)
+IN_TIME = "pass shuffle=False to hold out the last rows"
+DEALT_IN_TIME = "pass shuffle=False to learn from the older rows and calibrate on the later ones"
 
 
 def made(name: str, doc: str) -> Any:
@@ -124,6 +119,8 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
     ) -> Self:
         """Train a copy of the estimator on part of the rows and calibrate on the others.
 
+        A model in scikit-learn's ``FrozenEstimator`` is not trained: all rows calibrate it.
+
         Parameters
         ----------
         X, y : rows and targets
@@ -137,6 +134,10 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
             …); by requests, where metadata routing is enabled. Values for each row are split with
             the rows. None of it reaches the calibrator: calibration rows all weigh the same.
         """
+        if type(self.estimator) is FrozenEstimator:
+            if split_groups is not None or fit_params:
+                raise CalliperError("a frozen model is not trained: pass only X, y and groups.")
+            return self.calibrate(X, y, groups=groups)
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._known(X, y)
@@ -407,8 +408,8 @@ def _refuse_unfitted(model: Any, X: Any) -> None:
         models.predictions(model, rows.first_rows(X))
     except NotFittedError as error:
         raise NotFittedError(
-            f"{error} ConformalRegressor.calibrate needs a model that is already fitted. To train "
-            f"a copy of it on some rows and calibrate on the rest, call ConformalRegressor.fit."
+            f"{str(error).rstrip('.')}. ConformalRegressor.calibrate needs a model that is already "
+            "fitted. To train a copy of it on some rows and calibrate on the rest, call fit."
         ) from error
     except Exception:  # reported better where the space is made
         return
@@ -431,12 +432,16 @@ def _warn_if_other(before: Calibration | None, now: Calibration) -> None:
 def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -> Iterator[str]:
     """What changes nothing: parameters, and training rows that were ``given``."""
     folds, left_out, model = front.refits, made.left_out, made.chosen.get("error_model")
+    method, embed = made.calibrators[0], made.chosen["embed"]
+    mapped = not isinstance(embed, str) or embed == "inputs"  # it may be fitted to training rows
     bagged = left_out is not None and left_out.source.startswith("out of bag")
     if left_out is None and model is not None and not isinstance(model, str):
         yield (
             "error_model is not used: there are no held-out errors to learn from. Pass "
             "learning_part=0.5, or X_train, y_train and refits=5, or leave error_model out."
         )
+    if mapped and left_out is None and not method.judges_nearness and not method.takes_inputs:
+        yield "embed has no effect, since the method uses no distances: leave it out."
     if given and made.trained_from is None and front.calibration_size != 0.25:
         yield "calibration_size has no effect on calibrate: it is the part that fit holds out."
     if vars(front).get("units") is not None and not isinstance(made.score, JointError):
@@ -456,10 +461,8 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
     known = left_out is not None and left_out.n_training > made.n_taught
     if training.X is None or (training.y is not None and known):
         return
-    uses, why = made.calibrators[0].uses, why_no_refit(made.space.model)
+    uses, why = method.uses, why_no_refit(made.space.model)
     learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
-    embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
-    mapped = not isinstance(embed, str) or embed == "inputs"
     sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
     if folds and training.y is not None:
         if why is not None:
@@ -469,7 +472,7 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             )
         elif "left_out" not in uses and made.score.units is None:
             yield (
-                f"refits={folds} has no effect: {type(made.calibrators[0]).__name__} does not use "
+                f"refits={folds} has no effect: {type(method).__name__} does not use "
                 "out-of-fold errors. Leave it out, or use FullRescaled()."
             )
     elif given and learns and not (mapped or sloped or learnt_from_training(made.space.space)):

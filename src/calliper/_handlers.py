@@ -1,8 +1,6 @@
 """Which module handles rows that are not NumPy arrays: Dask collections, tensors, network inputs.
 
-This registry finds the module by the type of the rows, and imports it only then. Other modules of
-the core only name kinds of rows (``rows.state_of``) and what to do instead (``targets``), or make
-an array of a tensor that a model answers (``models._distributions``).
+This registry finds the module by the type of the rows, and imports it only then.
 """
 
 from __future__ import annotations

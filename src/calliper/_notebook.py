@@ -149,6 +149,8 @@ def _figure(marks: list[str], said: str) -> str:
 
 def reporter(progress: Progress | bool | None, work: str) -> Progress:
     """The function to report progress to: the caller's own, a bar for True, nothing for None."""
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise TypeError(f"progress must be True, None or a function; got {progress!r}.")
     if progress is True:
         return _Shown(work)
     return progress if callable(progress) else lambda fraction: None

@@ -53,7 +53,7 @@ INSTEAD = {
     **dict.fromkeys(("prefit", "X_cal"), "calibrate(X_cal, y_cal) of a fitted model"),
     **dict.fromkeys(("y_min", "y_max"), "predict_interval(X, bounds=(low, high))"),
     "split_groups": "fit(X, y, split_groups=…)",
-    "sample_weight": "weights=…",
+    "sample_weight": "fit(X, y, sample_weight=…), which trains the model with it",
     "method": "{}(model, calibrator=…)",
 }
 IN_CONSTRUCTOR = ("refits", "shuffle", "learning_part", "error_model", "embed", "random_state")
@@ -190,10 +190,23 @@ def refuse_no_table(Z: Any, name: str) -> None:
     """Refuse features that are no table of numbers: what has no rows, sparse rows, dictionaries."""
     refuse_no_rows(Z, name)
     refuse_sparse(Z, name)
+    refuse_flat(Z, name)
     if has_dicts(Z):
         raise CalliperError(
             f"{name} must have columns; got a list of {type(Z[0]).__name__}s, one for each row. "
             f"Convert it first: pandas.DataFrame({name}), or an array."
+        )
+
+
+def refuse_flat(X: Any, name: str) -> None:
+    """Refuse numbers one after another where each row must have columns."""
+    flat = isinstance(X, list | tuple) and len(X) and all(isinstance(each, Real) for each in X)
+    if flat or len(shape_of(X)) == 1:
+        raise CalliperError(
+            f"{name} must be a table with columns; got {type(X).__name__} of shape {np.shape(X)}. "
+            f"Reshape your data: numpy.reshape({name}, (-1, 1)) for a single column, or "
+            f"numpy.reshape({name}, (1, -1)) for a single row. From a DataFrame, take one row as "
+            "df.iloc[[0]] or one column as df[[name]]."
         )
 
 
@@ -396,16 +409,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
         )
     refuse_no_rows(X, "X")
     if own.get("n_features_in_") is not None:
-        if has_dicts(X):
-            refuse_no_table(X, "X")
-        flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
-        if flat or len(shape_of(X)) == 1:
-            raise CalliperError(
-                f"X must be a table with columns; got {type(X).__name__} of shape {np.shape(X)}. "
-                "Reshape your data: numpy.reshape(X, (-1, 1)) for a single column, or "
-                "numpy.reshape(X, (1, -1)) for a single row. From a DataFrame, take one row as "
-                "df.iloc[[0]] or one column as df[[name]]."
-            )
+        (refuse_no_table if has_dicts(X) else refuse_flat)(X, "X")
     validate_data(estimator, X, skip_check_array=True, reset=False)
 
 
@@ -487,10 +491,8 @@ def check_steps(step: Any) -> list[int]:
     return [int(value) for value in values]
 
 
-def check_bounds(
-    bounds: tuple[float | None, float | None], targets: FloatArray | None = None
-) -> tuple[float, float]:
-    """The range of y as two numbers, None for an open side; refused if known targets leave it."""
+def check_bounds(bounds: tuple[float | None, float | None], known: Any = ()) -> tuple[float, float]:
+    """The range of y as two numbers, None for an open side; refused if ``known`` ones leave it."""
     try:
         y_min, y_max = bounds
         low = -np.inf if y_min is None else float(y_min)
@@ -502,14 +504,11 @@ def check_bounds(
             f"bounds must be a pair (y_min, y_max) with y_min < y_max, each a number or None; got "
             f"{bounds!r:.80}."
         )
-    known = np.empty(0) if targets is None else targets
-    beyond = np.maximum(low - known, known - high)
-    if (beyond > 0).any():
+    least, most = np.min(known, initial=high), np.max(known, initial=low)
+    if least < low or most > high:
         raise CalliperError(
-            f"bounds=({low:g}, {high:g}) must contain every target, but "
-            f"{np.count_nonzero(beyond > 0):,} of {len(known):,} calibration targets lie outside, "
-            f"the farthest at {known[beyond.argmax()]:.6g}. Pass the range that y can take, or "
-            "leave bounds out."
+            f"bounds=({low:g}, {high:g}) must contain every target, but calibration targets range "
+            f"from {least:.6g} to {most:.6g}. Pass the range that y can take, or leave bounds out."
         )
     return low, high
 

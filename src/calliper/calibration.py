@@ -110,7 +110,7 @@ def calibrate_model(
         n_taught=len(taught),
         on_all=on_all,
         slack=slack,
-        targets=targets,
+        target_range=range_of(targets),
     )
 
 
@@ -289,8 +289,13 @@ def extended(
     on_all = made.on_all
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
-    known = None if made.targets is None else np.concatenate([made.targets, y])[-(window or 0) :]
-    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, targets=known)
+    known = range_of(np.concatenate([made.target_range, y.reshape(len(y), -1)]))
+    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, target_range=known)
+
+
+def range_of(targets: FloatArray) -> FloatArray:
+    """(2, t) the lowest and the highest of each target, (n,) or (n, t)."""
+    return np.sort(targets.reshape(len(targets), -1), axis=0)[[0, -1]]
 
 
 def _plain(space: spaces.Embedding, X: Any, y: FloatArray, before: Any = None) -> Any:

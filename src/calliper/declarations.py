@@ -1,8 +1,6 @@
 """What a method declares about itself: what it uses, and when to choose it.
 
 The frame of methods, the regressor, the command line, evaluation and comparison read this.
-Elsewhere methods are only named: ``files._codec`` has other classes that are kept, ``cli._methods``
-those for Python only, ``checks/promises`` the parameters that are tried.
 """
 
 from dataclasses import dataclass

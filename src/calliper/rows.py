@@ -191,6 +191,8 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     given = given(X) if callable(given) else given
     try:
         values = np.asarray(given)
+        if values.dtype.kind in "US" and isinstance(given, list) and any(map(_is_missing, given)):
+            values = np.array(given, dtype=object)  # as text, nothing would be missing
     except ValueError as error:
         raise CalliperError(f"{name} must have one value for each row: {error}.") from error
     if values.ndim == 2 and values.shape[1] == 1:
@@ -454,7 +456,8 @@ def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) 
         sort = " (sort rows by time first)" if order == "descending" else ""
         warn(
             f"{what} rows at random, but {where} holds times in {order} order{sort}. If new rows "
-            f"are later than these, coverage may be lower than promised: {remedy}",
+            f"are later than these, coverage may be lower than promised: {remedy}, or shuffle=True "
+            "if the order does not matter.",
             RowOrderWarning,
         )
     elif shuffle is False and orders and "ascending" not in orders:

@@ -143,9 +143,8 @@ class MultiTargetRegressor(CalibratedRegressor):
         if len(names) == 1:
             only = made.intervals(y_pred, new, coverage, bounds=limits[0], **asked)
             return Boxes((only,), names)
-        if made.targets is not None:
-            for limit, column in zip(limits, made.targets.T, strict=True):
-                valid.check_bounds(limit, column)
+        for limit, known in zip(limits, made.target_range.T, strict=False):
+            valid.check_bounds(limit, known)
         # Around 0 the upper end is the radius, rounded outward.
         around_0 = replace(made, score=AbsoluteError())
         found = around_0.intervals(np.zeros(len(y_pred)), new, coverage, **asked)

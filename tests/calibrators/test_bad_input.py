@@ -22,7 +22,7 @@ from cases.edges import METHODS, NEW, RESCALED, SCORES, Z
         (np.where(Z == Z[3, 1], np.inf, Z), SCORES, "contains infinity"),
         (Z * 1e160, SCORES, "as large as .*e.160; .* Rescale that feature"),
         (Z, SCORES[:-1], "inconsistent numbers of samples"),
-        (Z[:, 0], SCORES, "Expected 2D array"),
+        (Z[:, 0], SCORES, "must be a table with columns"),
         (Z, np.column_stack([SCORES, SCORES]), "one value for each row"),
         (Z[:0], SCORES[:0], "0 sample"),
         (Z[:, :0], SCORES, "0 feature"),
@@ -78,7 +78,7 @@ def test_dictionaries_and_queries_are_refused(method, rows, message):
     [
         (NEW[:, :1], "2 features"),
         (np.full((1, 2), np.nan), "contains NaN"),
-        (NEW[0], "Expected 2D array"),
+        (NEW[0], "must be a table with columns"),
         (NEW[:0], "0 sample"),
     ],
 )

@@ -58,7 +58,7 @@ def test_each_difficulty_says_what_it_needs(difficulty, given):
     [
         (Z_TRAIN[:, :1], "Z of training has 1 columns, Z has 2"),
         (np.where(Z_TRAIN == Z_TRAIN[3, 1], np.nan, Z_TRAIN), "contains NaN"),
-        (Z_TRAIN[:, 0], "Expected 2D array"),
+        (Z_TRAIN[:, 0], "must be a table with columns"),
     ],
 )
 def test_bad_training_inputs(method, train, message):

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from calliper import CalliperError, ConformalRegressor, Split
-from calliper.exceptions import EmbeddingWarning
+from calliper.exceptions import EmbeddingWarning, UnusedWarning
 from calliper.space import fit_embedding
 
 rng = np.random.default_rng(0)
@@ -108,9 +108,12 @@ def test_places_that_say_nothing():
 
 
 def test_plain_split_asks_no_space():
+    model = ConformalRegressor(MODEL, Split(), embed=lambda X: 1 / 0)
+    with pytest.warns(UnusedWarning, match="embed has no effect, since the method"):
+        model.calibrate(X_CAL, Y_CAL)
+    model.set_params(embed="prediction")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = ConformalRegressor(MODEL, Split(), embed=lambda X: np.zeros(len(X)))
         model.calibrate(X_CAL, Y_CAL)
 
 

@@ -189,7 +189,7 @@ def test_plain_arrays_are_taken_as_they_are_and_others_are_checked():
         (np.full_like(Z, np.inf), "infinity"),
         (np.full_like(Z, 1e200), "as large as"),
         (Z[:0], "0 sample"),
-        (Z[0], "1D array"),
+        (Z[0], "a table with columns"),
     ]:
         with pytest.raises(ValueError, match=said):
             check_new_features(method, wrong)
@@ -199,5 +199,5 @@ def test_plain_arrays_are_taken_as_they_are_and_others_are_checked():
         check_new_features(method, Z[:, :1].copy())
     with pytest.raises(ValueError, match="features"):
         calibrated.predict_interval(X[:1, :3])
-    with pytest.raises(CalliperError, match="rows and columns"):
+    with pytest.raises(CalliperError, match="a table with columns"):
         calibrated.predict_interval(X[0])

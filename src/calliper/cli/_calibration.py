@@ -245,7 +245,8 @@ def calibrate_stored(
     if training is not None:
         more = {"X_train": StoredRows(training[:, 2:], training[:, 1]), "y_train": training[:, 0]}
     teach = isinstance(as_score(score), AbsoluteError)
-    if learning_part == "auto" and "left_out" not in as_calibrator(calibrator).uses:
+    method = as_calibrator(calibrator)
+    if learning_part == "auto" and "left_out" not in method.uses:
         teach = False
     if teach:  # told by counts alone, as calibrate does
         if groups is not None:
@@ -256,7 +257,7 @@ def calibrate_stored(
         stored_predictions,
         calibrator,
         score_function=score,
-        embed="auto" if teach else "inputs",
+        embed="auto" if teach or not method.judges_nearness else "inputs",
         learning_part=learning_part,
         random_state=random_state,
     )

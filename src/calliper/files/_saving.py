@@ -309,8 +309,8 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
     given = dict(bring) | ({} if embed is None else {"embed": embed})
     for name in given:
         if name not in needs:
-            wanted = ", ".join(needs) or "nothing"
-            raise CalliperError(f"the file needs {wanted}, not {name}: leave it out.")
+            wanted = f"only {', '.join(needs)}" if needs else "no other objects"
+            raise CalliperError(f"the file needs {wanted}: leave {name} out.")
     for name, what in needs.items():
         if name not in given:
             raise CalliperError(

@@ -1,21 +1,11 @@
 """How the space is chosen where nearness is judged.
 
-``embed="auto"`` looks at the fitted model:
+``embed="auto"`` looks at the fitted model: a network has its penultimate layer, a model of a family
+that knows its own spread (``models/``) prediction and spread; any other has standardised inputs and
+prediction. Without training rows, a linear model has what each input adds, any other the prediction
+alone, as where inputs have no columns. One input stands for itself.
 
-| model | space |
-|---|---|
-| forest, extra trees, bagging, vote: the prediction is the mean of members | prediction, spread |
-| gradient boosting of scikit-learn | prediction, how much the last stages move it |
-| XGBoost, LightGBM, CatBoost | the same, and how many training rows the leaves held |
-| network (a PyTorch module) | its penultimate layer |
-| states a standard deviation (``return_std``) | prediction, deviation |
-| any other, with training rows | standardised inputs and prediction |
-| linear, without training rows | what each input adds, and prediction |
-| any other without training rows, or inputs that have no columns | prediction |
-| any but the first five, with one input | that input |
-
-``_spaces.py`` has the coordinates. A class that looks like one of these, but predicts by code of
-its own, is any other. Of calibration rows only the layout is used.
+``_spaces.py`` has the coordinates. Of calibration rows only the layout is used.
 """
 
 from dataclasses import dataclass, replace
@@ -128,7 +118,7 @@ class SpaceChoice:
         return spaces.RAW
 
     def _auto(self) -> Space:
-        """The first space of the table that fits the model."""
+        """The first of these spaces that fits the model."""
         opened = models.open_model(self.model)
         if models.is_module(opened.core):
             return spaces.Network(models.Layer(opened.core)) if self.nearness else self.bare

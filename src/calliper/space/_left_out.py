@@ -242,9 +242,8 @@ def train_apart(
     """A model trained on part of the rows as ``front`` says, rows held out, and what trained it."""
     if not hasattr(front.estimator, "fit"):
         raise TypeError(
-            f"fit needs an estimator that can be trained; got a {type(front.estimator).__name__}. "
-            "calliper never trains a PyTorch module. If it already predicts, use calibrate(X, y) "
-            "with data it has not seen."
+            f"fit needs an estimator with a fit method; got a {type(front.estimator).__name__}. If "
+            "it already predicts, use calibrate(X, y) with data it has not seen."
         )
     folds, gap = check_parts(front)
     if len(y) < 2:
@@ -281,6 +280,8 @@ def split_rows(
 ) -> tuple[IntArray, IntArray]:
     """Rows to train on, and rows to hold out: so many, or so large a part."""
     _refuse_part("calibration_size must be", size, n, least=1)
+    if groups is not None and len(np.unique(groups)) < 2:
+        raise CalliperError("split_groups must name two groups or more: one of them is held out.")
     if groups is None:
         seed, how = random_state if shuffle else None, {"test_size": size, "shuffle": shuffle}
         train, held_out = train_test_split(np.arange(n), random_state=seed, **how)
