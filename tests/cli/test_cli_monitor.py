@@ -49,6 +49,17 @@ def test_exit_code_and_words(calliper, tmp_path, good, bad):
     assert said["evidence"] == expected.evidence
 
 
+def test_times_in_another_order_are_pointed_out(calliper, tmp_path, bad):
+    rows = [
+        f"2026-01-{1 + day // 24:02}T{day % 24:02}:00,0,1,{2 * held}"
+        for day, held in enumerate(bad[:240])
+    ]
+    for lines, falls in ((rows, False), (rows[::-1], True)):
+        (tmp_path / "log.csv").write_text("\n".join(["at,lower,upper,y", *lines]))
+        done = calliper(*LOG, "--tolerated", 0.2, "--time", "at")
+        assert ("'at' is not in ascending order" in " ".join(done.stderr.split())) == falls
+
+
 def test_parquet_decimal_commas_and_other_names(calliper, tmp_path, bad):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet

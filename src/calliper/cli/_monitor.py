@@ -1,6 +1,8 @@
 """``calliper monitor``: whether, and since when, intervals in a log miss more than promised."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import compress
 from typing import Any, Literal
 
@@ -14,7 +16,7 @@ from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import load_calibration
 from calliper.cli._options import Column, File, option
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, RowOrderWarning, warn
 from calliper.intervals import Intervals
 from calliper.monitoring import CoverageMonitor
 
@@ -66,6 +68,12 @@ def monitor(request: MonitorRequest) -> None:
     """  # noqa: D301
     made, time = request.monitor(), request.time
     inside, times = _read(request)
+    if not _rise(times):
+        warn(
+            f"{time!r} is not in ascending order, but rows must be in chronological order: the "
+            "alarm, and since when it holds, may be wrong. Sort the rows first.",
+            RowOrderWarning,
+        )
     made.update(inside)
     places: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}
     named: dict[str, str] = {}
@@ -106,6 +114,15 @@ def _read(request: MonitorRequest) -> tuple[BoolArray, list[str]]:
     if not sum(map(len, inside)):
         raise CalliperError(f"{path}: no row has a target; at least one is needed.")
     return np.concatenate(inside), times
+
+
+def _rise(times: list[str]) -> bool:
+    """Whether times never fall, as numbers or as dates; True if they are neither."""
+    for kind in (float, datetime.fromisoformat):
+        with suppress(TypeError, ValueError):
+            moments = [kind(text) for text in times]
+            return moments == sorted(moments)
+    return True
 
 
 def _ends(chunk: Any, name: str, path: str) -> FloatArray:
