@@ -366,6 +366,18 @@ def test_targets_beyond_an_end_are_further_out_by_as_much():
     np.testing.assert_array_equal(found, [-103.0, -2.0, 0.5, 101.0])
 
 
+def test_beyond_an_end_a_target_is_held_at_its_own_radius_and_none_before():
+    """Also where what is added for the end is so much that digits of the rest are lost."""
+    rng = np.random.default_rng(0)
+    y = np.append(-rng.exponential(size=50), 4 + rng.exponential(size=50))
+    rows = rng.uniform(1, 3, size=(100, 3))
+    score = ScaledError(lowest=0.0, highest=4.0, beyond=1e6)
+    lower, upper = score.invert(rows, score.measure(y, rows))
+    assert ((lower <= y) & (y <= upper)).all() and (upper > 4).sum() >= 50
+    lower, upper = score.invert(rows, np.full(100, 1e6 - 1))
+    assert (lower == 0).all() and (upper == 4).all()
+
+
 def test_no_room_without_an_end_pulls_nothing():
     rows = np.array([[2.0, 1.0, 1.0]])
     lower, upper = ScaledError(lowest=0.0, pull=2.0).invert(rows, np.ones(1))
