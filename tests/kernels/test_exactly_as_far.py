@@ -149,7 +149,7 @@ def test_on_a_device_a_row_at_the_very_centre_is_in_balls():
 
 
 def test_a_new_row_as_far_as_the_only_neighbour_shares_its_place():
-    """The scale of the second point is the mean of 4 and t; that of the row, the mean of 2 and 5."""
+    """The second point has the mean of 4 and t as its scale, the row that of 2 and 5."""
     Z, scores = np.array([[0.0], [1.0], [3.0]]), np.array([4.0, 2.0, 5.0])
     bag = KNN(1).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
     found = bag.thresholds(np.array([[2.0]]))[0]
