@@ -187,6 +187,8 @@ def test_scaled_errors_have_no_bound_where_the_radius_has_none():
     lower, upper = ScaledError().invert(rows, np.array([np.inf, 1.0]))
     assert lower[0] == -np.inf and upper[0] == np.inf
     np.testing.assert_allclose([lower[1], upper[1]], [-1.0, 4.0])
+    flat = ScaledError().invert(np.array([[0.0, 0.0, 1.0]]), np.array([np.inf]))
+    assert flat == (-np.inf, np.inf)
 
 
 def test_the_centre_goes_with_each_level():

@@ -143,6 +143,22 @@ def test_groups_of_very_different_scores_are_split_in_each(ratio, digits):
         assert (radius >= expected).all()
 
 
+def test_many_groups_and_sums_of_them_are_split_in_each():
+    """Weights on the scores of other groups are nought, not what rounding leaves of it."""
+    draws = np.random.default_rng(0)
+    group = np.arange(140)[:, None] % 7 * 1.0
+    scores = draws.exponential(size=140) * 10.0 ** (4 * group[:, 0] - 12)
+
+    def basis(Z):
+        return np.column_stack([Z == np.arange(7), Z % 2 == 0])
+
+    method = ConditionalCalibration(basis=basis).fit(group, scores)
+    for g in range(7):
+        members = scores[group[:, 0] == g]
+        expected = Split().fit(members[:, None], members).predict_radius([[0.0]], [0.5, 0.8])
+        np.testing.assert_allclose(method.predict_radius([[g]], [0.5, 0.8]), expected, rtol=1e-9)
+
+
 def test_a_search_that_is_given_up_is_not_laid_at_the_door_of_the_data(monkeypatch):
     method = ConditionalCalibration().fit(Z, SCORES)
     monkeypatch.setattr("calliper.calibrators._conditional.MOST_EDGES", -60)

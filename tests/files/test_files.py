@@ -325,13 +325,9 @@ def saying(**numbers):
 
 LEVEL = "levels of Split holds"
 BEYOND = {
+    "a level beyond one": (RCP(kernel=KNN(3)), saying(at_=np.full(1, 1.5)), "at_ of RCP holds"),
     "a level of nought": (Split(), saying(levels=np.zeros(1)), LEVEL),
     "a level of one": (Split(), saying(levels=np.ones(1)), LEVEL),
-    "a level beyond one": (
-        RCP(random_state=0),
-        lambda made: vars(made).update(models_={1.5: made.models_[0.5]}),
-        "at_ of RCP holds",
-    ),
     "two trees": (
         LoCart(min_leaf=10),
         lambda made: vars(made).update(nodes_=PlainTrees.of([made.tree_.tree_] * 2, 2)),
