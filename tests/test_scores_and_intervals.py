@@ -187,6 +187,8 @@ def test_scaled_errors_have_no_bound_where_the_radius_has_none():
     lower, upper = ScaledError().invert(rows, np.array([np.inf, 1.0]))
     assert lower[0] == -np.inf and upper[0] == np.inf
     np.testing.assert_allclose([lower[1], upper[1]], [-1.0, 4.0])
+    flat = ScaledError().invert(np.array([[0.0, 0.0, 1.0]]), np.array([np.inf]))
+    assert flat == (-np.inf, np.inf)
 
 
 def test_the_centre_goes_with_each_level():
@@ -364,6 +366,18 @@ def test_targets_beyond_an_end_are_further_out_by_as_much():
     rows = np.tile([2.0, 1.0, 4.0], (4, 1))
     found = score.signed(np.array([-1.0, 0.0, 4.0, 6.0]), rows)
     np.testing.assert_array_equal(found, [-103.0, -2.0, 0.5, 101.0])
+
+
+def test_beyond_an_end_a_target_is_held_at_its_own_radius_and_none_before():
+    """Also where what is added for the end is so much that digits of the rest are lost."""
+    rng = np.random.default_rng(0)
+    y = np.append(-rng.exponential(size=50), 4 + rng.exponential(size=50))
+    rows = rng.uniform(1, 3, size=(100, 3))
+    score = ScaledError(lowest=0.0, highest=4.0, beyond=1e6)
+    lower, upper = score.invert(rows, score.measure(y, rows))
+    assert ((lower <= y) & (y <= upper)).all() and (upper > 4).sum() >= 50
+    lower, upper = score.invert(rows, np.full(100, 1e6 - 1))
+    assert (lower == 0).all() and (upper == 4).all()
 
 
 def test_no_room_without_an_end_pulls_nothing():

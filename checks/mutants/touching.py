@@ -29,6 +29,7 @@ tests/test_composition.py tests/test_shared_rows.py tests/test_shift.py tests/te
 tests/lab/test_tuning_curve.py tests/checks/test_found.py tests/numerics
 tests/test_honest_rows.py tests/test_not_in_silence.py
 tests/files/test_files.py tests/files/test_brought.py tests/files/test_refusals.py
+tests/files/test_fuzz.py
 src/calliper/kernels src/calliper/calibrators
 src/calliper/guarantees.py src/calliper/quantile.py src/calliper/scores.py
 """

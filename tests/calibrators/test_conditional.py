@@ -50,6 +50,16 @@ def test_equals_the_definition(seed):
         assert found == pytest.approx(expected, abs=2e-6 * max(1, np.abs(scores).max()))
 
 
+@pytest.mark.parametrize("level", [0.2, 0.35, 0.45])
+def test_low_levels_equal_the_definition(level):
+    rng = np.random.default_rng(7)
+    Z, scores, new = rng.normal(size=(30, 2)), rng.normal(size=30), rng.normal(size=(8, 2))
+    radius = quietly(ConditionalCalibration().fit(Z, scores), new, level)
+    for found, row in zip(radius, with_constant(new), strict=True):
+        expected = conditional_oracles.cutoff(with_constant(Z), scores, row, level)
+        assert found == pytest.approx(expected, abs=2e-6)
+
+
 @pytest.mark.parametrize(("coverage", "digits"), [(0.2, 1), (0.5, 12), (0.9, 1)])
 def test_overlapping_groups_equal_the_definition(coverage, digits):
     scores = np.round(SCORES, digits)
@@ -100,7 +110,10 @@ def test_a_constant_alone_is_split(n, scores):
     levels = [0.05, 0.3, 0.5, 0.5001, 0.7, 0.9]
     method = ConditionalCalibration(basis=constant).fit(Z[:n], scores[:n])
     expected = Split().fit(Z[:n], scores[:n]).predict_radius(NEW, levels)
-    np.testing.assert_allclose(method.predict_radius(NEW, levels), expected, rtol=1e-10)
+    found = method.predict_radius(NEW, levels)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    away = (found - expected)[np.isfinite(found)]  # enlarged once, so as to exclude no tie
+    assert away.max() <= 1.5e-11 * np.abs(scores[:n]).max()
 
 
 def test_separate_groups_are_split_in_each():
@@ -109,8 +122,8 @@ def test_separate_groups_are_split_in_each():
     one_hot = ConditionalCalibration(basis=lambda Z: Z == np.arange(4)).fit(group, scores)
     for g in range(4):
         members = scores[group[:, 0] == g]
-        expected = Split().fit(members[:, None], members).predict_radius([[0.0]], [0.4, 0.9])
-        np.testing.assert_allclose(one_hot.predict_radius([[g]], [0.4, 0.9]), expected)
+        expected = Split().fit(members[:, None], members).predict_radius([[0.0]], [0.1, 0.4, 0.9])
+        np.testing.assert_allclose(one_hot.predict_radius([[g]], [0.1, 0.4, 0.9]), expected)
 
 
 @pytest.mark.parametrize("ratio", [1e-6, 1e-12, 1e-18])
@@ -128,6 +141,22 @@ def test_groups_of_very_different_scores_are_split_in_each(ratio, digits):
         radius = method.predict_radius([[g]], [0.5, 0.8, 0.9])
         np.testing.assert_allclose(radius, expected, rtol=1e-9)
         assert (radius >= expected).all()
+
+
+def test_many_groups_and_sums_of_them_are_split_in_each():
+    """Weights on the scores of other groups are nought, not what rounding leaves of it."""
+    draws = np.random.default_rng(0)
+    group = np.arange(140)[:, None] % 7 * 1.0
+    scores = draws.exponential(size=140) * 10.0 ** (4 * group[:, 0] - 12)
+
+    def basis(Z):
+        return np.column_stack([Z == np.arange(7), Z % 2 == 0])
+
+    method = ConditionalCalibration(basis=basis).fit(group, scores)
+    for g in range(7):
+        members = scores[group[:, 0] == g]
+        expected = Split().fit(members[:, None], members).predict_radius([[0.0]], [0.5, 0.8])
+        np.testing.assert_allclose(method.predict_radius([[g]], [0.5, 0.8]), expected, rtol=1e-9)
 
 
 def test_a_search_that_is_given_up_is_not_laid_at_the_door_of_the_data(monkeypatch):

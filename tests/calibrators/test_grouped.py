@@ -264,6 +264,7 @@ def test_a_calibrator_that_says_little_of_itself():
             return self
 
         def predict_radius(self, Z, coverage):
+            assert len(coverage)  # nobody asks where no level is in reach
             return np.full((len(Z), len(coverage)), self.largest_)
 
     method = Grouped(Largest())
@@ -299,6 +300,7 @@ def test_a_promise_counts_the_groups_without_finite_intervals():
     for n_groups, words in [
         (3, r"infinite, with too few points, in 1: 2\)"),
         (4, r"points, in 2: 2, 3\)"),
+        (7, r"points, in 5: 2, 3, 4, 5, 6\)"),
         (8, r"points, in 6: 2, 3, 4, 5, 6, …\)"),
     ]:
         group = np.repeat(np.arange(n_groups), sizes[:n_groups])

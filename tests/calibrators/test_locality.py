@@ -304,3 +304,11 @@ def test_each_error_counts_once_however_many_bags_it_is_in(monkeypatch):
             of_point[i].append(found)
     assert len({len(found) for found in of_point}) > 2 and all(of_point)
     np.testing.assert_allclose(kept[0], [np.mean(found) for found in of_point], rtol=1e-9)
+
+
+def test_where_one_neighbour_is_the_only_candidate_there_is_plain_split_besides():
+    """The rule for eight points of many features, which cannot be wider."""
+    rng = np.random.default_rng(0)
+    Z, errors = rng.normal(size=(80, 64)), rng.exponential(size=80)
+    found = search(Z, errors, 8, statistic=None)
+    assert repr(found.kernel) == repr(found.kernel.widened(8.0, 4)) and found.n_errors == 80

@@ -56,6 +56,20 @@ def test_lcp_equals_trying_every_candidate(localizer, batch):
         np.testing.assert_array_equal(method.predict_radius(p.new, p.level), expected, str(seed))
 
 
+@pytest.mark.parametrize("h", [1, 2])
+@pytest.mark.parametrize("seed", [8, 25, 27, 30])
+def test_lcp_on_a_line_of_few_places_equals_trying_every_candidate(seed, h):
+    """Where new rows are as far as the last neighbour, and shares that are equal by definition."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 9))
+    line, scores = rng.integers(0, 4, size=(n, 1)) * 1.0, rng.integers(0, 6, n) * 1.0
+    new, levels = np.arange(5.0)[:, None], (0.2, 0.4, 0.6, 0.8)
+    found = LCP("neighbors", bandwidth=h).fit(line, scores).predict_radius(new, levels)
+    for z, radii in zip(new, found, strict=True):
+        bag = oracles.neighbor_bag(np.vstack([line, z]), h)
+        assert radii.tolist() == [oracles.lcp_radius(bag, scores, str(c)) for c in levels]
+
+
 @pytest.mark.parametrize("batch", range(5))
 def test_rlcp_equals_the_definition(batch):
     for seed in range(50 * batch, 50 * batch + 50):

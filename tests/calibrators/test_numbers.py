@@ -37,6 +37,15 @@ def test_a_power_of_two_changes_no_digit(method, log2):
     np.testing.assert_allclose(np.ldexp(found, -log2), expected, rtol=tolerance)
 
 
+@pytest.mark.parametrize("kind", [JackknifeRescaled, JackknifeMinmaxRescaled])
+def test_means_of_the_smallest_numbers_have_all_their_digits(kind):
+    """Only the radius itself is rounded: up, to a multiple of the smallest number."""
+    scores, least = np.arange(50.0) * 7 % 8 + 1, 5e-324
+    expected = kind(KNN(3)).fit(Z[:50], scores).predict_radius(Z[50:], 0.8)
+    found = kind(KNN(3)).fit(Z[:50], scores * least).predict_radius(Z[50:], 0.8) / least
+    assert ((expected <= found) & (found <= expected + 1.5)).all()
+
+
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 @pytest.mark.parametrize("size", [1e-310, 1.0, 1e200])
 @pytest.mark.parametrize("offset", [1e-300, 1.0, 1e300])

@@ -136,6 +136,7 @@ def test_tails_and_outputs_of_scores():
     ]:
         assert score.n_tails == tails
     assert scores.ScaledError().n_outputs == 3 and scores.JointError([1.0, 2.0]).n_outputs == 2
+    assert scores.JointError([1.0, 2.0]).has_sides
 
 
 def test_a_promise_says_no_more_than_it_is_told():

@@ -19,6 +19,7 @@ from calliper import (
     CalliperError,
     ConformalRegressor,
     FullRescaled,
+    JackknifeRescaled,
     Split,
     calibrators,
     kernels,
@@ -35,6 +36,7 @@ from calliper.calibrators import (
     LoCart,
     NormalizedKNN,
     _calibrator,
+    _learnt_scales,
 )
 from calliper.calibrators._calibrator import as_calibrator, methods
 from calliper.calibrators._full_rescaled import locality_rule, search_locality
@@ -420,6 +422,11 @@ FIVE = np.arange(5.0)
         (np.append(np.arange(8.0), (0.0, 1.0)), FIVE, 0),
         (FIVE, np.append(np.arange(10.0, 205.0), FIVE), 5),
         (FIVE, np.append(np.arange(10.0, 506.0), FIVE), 5),  # however many are new
+        (np.arange(100.0) % 85, np.arange(85.0), 0),  # most of them, but they often coincide
+        (np.arange(100.0) % 92, np.arange(72.0, 172.0), 0),  # twice as many as chance explains
+        (np.arange(100.0) % 92, np.arange(71.0, 171.0), 21),
+        (np.arange(4e4), np.arange(4e4) + 39994, 0),  # so many pairs that some are close
+        (np.arange(4e4), np.arange(4e4) + 39993, 7),
     ],
 )
 def test_rows_with_the_errors_of_five_known_ones_are_pointed_out(known, new, n):
@@ -427,7 +434,7 @@ def test_rows_with_the_errors_of_five_known_ones_are_pointed_out(known, new, n):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         method.warn_if_known(new)
-    words = [f"{n} of the {len(new)} rows passed have the same errors"] * (n > 0)
+    words = [f"{n} of the {len(new):,} rows passed have the same errors"] * (n > 0)
     assert [str(each.message)[: len(words[0])] for each in said] == words
 
 
@@ -606,3 +613,28 @@ def test_thresholds_by_weight_are_not_remembered_for_equal_weights(method):
 
 def test_trees_of_quantiles_have_eight_leaves():
     assert RCP()._chosen_model().get_params()["max_leaf_nodes"] == 8
+
+
+def test_a_metric_is_learnt_as_by_itself():
+    (Z, scores), (X, y) = draw(20), draw(30, seed=1)
+    made = LVD(random_state=0).fit(Z, scores, training=(X, None, y))
+    alone = learn_metric(X, y, random_state=np.random.RandomState(0))
+    np.testing.assert_array_equal(made.metric_.matrix, alone.matrix)
+    asked = inspect.signature(learn_metric).parameters
+    for name in ("n_directions", "smoothing", "max_iter"):
+        assert getattr(made, name) == asked[name].default
+
+
+def test_neighbours_that_fill_a_block_are_searched_row_by_row(monkeypatch):
+    (Z, scores), (X, errors) = draw(20), draw(90, seed=1)
+    method = NormalizedKNN(70).fit(Z, scores, training=(X, errors))
+    expected = method.predict_radius(Z, 0.5)
+    monkeypatch.setattr(_learnt_scales, "CHUNK_ROWS", 1)
+    np.testing.assert_array_equal(method.predict_radius(Z, 0.5), expected)
+
+
+def test_too_few_points_to_tune_on_have_the_smoothest_candidate():
+    Z, scores = draw(2)
+    method = JackknifeRescaled(TunedRBF(length_scales=[0.1, 0.3, 4.0]), random_state=0)
+    with pytest.warns(SmallCalibrationWarning, match="smoothest candidate, 4, is used for all"):
+        assert (method.fit(Z, scores).scale_.chosen == 4.0).all()

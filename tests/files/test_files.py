@@ -28,13 +28,25 @@ from sklearn.linear_model import LinearRegression, Ridge
 import calliper
 from calliper import KNN, RBF, ConformalRegressor, ErrorModel, JackknifeRescaled, Split
 from calliper._kept import columns_for_file
-from calliper.calibrators import LVD, Calibrator, FullRescaled, Grouped, MADSplit
+from calliper._trees import PlainTrees
+from calliper.calibrators import (
+    LVD,
+    RCP,
+    RLCP,
+    Calibrator,
+    FullRescaled,
+    Grouped,
+    LoCart,
+    MADSplit,
+)
 from calliper.exceptions import CalliperError
 from calliper.files import _file
 from calliper.kernels import GradedKNN, Radial, _weighted
 from calliper.kernels._search import NeighborSearch
+from calliper.kernels._weighted import MOST_WEIGHT, fitting
 from calliper.scale import Cells
 from cases.kept import Case, answers, brought, by_frame, forging_cases, rows, small_cases
+from checks.fuzzing.files import members_of, rehashed
 
 HERE = Path(__file__).parent
 FILES = HERE / "files"
@@ -280,6 +292,108 @@ def with_(array, at, value):
     other = array.copy()
     other[at] = value
     return other
+
+
+@pytest.mark.parametrize(
+    ("total", "weight", "magnitudes"),
+    [
+        ([0.9], [0.3], [3.0]),  # rounded up: 0.3 times 3 is a little less
+        ([0.0, 2.0], [0.0, 1.0], [2.0, 1.0]),  # of a point without any weight
+        ([0.0, 0.0], [1.0, 1.0], [0.0, 0.0]),
+        ([MOST_WEIGHT], [MOST_WEIGHT], [1.0]),
+    ],
+)
+def test_sums_that_may_be_those_of_points(total, weight, magnitudes):
+    sums, magnitudes = np.array([total, weight, np.zeros(len(total))]), np.array(magnitudes)
+    assert fitting(sums, magnitudes) is sums
+    for place, wrong in ((0, 1.5 * sums[1] * magnitudes.max() + 1), (0, -1.0), (2, 1.0)):
+        damaged = sums.copy()
+        damaged[place, -1] = np.max(wrong)
+        with pytest.raises(CalliperError, match="sums of weights do not match"):
+            fitting(damaged, magnitudes)
+
+
+def saying(**numbers):
+    """Change what a file holds of a method."""
+
+    def change(made):
+        state = {**made.for_file(), **numbers}
+        made.for_file = lambda: state
+
+    return change
+
+
+LEVEL = "levels of Split holds"
+BEYOND = {
+    "a level beyond one": (RCP(kernel=KNN(3)), saying(at_=np.full(1, 1.5)), "at_ of RCP holds"),
+    "a level of nought": (Split(), saying(levels=np.zeros(1)), LEVEL),
+    "a level of one": (Split(), saying(levels=np.ones(1)), LEVEL),
+    "two trees": (
+        LoCart(min_leaf=10),
+        lambda made: vars(made).update(nodes_=PlainTrees.of([made.tree_.tree_] * 2, 2)),
+        "needs one tree; got 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("method", "change", "words"), BEYOND.values(), ids=BEYOND)
+def test_what_no_fit_makes_is_refused(method, change, words, tmp_path):
+    X, y = rows(40)
+    given = {"training": (X + 0.01, abs(y))} if "training" in method.uses else {}
+    made = method.fit(X, abs(y), **given)
+    made.predict_radius(X[:2], 0.5)
+    change(made)
+    calliper.save(made, tmp_path / "x")
+    with pytest.raises(CalliperError, match=words):
+        calliper.load(tmp_path / "x")
+
+
+SMALL = {
+    "sizes": (JackknifeRescaled(KNN(3)), {"magnitudes": np.full(40, 0.5)}, (0.5,)),
+    "weights": (Split(), {"weights": np.append(0.0, np.full(39, 0.5))}, ()),
+    "a length": (FullRescaled(), {"length_scale": 0.5}, (0.5,)),
+    "a scale": (RLCP(0.05, random_state=0), {}, (0.5,)),
+    "neighbours": (FullRescaled(KNN(3)), {}, (0.5,)),
+    "sums": (FullRescaled(RBF(0.3)), {}, (0.5,)),
+    "trees": (RCP(random_state=0), {"training": (rows(40)[0], abs(rows(40)[1]))}, (0.5,)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("method", "given", "levels"), SMALL.values(), ids=SMALL)
+def test_small_numbers_and_sums_come_back(method, given, levels, tmp_path, monkeypatch):
+    monkeypatch.setattr(_weighted, "FEW_SUMS", 10)
+    X, y = rows(40, seed=1)
+    made = clone(method).fit(X, abs(y), **given)
+    expected = made.predict_radius(X[:3], levels) if levels else None
+    calliper.save(made, tmp_path / "x")
+    again = calliper.load(tmp_path / "x")
+    assert not levels or np.array_equal(again.predict_radius(X[:3], levels), expected)
+    before, after = made.for_file(), again.for_file()
+    assert [*after["levels"]] == [*before["levels"]] == [*levels]
+    assert np.size(after.get("sums_")) == np.size(before.get("sums_"))
+
+
+def test_levels_may_lie_next_to_nought_and_to_one(tmp_path):
+    made, levels = Split().fit(np.zeros((9, 1)), np.arange(9.0)), [5e-324, 1 - 2**-53]
+    saying(levels=np.array(levels))(made)
+    calliper.save(made, tmp_path / "x")
+    assert calliper.load(tmp_path / "x").levels_asked_ == {*levels}
+
+
+@pytest.mark.parametrize(
+    ("seed", "taken"), [(0, True), (2**63 - 1, True), (-1, False), (2**63, False)]
+)
+def test_a_seed_has_63_bits(seed, taken, tmp_path):
+    X, y = rows(40)
+    calliper.save(RLCP(0.05, random_state=0).fit(X, abs(y)), tmp_path / "x")
+    members = members_of((tmp_path / "x").read_bytes())
+    whole = json.loads(members["object"])
+    whole["nodes"]["object"]["state"]["seed_"] = seed
+    members["object"] = json.dumps(whole).encode()
+    (tmp_path / "x").write_bytes(rehashed(members))
+    with nullcontext() if taken else pytest.raises(CalliperError, match=r"seed_ of R|too large"):
+        assert calliper.load(tmp_path / "x").seed_ == seed
 
 
 def near(state, name="near_"):

@@ -146,3 +146,11 @@ def test_on_a_device_a_row_at_the_very_centre_is_in_balls():
     expected = np.flatnonzero((points**2).sum(axis=1) <= 16)
     assert len(expected) and not row.any()
     np.testing.assert_array_equal(np.sort(point), expected)
+
+
+def test_a_new_row_as_far_as_the_only_neighbour_shares_its_place():
+    """The second point has the mean of 4 and t as its scale, the row that of 2 and 5."""
+    Z, scores = np.array([[0.0], [1.0], [3.0]]), np.array([4.0, 2.0, 5.0])
+    bag = KNN(1).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
+    found = bag.thresholds(np.array([[2.0]]))[0]
+    np.testing.assert_allclose(found, [3.5 * 4 / 2, np.sqrt(18.0) - 2, np.sqrt(5 * 3.5)])

@@ -145,6 +145,31 @@ def test_ties_among_many_wide_points_are_those_of_sums_in_order():
     np.testing.assert_array_equal(search.nearest(centre, 1)[1], tied)
 
 
+def test_rows_at_the_edge_of_balls_of_wide_points_are_in_them():
+    """However far from nought all of them are, and whatever products of them lose."""
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        points, rows = 5 + draw.normal(size=(200, 40)), 5 + draw.normal(size=(60, 40))
+        distance = all_distances(rows, points, "euclidean")
+        reach = distance[np.arange(200) % 60, np.arange(200)]
+        query, point, _ = NeighborSearch(points, "euclidean").balls_containing(rows, reach)
+        assert len(query) == (distance <= reach).sum()
+        assert (distance[query, point] <= reach[point]).all()
+
+
+def test_few_far_on_the_other_side_of_nought_have_their_own_nearest():
+    """A cluster as far below nought as the centre of all is above."""
+    draw = np.random.default_rng(0)
+    near, far = draw.normal(size=(40, 8)), draw.normal(size=(360, 8))
+    points = np.vstack([near - 1e7, far + 1e7 * 440 / 360])
+    search = NeighborSearch(points, "euclidean")
+    assert search.engine == "brute" and np.abs(search.centre - 1e7).max() < 1
+    expected = all_distances(points[:40], points, "euclidean")
+    np.fill_diagonal(expected, np.inf)
+    found = search.others_of(np.arange(40), 3)[0]
+    np.testing.assert_array_equal(found, np.argsort(expected, axis=1)[:, :3])
+
+
 def test_the_nearest_of_wide_points_near_their_centre():
     draw = np.random.default_rng(0)
     points = draw.normal(size=(1200, 40))

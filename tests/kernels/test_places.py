@@ -6,7 +6,7 @@ import pytest
 from calliper import RBF, FullRescaled
 from calliper._blocks import distinct
 from calliper.kernels import _rbf
-from calliper.kernels._rbf import BagInPlaces, Radial
+from calliper.kernels._rbf import BagInPlaces, Radial, Window
 from calliper.kernels._weighted import BagWeighted
 from calliper.quantile import Shares, conformal_rank
 
@@ -124,3 +124,29 @@ def test_few_places_of_very_different_errors_at_every_rank(delta, monkeypatch):
         np.testing.assert_array_equal(bag.order_statistics(new, levels), expected)
         one_by_one = [bag.order_statistics(row[None], levels)[0] for row in new]
         np.testing.assert_array_equal(one_by_one, expected)
+
+
+def test_points_whose_thresholds_leave_the_order_of_their_ratios_are_solved(monkeypatch):
+    """Sums at the brink of what moves a threshold by δ: of loud points little, of quiet ones much.
+
+    The smaller of two ratios has the larger threshold if it is pushed up and the other down.
+    """
+    monkeypatch.setattr(_rbf, "EXCEPTIONS", 0.95)
+    for seed in range(600):
+        rng = np.random.default_rng(seed)
+        delta, n = float(rng.choice([0.02, 0.2])), int(rng.integers(2, 6))
+        monkeypatch.setattr(_rbf, "DELTA", delta)
+        own = 10.0 ** rng.choice([-2, -1, 0, 1, 2], size=n)  # scales without the row
+        ratio = 1 + delta * rng.uniform(-4, 4, size=n)
+        offset, loud = float(rng.choice([0, 0, 1, 0.5])) * own.min(), rng.choice([1.0, 1.9, 0.1])
+        unit, loud = 1e-4 ** (seed % 2), loud * 1e-3 ** (seed % 5 == 0)
+        share = delta * rng.uniform(0.3, 2.2, size=n) / np.maximum(1, (1 + offset) / own)
+        radial = Radial(np.arange(n)[:, None] * 1.0, 1.0, "euclidean", 0.5, smoothing=1.0)
+        bag = BagInPlaces(radial, unit * own * ratio, unit * own * ratio, unit * offset)
+        bag.weight = loud * (1 - share) / share
+        bag.total = unit * (own - offset) * bag.weight
+        row = np.full((1, n), loud), np.full(1, unit)
+        every = bag.solved(row[0], bag.total, bag.weight, bag.scores, row[1][:, None])
+        monkeypatch.setattr(bag, "thresholds", lambda Z, every=every: every)
+        found = [Window(bag).ranked(None, *row, rank)[0] for rank in range(1, n + 1)]
+        np.testing.assert_array_equal(found, np.sort(every[0]))

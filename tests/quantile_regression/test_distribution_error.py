@@ -15,7 +15,7 @@ from sklearn.linear_model import QuantileRegressor
 from calliper import CalliperError, ConformalRegressor, DistributionError, FullRescaled, Split
 from calliper.exceptions import QuantileCrossingWarning, ZeroScaleWarning
 from calliper.kernels import KNN
-from calliper.scores import AS_GOOD_AS_INFINITE, ScaledError
+from calliper.scores import AS_GOOD_AS_INFINITE, ScaledError, Side
 from cases.quantile_models import X_CAL, X_NEW, X_TRAIN, Y_CAL, Y_NEW, Y_TRAIN
 from oracles.quantile_curve import Curve
 
@@ -90,6 +90,22 @@ def test_a_target_is_held_at_its_own_radius(unit):
     assert np.all((lower <= y) & (y <= upper))
     further = score.magnitude(np.nextafter(y, np.inf), q), score.magnitude(y, q)
     assert np.all((further[0] >= further[1]) | (y < score.centre(q)))
+
+
+@pytest.mark.parametrize("knot", [1, 3])
+def test_a_target_just_beyond_a_quantile_is_held_at_its_own_radius(knot):
+    """So steep is the curve from there that the score is that of the quantile."""
+    q, score = np.array([[-1e3, -1.0, 0.0, 1.0, 1e3]]), DistributionError([0.1, 0.3, 0.5, 0.7, 0.9])
+    y = np.nextafter(q[:, knot], 2 * q[:, knot])
+    assert score.measure(y, q) == score.measure(q[:, knot], q)
+    lower, upper = score.invert(q, score.measure(y, q))
+    assert lower <= y <= upper
+
+
+def test_a_jump_is_reached_where_it_begins():
+    """Where the difference of two quantiles is no number, the second is no further out."""
+    side = Side(np.array([[-1.7e308, 1.7e308]]), np.array([0.0, 1.0]), np.ones(1), np.inf)
+    assert side.reach(np.zeros(1)) == 0
 
 
 @given(row=rows(), t=st.lists(st.floats(0, 5), min_size=1, max_size=4))
@@ -178,8 +194,19 @@ def test_probabilities_must_be_different_ones(probabilities):
         _ = DistributionError(probabilities).n_outputs
 
 
+@pytest.mark.parametrize(
+    ("probabilities", "hint"),
+    [([10.0, 50.0], True), ([0.5, 2.0], False), ([0.0, 0.5], False), ([], False)],
+)
+def test_percentages_are_told_by_the_least(probabilities, hint):
+    with pytest.raises(CalliperError, match="probabilities") as refused:
+        _ = DistributionError(probabilities).n_outputs
+    assert ("divide by 100" in str(refused.value)) == hint
+
+
 def test_the_slope_must_be_positive_and_columns_as_many_as_probabilities():
-    for slope in (0.0, np.inf):
+    assert DistributionError([0.1, 0.5, 0.9], slope=1e300).n_outputs == 3
+    for slope in (0.0, 1.5e300, np.inf):
         with pytest.raises(CalliperError, match="slope must be None, or from 0 to 1e300; got"):
             _ = DistributionError([0.1, 0.5, 0.9], slope=slope).n_outputs
     with pytest.raises(CalliperError, match=r"takes 3 quantiles .* got shape \(2, 4\)"):

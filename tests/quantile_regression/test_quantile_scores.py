@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calliper import CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
 from calliper.exceptions import QuantileCrossingWarning
-from calliper.scores import DistributionError, QuantileError
+from calliper.scores import DistributionError, QuantileError, warn_if_crossed
 from cases.quantile_models import VARIANTS, X_CAL, X_NEW, Y_CAL, fixed_quantiles, regressor
 from oracles import refitting as refit_oracles
 
@@ -121,6 +121,13 @@ def test_quantiles_that_cross_are_put_in_order():
     anywhere = np.array([[1.0, 0, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]])  # but no pair in all rows
     with pytest.warns(QuantileCrossingWarning, match=r"at 3 of 3 rows.*overfit"):
         DistributionError([0.1, 0.4, 0.6, 0.9]).measure(y, anywhere)
+
+
+@pytest.mark.parametrize(("n", "crossed", "of"), [(11, 11, "swapped"), (10, 9, "overfit")])
+def test_two_of_three_that_cross_in_more_than_nine_rows_of_ten_are_swapped(n, crossed, of):
+    rows = np.where(np.arange(n)[:, None] < crossed, [1.0, 0.0, 2.0], [0.0, 1.0, 2.0])
+    with pytest.warns(QuantileCrossingWarning, match=f"at {crossed} of {n} rows.*{of}"):
+        warn_if_crossed(rows)
 
 
 def test_bad_scores():
