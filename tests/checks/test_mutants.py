@@ -126,8 +126,8 @@ def test_most_are_noticed():
     """Of those tried, with and without explained survivors: what was reached is not lost again."""
     count = sum(page.counts().values(), page.Counter())
     noticed = count["k"] + count["t"]
-    assert noticed >= 0.98 * (noticed + count["s"])
-    assert noticed >= 0.92 * (noticed + count["s"] + count["e"])
+    assert noticed >= 0.99 * (noticed + count["s"])
+    assert noticed >= 0.93 * (noticed + count["s"] + count["e"])
 
 
 def test_results_are_of_the_code_that_stands():

@@ -257,7 +257,7 @@ def _levels(calibrated: Any) -> list[float]:
     """Levels that intervals were asked for so far, ascending."""
     asked = {level for method in _model.answering(calibrated) for level in method.levels_asked_}
     tails = 1 if _model.parts_of(calibrated) else len(_model.methods_of(calibrated))
-    return sorted(round(1 - (1 - level) * tails, 12) for level in asked)
+    return sorted(asked if tails == 1 else {round(1 - (1 - level) * tails, 12) for level in asked})
 
 
 def _probe(calibrated: Any, writer: Writer) -> Any:
