@@ -119,7 +119,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
     ) -> Self:
         """Train a copy of the estimator on part of the rows and calibrate on the others.
 
-        A model in scikit-learn's ``FrozenEstimator`` is not trained: all rows calibrate it.
+        A model in scikit-learn's ``FrozenEstimator`` is not trained, but calibrated on all rows.
 
         Parameters
         ----------

@@ -295,7 +295,8 @@ def extended(
 
 def range_of(targets: FloatArray) -> FloatArray:
     """(2, t) the lowest and the highest of each target, (n,) or (n, t)."""
-    return np.sort(targets.reshape(len(targets), -1), axis=0)[[0, -1]]
+    columns = targets.reshape(len(targets), -1)
+    return np.stack([columns.min(axis=0), columns.max(axis=0)])
 
 
 def _plain(space: spaces.Embedding, X: Any, y: FloatArray, before: Any = None) -> Any:
