@@ -56,12 +56,12 @@ def test_words_say_what_is_and_is_not_promised():
     mad = MADSplit().fit(Z, scores, training=(Z, scores)).guarantee(0.9)
     assert mad.has_law
     few = Split().fit(Z[:5], scores[:5]).guarantee(0.9).describe()
-    assert "5 calibration points cannot support coverage 0.9" in few
+    assert "5 calibration rows cannot support coverage 0.9" in few
     assert len(split.assumptions) == 2
 
 
 def test_no_law_for_an_infinite_radius():
-    with pytest.raises(ValueError, match="5 points are too few"):
+    with pytest.raises(ValueError, match="5 rows are too few"):
         guarantees.coverage_law(0.9, 5)
 
 
@@ -80,7 +80,7 @@ def test_points_required_for_a_confidence_are_the_fewest(level):
 def test_a_confidence_that_few_points_cannot_support():
     """One warning where rows are asked for, none where the promise is."""
     split = Split().fit(np.zeros((5, 1)), np.arange(5.0))
-    with pytest.warns(SmallCalibrationWarning, match=r"5 calibration .* Use at least 22 points"):
+    with pytest.warns(SmallCalibrationWarning, match=r"5 calibration .* Use at least 22 rows"):
         assert split.predict_radius(np.zeros((1, 1)), 0.9, confidence=0.9) == np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -146,7 +146,7 @@ def test_an_infinite_interval_is_said_to_be_one(promise, fewest):
     enough = guarantees.Guarantee("Some", 0.9, fewest, 0.9, **promise)
     few = replace(enough, n_calibration=fewest - 1)
     assert "cannot support" not in enough.describe()
-    words = f"Some: {fewest - 1} calibration points cannot support coverage 0.9"
+    words = f"Some: {fewest - 1} calibration rows cannot support coverage 0.9"
     assert few.describe().startswith(words)
     for other in ({"note": "nothing"}, {"n_effective": 3.0}):
         assert "cannot support" not in replace(few, **other).describe()
@@ -169,8 +169,8 @@ def test_a_promise_says_no_more_than_it_is_given():
         "These intervals are centred on a mean.",
         "count for 40.0",
         "Weights ŵ that are estimated",
-        "This holds if within each group calibration points and new points are independent draws",
-        "within each group: an average over its inputs and over draws of its calibration points "
+        "This holds if within each group calibration and new rows are independent draws",
+        "within each group: an average over its inputs and over draws of its calibration rows "
         "(99 in the worst group)",
     ):
         assert part in words

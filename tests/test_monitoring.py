@@ -243,7 +243,7 @@ def test_the_law_is_read_from_the_model(rows):
         ({"tolerated": 0.1, "side": "less"}, "side must be"),
         ({"online": True, "side": "both"}, "needs an exact miss rate"),
         ({"n_calibration": 500, "ties": True, "side": "fewer"}, "needs an exact miss rate"),
-        ({"n_calibration": 5}, "5 calibration points cannot support"),
+        ({"n_calibration": 5}, "5 calibration rows cannot support"),
         ({"n_calibration": 2.5}, "n_calibration"),
     ],
 )

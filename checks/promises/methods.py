@@ -232,7 +232,7 @@ CALIBRATORS |= {name: FullRescaled(random_state=0) for name in RULES}
 
 
 def told(name: str, method: Any, Z: Any, errors: Any) -> dict[str, Any]:
-    """What ``fit`` is told beyond calibration points, made of rows apart from them."""
+    """What ``fit`` is told beyond calibration rows, made of rows apart from them."""
     needed = "learnt cells" in name or "training" in as_calibrator(method).uses.needs
     given: dict[str, Any] = {"training": (Z, np.abs(errors), errors)} if needed else {}
     rule = dict(RULES.get(name, {}))

@@ -204,8 +204,6 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         if before is not None and before.trained_from is model:  # what fit trained of it
             model, origin, sketch = before.model, before.trained_from, before.sketch
         y = self._known(X, y, again=origin is not None)
-        if not len(y):
-            raise CalliperError("X has no rows: calibrate needs at least one.")
         training = self._given_training(X_train, y_train)
         why = None if sketch is None else refuse_seen(sketch, X, y)
         if training.X is not None:
@@ -213,7 +211,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
             sketch, seen = given if sketch is None else sketch, refuse_seen(given, X, y)
             why = why or seen
         _refuse_unfitted(model, X)
-        _refuse_trained_on(model, y)
+        _refuse_none_or_seen(model, y)
         if isinstance(weights, AgeingWeights):
             why = why or weights.explain()
         made = self._calibrated(model, X, y, training, per_row, lazy=lazy)
@@ -251,7 +249,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         _, groups, weights = rows.same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y = rows.gathered(X, y, self.estimator)
         y = self._check_targets(y)
-        _refuse_trained_on(self.estimator_, y)
+        _refuse_none_or_seen(self.estimator_, y)
         self.calibration_ = self._extended(X, y, window, groups=groups, weights=weights)
         return self
 
@@ -388,8 +386,10 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         return self.calibration_.describe(self.guarantee(0.9)) if fitted else []
 
 
-def _refuse_trained_on(model: Any, y: FloatArray) -> None:
-    """Refuse a model whose trees hold the means of these targets."""
+def _refuse_none_or_seen(model: Any, y: FloatArray) -> None:
+    """Refuse no rows at all, and a model whose trees hold the means of these targets."""
+    if not len(y):
+        raise CalliperError("X has no rows: pass at least one.")
     opened = models.open_model(model)
     if not opened.targets and models.was_trained_on(opened.core, y):
         raise CalliperError(
@@ -409,7 +409,7 @@ def _refuse_unfitted(model: Any, X: Any) -> None:
     except NotFittedError as error:
         raise NotFittedError(
             f"{str(error).rstrip('.')}. ConformalRegressor.calibrate needs a model that is already "
-            "fitted. To train a copy of it on some rows and calibrate on the rest, call fit."
+            "fitted. To train a copy on some rows and calibrate on the rest, call fit."
         ) from error
     except Exception:  # reported better where the space is made
         return

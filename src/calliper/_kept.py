@@ -3,7 +3,7 @@
 ``keeps`` of a class maps names to the declarations below; a :class:`Keeps` has it from its fields,
 ``reach: Annotated[FloatArray, Array("float64", ("N",))]``. ``calliper.files`` checks every value of
 a file against them before anything uses it; then constructors run, and ``fit`` computes the rest.
-Sizes in shapes are names: N calibration points, d features, n other rows. The same name means the
+Sizes in shapes are names: N calibration rows, d features, n other rows. The same name means the
 same size throughout one object.
 """
 

@@ -184,6 +184,8 @@ def refuse_no_rows(X: Any, name: str) -> None:
             f"{name} must be an array, a frame or a list with one entry for each row; got a "
             f"{kind} ({X!r:.40}). {how}."
         )
+    if isinstance(X, list | tuple) and not X:
+        raise CalliperError(f"{name} has no rows: pass at least one.")
 
 
 def refuse_no_table(Z: Any, name: str) -> None:
@@ -362,12 +364,12 @@ def _refuse_huge(features: Any, name: str) -> Any:
 def check_calibration(
     estimator: Any, Z: Any, scores: Any, *, any_sign: bool = False
 ) -> tuple[FloatArray, FloatArray]:
-    """Features and scores of the calibration points, copied; remembers columns on ``estimator``."""
+    """Features and scores of the calibration rows, copied; remembers columns on ``estimator``."""
     refuse_no_table(Z, "Z")
     if scores is None:
         raise CalliperError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
-            f"pass the scores of the calibration points, for example abs(y - y_pred)."
+            f"pass the scores of the calibration rows, for example abs(y - y_pred)."
         )
     scores = as_array(scores, "scores", Z)
     check_consistent_length(Z, scores)
@@ -569,8 +571,8 @@ def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
     reached = reachable(n, levels)
     for level in levels[len(reached) : len(reached) + 1]:  # they increase
         warn(
-            f"{n} calibration points cannot support coverage {level:g}, so intervals are infinite. "
-            f"Use at least {required_calibration_size(level)} points, or a coverage of at most "
+            f"{n} calibration rows cannot support coverage {level:g}, so intervals are infinite. "
+            f"Use at least {required_calibration_size(level)} rows, or a coverage of at most "
             f"{np.floor(1e4 * n / (n + 1)) / 1e4:g}.",
             SmallCalibrationWarning,
         )
@@ -583,11 +585,11 @@ def reachable(n: int, levels: Sequence[float]) -> list[int]:
 
 
 def warn_if_zero_scales(scale: FloatArray) -> None:
-    """Warn of calibration points whose local scale is zero, with their number."""
+    """Warn of calibration rows whose local scale is zero, with their number."""
     n_zero = int(np.count_nonzero(scale <= 0))
     if n_zero:
         warn(
-            f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
+            f"The local scale is zero at {n_zero} of {len(scale)} calibration rows, so their "
             "rescaled scores are infinite. Intervals are valid but may become infinite. If many "
             "predictions are exact, use more neighbours, or pass offset > 0 (a small error in the "
             "unit of y, chosen without looking at the calibration data).",

@@ -9,7 +9,7 @@ from typing import Self
 from calliper.exceptions import CalliperError
 from calliper.rows import Rows
 
-#: What a method may use beyond features and scores of the calibration points; descriptions of what
+#: What a method may use beyond features and scores of the calibration rows; descriptions of what
 #: it may need, the most specific first.
 WORDS = (
     *("magnitudes", "signs", "weights", "length_scale"),
@@ -19,11 +19,11 @@ IN_WORDS = {"errors": "training errors", "targets": "training targets", "trainin
 
 
 class Uses(frozenset[str]):
-    """What a method uses beyond features and scores of the calibration points.
+    """What a method uses beyond features and scores of the calibration rows.
 
     Parameters
     ----------
-    *words : of each calibration point ``"magnitudes"``, ``"signs"``, ``"weights"``; a
+    *words : of each calibration row ``"magnitudes"``, ``"signs"``, ``"weights"``; a
         ``"length_scale"``; ``"training"`` rows, of which ``"errors"`` or ``"targets"``;
         ``"left_out"`` rows with the errors of models that have not seen them
     needs : those that are required
@@ -83,7 +83,7 @@ class About:
     width : what intervals look like
     guarantee : what is proved, as a formula; 1−α is the requested coverage
     when : when to choose it
-    cost : of N calibration points, M new ones, n training points, d features, K neighbours
+    cost : of N calibration rows, M new ones, n training points, d features, K neighbours
     needs : requirements beyond those of ``Uses``, in words
     python : what it is in Python; by default the name of the class
     neighbors : the parameter that takes nearest neighbours, as a number or as a kernel

@@ -1,7 +1,7 @@
 """The full predictive distribution of every row, in closed form.
 
 With signed errors r_i = y_i − ŷ_i and t_i the size up to which a candidate's rescaled error does
-not exceed that of calibration point i, a candidate y is beyond the point exactly when y > y_i*,
+not exceed that of calibration row i, a candidate y is beyond the point exactly when y > y_i*,
 
     y_i* = ŷ + sign(r_i)·t_i,     Π(y, τ) = (#{i : y_i* < y} + τ·(1 + #{i : y_i* = y})) / (N+1).
 
@@ -97,7 +97,7 @@ class Distribution:
         return len(self.y_pred)
 
     def __repr__(self) -> str:
-        return f"Distribution({len(self):,} rows, {self.n_calibration:,} calibration points)"
+        return f"Distribution({len(self):,} rows, {self.n_calibration:,} calibration rows)"
 
     def quantile(self, p: Coverage, *, side: str = "upper") -> FloatArray:
         """A bound for each row, (m,) or (m, L): at least p of the targets are at or below "upper".

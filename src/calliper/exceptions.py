@@ -45,7 +45,7 @@ class OtherModelError(CalliperError):
 
 
 class SmallCalibrationWarning(UserWarning):
-    """Too few calibration points for the level (intervals are infinite), or for the kernel."""
+    """Too few calibration rows for the level (intervals are infinite), or for the kernel."""
 
 
 class ZeroScaleWarning(UserWarning):
@@ -69,7 +69,7 @@ class SharedRowsWarning(UserWarning):
 
 
 class ShiftWarning(UserWarning):
-    """Weights leave few calibration points, or make intervals infinite: the shift is large."""
+    """Weights leave few calibration rows, or make intervals infinite: the shift is large."""
 
 
 class RowOrderWarning(UserWarning):

@@ -1,8 +1,8 @@
 """Marginal guarantees: the proven coverage, its assumptions and its limits.
 
-All bounds are for N calibration points and a new one that are exchangeable (for example independent
+All bounds are for N calibration rows and a new one that are exchangeable (for example independent
 draws from one distribution), with a model that has seen neither. They are *marginal*: probabilities
-over the draw of all these points. Given the calibration points, coverage is a random number around
+over the draw of all these points. Given the calibration rows, coverage is a random number around
 that value. With Q = ⌈(1−α)(N+1)⌉:
 
     split, MADSplit, full     Q/(N+1) ≥ 1−α
@@ -32,15 +32,15 @@ __all__ = ["ASSUMPTIONS", "Guarantee", "conformal_coverage", "coverage_law", "ja
 
 #: What every guarantee assumes.
 ASSUMPTIONS = (
-    "calibration and new points are exchangeable (for example, independent draws from the same "
+    "calibration and new rows are exchangeable (for example, independent draws from the same "
     "distribution)",
-    "the model, the embedding and all settings were chosen without using the calibration points",
+    "the model, the embedding and all settings were chosen without using the calibration rows",
 )
 #: The first assumption where coverage given the calibration set is promised.
-INDEPENDENT = "calibration and new points are independent draws from the same distribution"
+INDEPENDENT = "calibration and new rows are independent draws from the same distribution"
 #: The first assumption where weights are given.
 SHIFTED = (
-    "calibration points and new points are independent draws; up to a constant, the density of "
+    "calibration and new rows are independent draws; up to a constant, the density of "
     "new inputs is that of calibration inputs times w(x), the weights given; and given the inputs, "
     "targets have the same distribution"
 )
@@ -54,7 +54,7 @@ def conformal_coverage(coverage: float, n: int) -> float:
     Parameters
     ----------
     coverage : the level asked for
-    n : N, the number of calibration points
+    n : N, the number of calibration rows
 
     Returns
     -------
@@ -94,7 +94,7 @@ def jackknife_coverage(coverage: float, n: int) -> float:
 def fold_coverage(coverage: float, n: int, n_folds: int) -> float:
     """1 − 2α − min{2(1−1/F)/(N/F+1), (1−F/N)/(F+1)}, at least 0: proved for CV+ rescaling.
 
-    Methods leave out the whole fold of a calibration point, for its own scale and for the new
+    Methods leave out the whole fold of a calibration row, for its own scale and for the new
     point's. The first term holds for F folds of *any* sizes: the share of a fold's scores that are
     at least the new one is a p-value, and twice a weighted mean of p-values is one. The second
     rests on the exchange of whole folds, so F must divide N. It vanishes for F = N, the Jackknife+.
@@ -117,7 +117,7 @@ def coverage_law(coverage: float, n: int) -> Any:
     """Distribution of coverage given the calibration set: Beta(Q, N+1−Q), as a SciPy object.
 
     Exact for split conformal and MADSplit without ties, stochastically larger with ties (Vovk
-    2012); not known for methods that compare a new point with the calibration points one by one.
+    2012); not known for methods that compare a new point with the calibration rows one by one.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def coverage_law(coverage: float, n: int) -> Any:
     """
     rank = conformal_rank(coverage, n)
     if rank > n:
-        raise ValueError(f"{n} points are too few for level {coverage}: the radius is infinite.")
+        raise ValueError(f"{n} rows are too few for level {coverage}: the radius is infinite.")
     return stats.beta(rank, n + 1 - rank)
 
 
@@ -190,7 +190,7 @@ class Guarantee:
     n_effective : under covariate shift, the equivalent number of points of equal weight
     event : what is guaranteed to happen
     around : what intervals are centred on, if it is not simply the prediction
-    averages : what it averages over besides draws of the calibration points
+    averages : what it averages over besides draws of the calibration rows
     groups : the number of groups in each of which it holds; 0 if there are none
     checks : which assumptions were checked and which were not, in whole sentences
     points : what its N points are called
@@ -234,7 +234,7 @@ class Guarantee:
             f"requested: {self.coverage:g}",
             "" if self.confidence is None else f"with confidence {self.confidence:g}",
             f"proved: {floored(self.proved)}",
-            f"{self.points} points: {self.n_calibration:,}"
+            f"{self.points} rows: {self.n_calibration:,}"
             + ("" if self.n_effective is None else f" (by weight {self.n_effective:.1f})"),
         ]
         title, words = f"Guarantee of {self.method}", self.describe()
@@ -245,7 +245,7 @@ class Guarantee:
         return card(title, facts, folded("In words", words))
 
     def _spread(self) -> tuple[float, float] | None:
-        """Where coverage lies in nine of ten draws of the calibration points, if that is known."""
+        """Where coverage lies in nine of ten draws of the calibration rows, if that is known."""
         usual = self.note is None and self.n_effective is None and self.confidence is None
         if not usual or not self.has_law or self.tails != 1 or self._infinite():
             return None
@@ -257,7 +257,7 @@ class Guarantee:
         if self._infinite():
             sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
             return (
-                f"{self.method}: {self.n_calibration:,} {self.points} points cannot support "
+                f"{self.method}: {self.n_calibration:,} {self.points} rows cannot support "
                 f"coverage {self.coverage:g}{sure}, so the interval is infinite and always covers."
             )
         lines = [f"{self.method}: {self.note or self._promise()}"]
@@ -281,9 +281,9 @@ class Guarantee:
                 f"{self.coverage:g})."
             )
         return (
-            f"for this particular set of {self.n_calibration:,} calibration points, {self.event} "
+            f"for this particular set of {self.n_calibration:,} calibration rows, {self.event} "
             f"with probability at least {self.coverage:g}. That holds in at least "
-            f"{100 * self.confidence:.4g} % of draws of the calibration points."
+            f"{100 * self.confidence:.4g} % of draws of the calibration rows."
         )
 
     def provided(self) -> str:
@@ -293,10 +293,10 @@ class Guarantee:
     def averaged(self) -> str:
         """The line that says what the guarantee averages over."""
         over, begin = self.averages, "This probability is marginal"
-        of = f"the {self.n_calibration:,} {self.points} points"
+        of = f"the {self.n_calibration:,} {self.points} rows"
         if self.groups:
             over, begin = over.replace("all inputs", "its inputs"), f"{begin} within each group"
-            of = f"its {self.points} points ({self.n_calibration:,} in the worst group)"
+            of = f"its {self.points} rows ({self.n_calibration:,} in the worst group)"
         if self.confidence is None:
             over += f" and over draws of {of}"
         if self.n_effective is not None:

@@ -5,11 +5,11 @@ a supermartingale that starts at 1 and *ever* reaches 1/δ with probability at m
 
 **Coverage.** Misses, m_t = 1, and hits, m_t = 0, are compared with the rate p_t:
 
-- If the method has a law of coverage, the miss rate given N calibration points is not α but
+- If the method has a law of coverage, the miss rate given N calibration rows is not α but
   Beta(k, N+1−k), k = N+1−Q. Over draws of these points, misses follow Pólya's urn:
   p_t = max{(k + m_1 + … + m_{t−1})/(N+t), k/(N+1)}; the maximum allows for fewer misses. With ties
   the law is a bound, p_t is its upper δ/2 quantile, and evidence starts at 1/2.
-- Otherwise p_t is a rate that the user tolerates; or α if each label joins the calibration points
+- Otherwise p_t is a rate that the user tolerates; or α if each label joins the calibration rows
   at once, at one level and with no window: misses are then dominated by independent ones of rate α.
 
 A bet on rate p from step s on multiplies wealth by p/p_t after each miss and by (1−p)/(1−p_t) after
@@ -65,9 +65,9 @@ STEPS = {"steps": Array("int64", ("n",))}
 #: The share of wealth that changes sides, ε, in a step.
 JUMP, SIDES = 0.01, np.array([-1, 0, 1])
 HOW = (
-    "pass tolerated=, the share of misses that you accept; online=True, if each label is added "
-    "with extend at once and without a window; or n_calibration=, for a method whose coverage has "
-    "a known distribution, such as Split"
+    "pass exactly one of tolerated=, the share of misses that you accept; online=True, if extend "
+    "adds each label immediately and without a window; or n_calibration=, for a method whose "
+    "coverage has a known distribution, such as Split"
 )
 
 
@@ -261,7 +261,7 @@ class CoverageMonitor(_Monitor):
         valid.check_option(self.side, ("more", "fewer", "both"), "side")
         ways = [self.n_calibration is not None, self.tolerated is not None, bool(self.online)]
         if sum(ways) != 1:
-            raise CalliperError(f"the miss rate to compare with must be set in one way: {HOW}.")
+            raise CalliperError(f"the miss rate to compare with must be set once: {HOW}.")
         if self.side != "more" and (self.online or self.ties):
             raise CalliperError(
                 f"side={self.side!r} needs an exact miss rate, not a bound: pass tolerated=, or "
@@ -286,7 +286,7 @@ class CoverageMonitor(_Monitor):
             tails = valid.at_least(self.tails, 1, "tails")
             k = tails * (n + 1 - conformal_rank(float(1 - miss / tails), n))
             if not 0 < k <= n:
-                few = f"{n} calibration points cannot support coverage {self.coverage:g}"
+                few = f"{n} calibration rows cannot support coverage {self.coverage:g}"
                 raise CalliperError(f"{few}: every interval is infinite.")
             self._urn, self._promised = (k, n + 1), k / (n + 1)
             if self.ties:

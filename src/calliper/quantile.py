@@ -177,7 +177,7 @@ def effective_size(weights: FloatArray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Weights of N calibration points and of m new rows, in units of the largest of the former.
+    """Weights of N calibration rows and of m new rows, in units of the largest of the former.
 
     A unit that is one of them makes sums of equal weights exact: these are the plain ranks.
     """
@@ -187,7 +187,7 @@ class Shares:
 
     @cached_property
     def reached(self) -> FloatArray:
-        """Cumulated weights of the calibration points, (N,)."""
+        """Cumulated weights of the calibration rows, (N,)."""
         return np.asarray(np.cumsum(self.calibration, dtype=np.longdouble), dtype=np.float64)
 
     def needed(self, level: float) -> FloatArray:
@@ -204,7 +204,7 @@ class Shares:
         return Shares(self.calibration, self.new[rows])
 
     def reordered(self, order: IntArray) -> "Shares":
-        """The same with the calibration points in another order."""
+        """The same with the calibration rows in another order."""
         return Shares(self.calibration[order], self.new)
 
     def merged_multiple(

@@ -139,7 +139,8 @@ def refuse_lengths(X: Any, name: str, values: Any, other: str) -> None:
         check_consistent_length(X, values)
     except ValueError as error:
         raise CalliperError(
-            f"{other} must have one value for each row of {name}: {error}"
+            f"{other} must have one value for each row of {name}; got {valid.n_rows(X)} rows and "
+            f"{valid.n_rows(values)} values."
         ) from error
 
 

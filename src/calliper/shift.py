@@ -1,7 +1,7 @@
 """Covariate shift: new inputs have a different distribution, targets given inputs do not.
 
 Calibration inputs are drawn from P and new ones from Q. With weights w(x) ∝ dQ/dP, a new point is
-exchangeable with the calibration points *by weight*: a threshold is reached by the share of
+exchangeable with the calibration rows *by weight*: a threshold is reached by the share of
 weights, not of points, and the new row's own weight counts as infinite (``quantile.Shares``).
 
 Weights that are not known are estimated: a classifier tells new inputs from old ones, and its odds,
@@ -235,8 +235,8 @@ class ShiftReport:
     def describe(self) -> str:
         """The numbers in words."""
         return (
-            f"With these weights, {self.n_calibration:,} calibration points are worth "
-            f"{self.n_effective:.1f} points of equal weight; the largest weight of a new row is "
+            f"With these weights, {self.n_calibration:,} calibration rows are worth "
+            f"{self.n_effective:.1f} rows of equal weight; the largest weight of a new row is "
             f"{100 * self.largest:.3g} % of their sum, and {100 * self.infinite:.3g} % of the new "
             f"rows have too much weight for a finite interval at coverage {self.coverage:g}."
         )

@@ -1,4 +1,4 @@
-"""Neighbours in cells against the exact search, and one row among many calibration points.
+"""Neighbours in cells against the exact search, and one row among many calibration rows.
 
 ``python -m studies.benchmarks.cells --rows 1e6`` runs both on a million points, from fit to the
 last radius: an hour on two cores. ``--exact torch`` lets a GPU find the exact radii that scores are

@@ -24,7 +24,7 @@ K = 10
 
 
 def bare_searches(Z: Any, new: Any) -> dict[str, Any]:
-    """K nearest of each calibration point and K+1 of each new one, by engines that may win."""
+    """K nearest of each calibration row and K+1 of each new one, by engines that may win."""
 
     def by_scipy() -> None:
         tree = cKDTree(Z)

@@ -1,4 +1,4 @@
-"""Curves of time and memory: against calibration points, new rows, features and workers.
+"""Curves of time and memory: against calibration rows, new rows, features and workers.
 
 ``python -m studies.benchmarks.scaling`` measures all of them (a quarter of an hour on two cores)
 and draws ``docs/images/scale.png``; what was measured is kept in ``scaling.json`` beside this
@@ -138,8 +138,8 @@ def draw() -> None:
 
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     names = {
-        "N": "calibration points N (10,000 new rows)",
-        "M": "new rows M (10,000 calibration points)",
+        "N": "calibration rows N (10,000 new rows)",
+        "M": "new rows M (10,000 calibration rows)",
         "d": "features d (10,000 × 10,000 points)",
         "workers": "Dask workers (320,000 new rows;\nright: all memory of a worker)",
     }

@@ -225,7 +225,7 @@ def test_coverage_under_every_reweighting():
 
 def test_too_few_points_for_the_level_give_infinity_and_one_warning():
     fitted = ConditionalCalibration(basis=constant).fit(Z[:18], SCORES[:18])
-    with pytest.warns(SmallCalibrationWarning, match="18 calibration points cannot") as caught:
+    with pytest.warns(SmallCalibrationWarning, match="18 calibration rows cannot") as caught:
         radius = fitted.predict_radius(NEW, [0.5, 0.95, 0.99])
     assert len(caught) == 1
     assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1:]).all()

@@ -22,7 +22,7 @@ def test_too_few_points_for_the_level_give_infinity_and_one_warning(method):
         radius = fitted.predict_radius(NEW, [0.5, 0.95, 0.99])
     assert len(caught) == 1
     message = str(caught[0].message)
-    assert "18 calibration points" in message and "0.95" in message and "19" in message
+    assert "18 calibration rows" in message and "0.95" in message and "19" in message
     assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1:]).all()
     assert fitted.guaranteed_coverage(0.95) == 1.0
     exactly = method.fit(Z[:19], SCORES[:19]).predict_radius(NEW, 0.95)

@@ -104,8 +104,8 @@ def test_each_group_is_calibrated_on_its_own_rows_alone(method):
 def test_words_name_groups_without_a_finite_interval():
     few = Grouped(Split()).fit(np.zeros((50, 1)), np.arange(50.0), groups=np.arange(50) < 4)
     words = few.guarantee(0.9).describe()
-    assert "infinite, with too few points, in 1: True)" in words
-    assert "its calibration points (46 in the worst group)" in words
+    assert "infinite, with too few rows, in 1: True)" in words
+    assert "its calibration rows (46 in the worst group)" in words
     assert "too few points" not in few.guarantee(0.5).describe()
 
 
@@ -298,10 +298,10 @@ def test_with_weights_a_group_of_few_rows_may_be_enough():
 def test_a_promise_counts_the_groups_without_finite_intervals():
     sizes = [30, 40, 3, 4, 3, 3, 3, 3]
     for n_groups, words in [
-        (3, r"infinite, with too few points, in 1: 2\)"),
-        (4, r"points, in 2: 2, 3\)"),
-        (7, r"points, in 5: 2, 3, 4, 5, 6\)"),
-        (8, r"points, in 6: 2, 3, 4, 5, 6, …\)"),
+        (3, r"infinite, with too few rows, in 1: 2\)"),
+        (4, r"rows, in 2: 2, 3\)"),
+        (7, r"rows, in 5: 2, 3, 4, 5, 6\)"),
+        (8, r"rows, in 6: 2, 3, 4, 5, 6, …\)"),
     ]:
         group = np.repeat(np.arange(n_groups), sizes[:n_groups])
         method = Grouped(Split()).fit(np.zeros((len(group), 1)), group * 1.0, groups=group)

@@ -91,7 +91,7 @@ def test_defaults_work_on_very_few_points(n):
 
 @pytest.mark.parametrize("with_errors", [False, True])
 def test_the_defaults_cover_every_bag(with_errors):
-    """The choice depends on the number of calibration points alone, so no bag is missed."""
+    """The choice depends on the number of calibration rows alone, so no bag is missed."""
     extras = {}
     for seed in range(0, 12, 4 if with_errors else 1):
         p = small_problem(seed, smallest=8)

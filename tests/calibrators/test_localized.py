@@ -102,7 +102,7 @@ def test_rlcp_draws_are_standard_normal_and_independent():
 
 
 def test_lvd_counts_its_infinite_intervals():
-    """Far from every calibration point nothing is known, and nothing finite is made up."""
+    """Far from every calibration row nothing is known, and nothing finite is made up."""
     method = LVD(random_state=0).fit(Z, SCORES, training=(TRAIN, None, np.sin(9 * TRAIN[:, 0])))
     far = np.vstack([NEW, np.full((5, 2), 50.0)])
     radius = method.predict_radius(far, 0.9)
@@ -160,7 +160,7 @@ def test_bad_training_data():
         RLCP().fit(Z, SCORES, training=TRAIN[:, :1])
     with pytest.raises(CalliperError, match="Z of training has 1 columns, Z has 2"):
         LVD().fit(Z, SCORES, training=(TRAIN[:, :1], None, LABELS))
-    with pytest.raises(CalliperError, match="needs 3 training points; got 2"):
+    with pytest.raises(CalliperError, match="needs 3 training rows; got 2"):
         LCP().fit(Z, SCORES, training=(TRAIN[:2], LABELS[:2]))
     with pytest.raises(CalliperError, match="median distance between training inputs"):
         LCP().fit(Z, SCORES, training=(np.ones((9, 2)), np.ones(9))).predict_radius(NEW)
@@ -174,7 +174,7 @@ def test_too_few_points_for_the_level():
     training = {"training": (TRAIN, None, LABELS)}
     for method, extra in ((LCP(bandwidth=1.0), {}), (LVD(random_state=0), training)):
         fitted = method.fit(Z[:18], SCORES[:18], **extra)
-        with pytest.warns(SmallCalibrationWarning, match="18 calibration points") as caught:
+        with pytest.warns(SmallCalibrationWarning, match="18 calibration rows") as caught:
             radius = fitted.predict_radius(NEW, [0.95, 0.99])
         assert len(caught) == 1 and np.isinf(radius).all()
         assert fitted.guaranteed_coverage(0.95) == 1.0

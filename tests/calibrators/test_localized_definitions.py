@@ -321,7 +321,7 @@ def test_lcp_is_tuned_on_as_many_points_as_a_bag_has(n, expected):
 
 def test_lcp_is_tuned_on_three_points_or_more():
     LCP().fit(Z, SCORES, training=(TRAIN[:3], LABELS[:3]))
-    with pytest.raises(CalliperError, match="needs 3 training points; got 2"):
+    with pytest.raises(CalliperError, match="needs 3 training rows; got 2"):
         LCP().fit(Z, SCORES, training=(TRAIN[:2], LABELS[:2]))
 
 

@@ -125,7 +125,7 @@ def test_many_rows_are_worked_through_in_blocks():
 
 def test_few_points_zeros_and_levels():
     few = JackknifeMinmaxRescaled().fit(Z[:18], SCORES[:18])
-    with pytest.warns(SmallCalibrationWarning, match="18 calibration points") as caught:
+    with pytest.warns(SmallCalibrationWarning, match="18 calibration rows") as caught:
         radius = few.predict_radius(NEW, [0.5, 0.95])
     assert len(caught) == 1
     assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1]).all()

@@ -353,7 +353,7 @@ def test_what_a_method_does_not_use_is_refused_wherever_it_is_given(method, name
 @pytest.mark.parametrize("wrong", [Split, Foreign, 5, "split"])
 def test_what_is_no_method_is_refused(wrong):
     with pytest.raises(
-        TypeError, match=r"must be an instance such as FullRescaled\(\) or Split\(\)"
+        TypeError, match=r"must be a calibration method such as FullRescaled\(\) or Split\(\)"
     ):
         as_calibrator(wrong)
 
@@ -528,7 +528,7 @@ def test_groups_that_are_all_infinite_are_not_counted():
         groups = np.repeat([0, 1], sizes)
         n = len(groups)
         made = Grouped(Split()).fit(Z[:n], scores[:n], groups=groups)
-        assert ("infinite, with too few points, in 1" in made.guarantee(0.85).method) == said
+        assert ("infinite, with too few rows, in 1" in made.guarantee(0.85).method) == said
         assert ("too few" in made.guarantee(0.85).method) == said
 
 

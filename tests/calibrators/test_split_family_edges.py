@@ -134,14 +134,14 @@ def test_too_few_training_points():
         with pytest.warns(SmallCalibrationWarning, match="5 neighbours were requested"):
             fit(method, train=few, y_train=Y_TRAIN[:3])
         assert np.isfinite(method.predict_radius(NEW)).all()
-    with pytest.raises(CalliperError, match="at least 2 training points; got 1"):
+    with pytest.raises(CalliperError, match="at least 2 training rows; got 1"):
         NormalizedKNN(1).fit(Z, SCORES, training=Z_TRAIN[:1])
 
 
 @pytest.mark.parametrize("method", [SLCP(), NormalizedKNN(), RCP(kernel=KNN(5))], ids=repr)
 def test_too_few_calibration_points_give_infinity_and_one_warning(method):
     fitted = fit(method, Z[:18], SCORES[:18])
-    with pytest.warns(SmallCalibrationWarning, match="18 calibration points") as caught:
+    with pytest.warns(SmallCalibrationWarning, match="18 calibration rows") as caught:
         radius = fitted.predict_radius(NEW, [0.5, 0.95, 0.99])
     assert len(caught) == 1
     assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1:]).all()
@@ -172,7 +172,7 @@ def test_default_leaves_expect_enough_calibration_points():
     train = {"training": (z_train, z_train[:, 0] * rng.exponential(size=2000))}
     sizes = [LoCart().fit(z, z[:, 0], **train).leaf_sizes_ for _ in range(3)]
     assert all(len(size) > 3 and size.min() >= 19 for size in sizes)
-    method = fit(LoCart())  # 50 calibration points are too few to cut: one leaf
+    method = fit(LoCart())  # 50 calibration rows are too few to cut: one leaf
     np.testing.assert_array_equal(method.predict_radius(NEW, LEVELS), SPLIT)
 
 
@@ -192,14 +192,14 @@ class Steep(BaseEstimator):
 def test_a_quantile_regressor_that_predicts_negative_values():
     n_zero = np.count_nonzero(Z[:, 0] <= 0)
     method = fit(RCP(Steep()))
-    with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration points"):
+    with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration rows"):
         radius = method.predict_radius(NEW, [0.1, 0.9])
     weights = {"weights": np.r_[2.0, np.ones(49)]}
     by_weight = RCP(Steep()).fit(Z, SCORES, training=(Z, SCORES), **weights)
-    with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration points"):
+    with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration rows"):
         by_weight.predict_radius(NEW, [0.1, 0.9], weights=np.ones(len(NEW)))
     assert (radius[NEW[:, 0] < 0, 0] == 0).all() and (radius[NEW[:, 0] > 0, 0] > 0).all()
-    assert np.isinf(radius[:, 1]).all()  # more than a tenth of the calibration points
+    assert np.isinf(radius[:, 1]).all()  # more than a tenth of the calibration rows
     moved = fit(RCP(Steep(), offset=0.5)).predict_radius(NEW, [0.1, 0.9])
     assert np.isfinite(moved).all() and (moved > 0).all()
     with pytest.raises(CalliperError, match="predicted quantiles must be finite"):
@@ -242,5 +242,5 @@ def test_a_scale_of_zero_at_one_level_of_several_is_told_of():
     for more in ({}, {"weights": np.r_[2.0, np.ones(49)]}):
         method = RCP(kernel=KNN(10)).fit(Z, SCORES, **train, **more)
         new = {"weights": np.ones(len(NEW))} if more else {}
-        with pytest.warns(ZeroScaleWarning, match="zero at 50 of 50 calibration points"):
+        with pytest.warns(ZeroScaleWarning, match="zero at 50 of 50 calibration rows"):
             method.predict_radius(NEW, [0.4, 0.9], **new)

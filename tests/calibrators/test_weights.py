@@ -249,7 +249,7 @@ def test_report_and_guarantee():
 
 def test_one_weight_with_nearly_all_mass_is_pointed_out():
     split = Split().fit(np.zeros((50, 1)), np.arange(50.0), weights=np.r_[1e9, np.ones(49)])
-    with pytest.warns(ShiftWarning, match=r"50 calibration points are worth 1\.0"):
+    with pytest.warns(ShiftWarning, match=r"50 calibration rows are worth 1\.0"):
         assert split.predict_radius([[0.0]], 0.9, weights=[1.0])[0] == 0.0
 
 

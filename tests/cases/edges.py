@@ -1,4 +1,4 @@
-"""Methods that need calibration points only, and points to try them on."""
+"""Methods that need calibration rows only, and points to try them on."""
 
 import numpy as np
 

@@ -79,7 +79,7 @@ def test_every_way_to_name_many_files_gives_the_bytes_of_one_by_one(calliper, fo
         ok(calliper(*BASE, "--new", f"data/{name}", "--output", "one.parquet", "--quiet"))
         expected[name] = (folder / "one.parquet").read_bytes()
     said = ok(calliper(*BASE, "--new", "data", "--output", "out"))
-    assert "160 rows in 4 files written to out (FullRescaled, 300 calibration points)" in said
+    assert "160 rows in 4 files written to out (FullRescaled, 300 calibration rows)" in said
     assert outputs(folder / "out") == expected
     ok(calliper(*BASE, "--new", "data/*/*.parquet", "--output", "two"))
     assert outputs(folder / "two") == expected
@@ -96,7 +96,7 @@ def test_a_folder_of_text_files_and_warnings_of_workers_once(calliper, folder):
     args = [*BASE, "--coverage", "0.999", "--quiet"]
     ok(calliper(*args, "--new", "new.csv", "--output", "out.csv"))
     said = ok(calliper(*args, "--new", "texts", "--output", "out", "--workers", 2))
-    assert said.count("Use at least 999 points") == 1
+    assert said.count("Use at least 999 rows") == 1
     assert set(outputs(folder / "out").values()) == {(folder / "out.csv").read_bytes()}
 
 

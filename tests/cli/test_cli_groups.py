@@ -89,7 +89,7 @@ def test_weights_from_a_column_are_those_of_python(calliper, shifted):
     split = Split().fit(cal[["x"]], abs(cal.y - cal.y_pred), weights=cal.w)
     expected = split.predict_radius(out[["x"]], 0.8, weights=out.w)
     np.testing.assert_allclose(out.upper - out.y_pred, expected)
-    assert "With these weights, 200 calibration points are worth" in done.stderr
+    assert "With these weights, 200 calibration rows are worth" in done.stderr
     done = calliper(*how, "--weight", "w", "--group", "site", "--explain")
     assert "density of new inputs" in done.stderr
     assert done.returncode == 0 and "in each of the 2 groups" in done.stderr

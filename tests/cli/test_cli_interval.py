@@ -226,7 +226,7 @@ def test_what_is_said_on_standard_error(calliper, files, base):
     assert done.stdout == ""
     first, second, third, seen = done.stderr.splitlines()
     assert first == "note: no --features were given, so widths depend on the prediction alone"
-    assert second == "50 rows written to out.csv (FullRescaled, 300 calibration points)"
+    assert second == "50 rows written to out.csv (FullRescaled, 300 calibration rows)"
     assert third == (
         "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
         "(requested: 0.9), under conditions that --explain lists."
@@ -313,7 +313,7 @@ def test_too_few_points_give_infinite_ends_and_one_warning(calliper, files, base
     done = calliper(*base, "--new", "new.csv", "--coverage", "0.999", "--quiet")
     assert done.returncode == 0
     assert done.stderr.count("warning:") == len(done.stderr.splitlines()) == 1
-    assert "Use at least 999 points" in done.stderr
+    assert "Use at least 999 rows" in done.stderr
     lines = (files / "out.csv").read_text().splitlines()
     assert len(lines) == 75_001
     assert all(line.endswith(",-inf,inf") for line in lines[1:])

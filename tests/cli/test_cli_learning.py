@@ -95,7 +95,7 @@ def test_digit_for_digit_as_in_python_in_one_step_and_in_two(calliper, table, op
         np.testing.assert_array_equal(found, end)
     taught, n = made.calibration_.n_taught, made.calibrators_[0].n_calibration_
     assert taught + n == 700 and (taught > 0) == (how.get("embed") != "inputs")
-    count = f"{n} calibration points" + (f"; {taught} other rows used" if taught else ")")
+    count = f"{n} calibration rows" + (f", and {taught} other rows to learn" if taught else ")")
     assert count in done.stderr
 
     kept = calliper("calibrate", *ROWS, *options.split(), "--output", "m.calliper")
@@ -129,13 +129,13 @@ def test_a_level_beyond_the_rows_that_calibrate_is_answered_from_all(calliper, t
 def test_few_rows_or_another_score_all_calibrate(calliper, table):
     asked = ["--new", "new.csv", "--output", "out.csv"]
     signed = calliper("interval", *ROWS, *asked, "--score", "signed")
-    assert "(FullRescaled, 700 calibration points)" in signed.stderr
+    assert "(FullRescaled, 700 calibration rows)" in signed.stderr
     signed = calliper("interval", *ROWS, *asked, "--score", "signed", "--learning-part", 0.5)
     assert "warning: --learning-part is not used: SignedError" in signed.stderr
     pd.read_csv(table / "cal.csv", float_precision="round_trip")[:299].to_csv(
         table / "cal.csv", index=False
     )
-    assert "299 calibration points)" in calliper("interval", *ROWS, *asked).stderr
+    assert "299 calibration rows)" in calliper("interval", *ROWS, *asked).stderr
 
 
 def test_a_group_that_is_missing_is_refused_before_any_row_teaches(calliper, table):

@@ -115,7 +115,7 @@ def test_the_table_has_every_scale_and_the_ten_nearest(calliper, folder, criteri
     assert ["10", "nearest", "neighbours", f"{curve.reference_value:#.5g}"] in lines
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "".join(curve.describe().split()) == "".join(words.split())
-    assert "calibration of 100 points written to tuned.calliper" in done.stderr
+    assert "calibration of 100 rows written to tuned.calliper" in done.stderr
     assert "calliper interval --calibrated tuned.calliper" in done.stderr
 
 
@@ -167,7 +167,7 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
         ("--training train.csv --folds 5", "No such option '--folds'"),
         ("--training none.csv", "cannot read none.csv"),
         ("--training same.csv", "all 2 training inputs are the same"),
-        ("--training train.csv --calibration short.csv", "2 calibration points are too few"),
+        ("--training train.csv --calibration short.csv", "2 calibration rows are too few"),
         ("--training train.csv --features c", "cal.csv: no column 'c'"),
         ("--training train.csv --target y_pred", "are both 'y_pred'"),
         ("--training train.csv --output tuned.json", "the name must end in .calliper"),

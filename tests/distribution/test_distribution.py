@@ -80,7 +80,7 @@ def test_quantiles_are_the_ranks_of_both_sides():
 
 def test_a_level_that_few_points_cannot_reach_is_infinite_with_a_warning():
     for ask in (lambda d: d.quantile(0.95), lambda d: -d.quantile(0.05, side="lower")):
-        with pytest.warns(SmallCalibrationWarning, match="9 calibration points"):
+        with pytest.warns(SmallCalibrationWarning, match="9 calibration rows"):
             assert np.isposinf(ask(known())).all()
     with pytest.warns(SmallCalibrationWarning, match="0.95"):
         assert np.isposinf(known().interval(0.9).width).all()
@@ -168,7 +168,7 @@ def test_frames_keep_their_index_and_batches_can_be_pickled(regressor, problem):
     assert list(batch.interval(0.8).to_frame().index) == [5, 6, 7, 8]
     again = pickle.loads(pickle.dumps(batch))
     np.testing.assert_array_equal(again.to_frame(), frame)
-    assert repr(batch) == "Distribution(4 rows, 225 calibration points)"
+    assert repr(batch) == "Distribution(4 rows, 225 calibration rows)"
 
 
 @pytest.mark.parametrize(

@@ -436,7 +436,7 @@ FORGED = {
     "drawn twice": (
         "local-tuned",
         lambda s: {**s, "sample_": with_(s["sample_"], 0, s["sample_"][1])},
-        "did not draw the 40 stored training points",
+        "did not draw the 40 stored training rows",
     ),
     "drawn too few": ("local-tuned", lambda s: {**s, "sample_": s["sample_"][1:]}, "39 stored"),
     "groups": ("grouped", lambda s: {**s, "code": with_(s["code"], 0, 1 - s["code"][0])}, "one c"),

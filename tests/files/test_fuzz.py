@@ -553,7 +553,7 @@ def test_a_sample_is_drawn_without_replacement(load, name, forge):
         place = state(nodes)["sample_"]["array"]
         arrays[place] = forge(arrays[place])
 
-    with pytest.raises(DamagedFileError, match="training points"):
+    with pytest.raises(DamagedFileError, match="training rows"):
         load(name, change)
 
 
@@ -563,7 +563,7 @@ def test_three_training_points_are_in_a_file_too(load):
             place = state(nodes)[name]["array"]
             arrays[place] = np.arange(2, dtype="i4") if name == "sample_" else arrays[place][:2]
 
-    with pytest.raises(DamagedFileError, match="needs 3 training points"):
+    with pytest.raises(DamagedFileError, match="needs 3 training rows"):
         load("local-tuned", change)
 
 

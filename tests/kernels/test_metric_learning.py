@@ -121,7 +121,7 @@ def test_bad_parameters(parameters, message):
 
 
 def test_bad_data():
-    with pytest.raises(CalliperError, match="at least 3 training points; got 2"):
+    with pytest.raises(CalliperError, match="at least 3 training rows; got 2"):
         learn_metric([[0.0], [1.0]], [0.0, 1.0])
     with pytest.raises(CalliperError, match=r"y_train must .* got 3 values for 4 rows"):
         learn_metric(np.eye(4), [0.0, 1.0, 2.0])

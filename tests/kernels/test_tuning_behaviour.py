@@ -110,7 +110,7 @@ def test_identical_calibration_inputs_and_equal_scores_choose_the_smoothest():
 @pytest.mark.parametrize("n", [2, 3])
 def test_too_few_points_to_tune(n):
     for kernel in (TunedRBF(length_scales=[0.1, 5.0]), TunedKNN()):
-        with pytest.warns(SmallCalibrationWarning, match=f"{n} calibration points are too few"):
+        with pytest.warns(SmallCalibrationWarning, match=f"{n} calibration rows are too few"):
             method = JackknifeRescaled(kernel).fit(Z[:n], SCORES[:n])
         assert np.isfinite(method.predict_radius(NEW, 0.3)).all()
     with pytest.warns(SmallCalibrationWarning, match="too few to tune"):

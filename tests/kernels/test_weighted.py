@@ -278,7 +278,7 @@ def test_a_forest_that_was_trained_again_is_noticed():
     forest = RandomForestRegressor(5, random_state=0, warm_start=True).fit(Z, y)
     leaves = SharedLeaves(ForestProximity(forest), Z)
     forest.set_params(n_estimators=7).fit(Z, y)
-    with pytest.raises(CalliperError, match="leaves in 7 trees, the calibration points in 5"):
+    with pytest.raises(CalliperError, match="leaves in 7 trees, the calibration rows in 5"):
         leaves.to(Z)
 
 

@@ -46,7 +46,7 @@ def scale(i: int, bag: Sequence[Row], sizes: Sequence[Number], how: dict[str, An
 
 
 def holds(Z: Any, scores: Any, z_new: Any, t: Any, **how: Any) -> list[bool]:
-    """For every calibration point: is it at least as strange as the new one with score t?"""
+    """For every calibration row: is it at least as strange as the new one with score t?"""
     power = 2 if how.get("statistic") == "rms" else 1
     how["centres"] = exact_rows(how["centres"])
     bag = [*exact_rows(Z), exact_row(z_new)]

@@ -28,7 +28,7 @@ def by_kernel(kernel: tuple[str, float]) -> Weigh:
 
 
 def smoothed(length_scale: float, smoothing: float) -> Weigh:
-    """Radial weights with b/N added to each, N the number of calibration points."""
+    """Radial weights with b/N added to each, N the number of calibration rows."""
 
     def weigh(bag: Any, i: int) -> list[tuple[int, Any]]:
         floor, length = MP.mpf(smoothing) / (len(bag) - 1), MP.mpf(length_scale)
@@ -50,7 +50,7 @@ def rescaled(
     weigh: Weigh, Z: Any, errors: Sequence[float], new: Any, error: float, *,
     statistic: str = "mean", offset: float = 0.0, shrinkage: float = 0.0,
 ) -> tuple[list[Any], Any, Any]:  # fmt: skip
-    """σ_i(y) of the calibration points, σ_{N+1}(y) and the scale of the new point.
+    """σ_i(y) of the calibration rows, σ_{N+1}(y) and the scale of the new point.
 
     For rms, signed squares of them, which are in the same order.
     """

@@ -135,7 +135,7 @@ def _jackknife_radius(
 ) -> float:  # fmt: skip
     """§2.1, Eq. (6): Q-th smallest of Delta_i = scale_{N+1,i} s_i / scale_{i,N+1}.
 
-    Both scales use the calibration points other than i.  scale_{i,N+1} = 0 gives Delta_i = inf
+    Both scales use the calibration rows other than i.  scale_{i,N+1} = 0 gives Delta_i = inf
     whatever the rest (§2.4); scale_{N+1,i} = 0 otherwise gives 0.  N = 1: plain split.
     """
     n = len(scores)

@@ -282,7 +282,7 @@ def full_holds(
     shrinkage: Any = 0,
     distance: Distance = squared_distance,
 ) -> list[bool]:
-    """For every calibration point: is it at least as strange as the new one with score t?"""
+    """For every calibration row: is it at least as strange as the new one with score t?"""
     *scales, of_new = full_scales(
         Z, scores, z_new, t, k, statistic, level, offset, shrinkage, distance
     )

@@ -142,7 +142,7 @@ def leaf_of(tree: Any, z: Vector) -> int:
 
 
 def locart_radius(Z: Matrix, scores: Vector, z_new: Vector, tree: Any, coverage: Coverage) -> float:
-    """§10, LoCart: split conformal among the calibration points in the new point's leaf."""
+    """§10, LoCart: split conformal among the calibration rows in the new point's leaf."""
     leaf = leaf_of(tree, z_new)
     inside = [float(s) for z, s in zip(Z, scores, strict=True) if leaf_of(tree, z) == leaf]
     return split_radius(inside, coverage)

@@ -498,7 +498,7 @@ class NoQuantiles(NGBoostLike):
         ([], DistributionError(P), r"pass two models or more, one for each quantile; got \[\]"),
         ({10: normal, 90: normal}, None, r"If these are percentages, divide by 100"),
         ({"low": normal, "high": normal}, None, r"keys .* must be probabilities.*'low', 'high'"),
-        ([quantiles] * 3, None, r"some of the 3 models in the list"),
+        ([quantiles] * 3, None, r"not every model in the list has a parameter"),
         ([*linear().values()][:1], None, r"two or more different numbers"),
         (
             linear(),

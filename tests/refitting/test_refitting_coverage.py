@@ -128,7 +128,7 @@ def test_words_say_what_is_and_is_not_promised():
         "exchangeable",
         "whatever their order",
         "marginal",
-        "120 training points",
+        "120 training rows",
         "without one row",
     ):
         assert part in words
@@ -143,5 +143,5 @@ def test_words_say_what_is_and_is_not_promised():
     assert "no coverage is proved" in fixed and "approximately" in fixed
     assert "draw_number=True" in fixed and "50 chosen beforehand" in fixed
     few = JackknifePlus(Ridge()).fit(X[:5], Y[:5]).guarantee(0.9).describe()
-    assert "5 training points cannot support coverage 0.9" in few
+    assert "5 training rows cannot support coverage 0.9" in few
     assert len(JackknifePlus(Ridge()).fit(X, Y).guarantee(0.9).assumptions) == 2

@@ -30,7 +30,7 @@ def test_too_few_rows_for_the_level(method):
         clone(method).set_params(cv=3).fit(X[:9], Y[:9])
     )  # fmt: skip
     assert np.isfinite(fitted.predict_interval(NEW, 0.9).width).all()
-    with pytest.warns(SmallCalibrationWarning, match="9 calibration points cannot support"):
+    with pytest.warns(SmallCalibrationWarning, match="9 calibration rows cannot support"):
         intervals = fitted.predict_interval(NEW, [0.5, 0.95])
     assert np.isinf(intervals.at(0.95).width).all() and np.isfinite(intervals.at(0.5).width).all()
     assert fitted.guaranteed_coverage(0.95) == 1.0
@@ -112,7 +112,7 @@ def test_bad_input(method):
         clone(method).predict_interval(NEW)
     with pytest.raises(CalliperError, match="y must be finite, but 120 of 120"):
         clone(method).fit(X, np.full(120, np.nan))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match=r"got [0-9]+ rows and [0-9]+ values"):
         clone(method).fit(X, Y[:-1])
     of_sparse = clone(method).fit(sparse.csr_array(X), Y)
     assert np.isfinite(of_sparse.predict_interval(sparse.csr_array(NEW)).lower).all()

@@ -185,7 +185,7 @@ def test_a_layer_is_a_transformer(net):
 
 
 def test_a_wide_layer_is_reduced_after_the_layer(net):
-    with pytest.warns(EmbeddingWarning, match=r"make_pipeline\(Layer\(module\), PCA\(5\)\)"):
+    with pytest.warns(EmbeddingWarning, match=r"make_pipeline\(Layer\(module\), PCA\(2\)\)"):
         ConformalRegressor(net).calibrate(X_CAL[:4], Y_CAL[:4])
 
 

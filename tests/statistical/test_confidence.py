@@ -75,14 +75,14 @@ def test_two_tails_share_the_doubt():
         sign = 1 if end is upper else -1
         assert end[0] - sign * model.predict(X[:1])[0] == pytest.approx(expected)
     text = method.guarantee(0.9, confidence=0.95).describe()
-    assert "this particular set of 200 calibration points" in text and "95 % of draws" in text
+    assert "this particular set of 200 calibration rows" in text and "95 % of draws" in text
     assert "independent draws" in text
 
 
 def test_several_levels_bounds_and_one_out_of_reach():
     scores = np.arange(1.0, 31.0)
     split = Split().fit(np.zeros((30, 1)), scores)
-    with pytest.warns(SmallCalibrationWarning, match="confidence 0.95.* Use at least 59 points"):
+    with pytest.warns(SmallCalibrationWarning, match="confidence 0.95.* Use at least 59 rows"):
         radius = split.predict_radius([[0.0]], [0.5, 0.9, 0.95], confidence=0.95)
     expected = [scores[confident_rank(level, 30, 0.95) - 1] for level in (0.5, 0.9)]
     np.testing.assert_array_equal(radius, [[*expected, np.inf]])

@@ -2,7 +2,7 @@
 
 A method is a subclass of :class:`Calibrator` that writes at most three things, as in its paper:
 
-    _learn(rows)                learns from checked calibration points
+    _learn(rows)                learns from checked calibration rows
     _radius(Z, levels, shares)  the radius at checked rows, (m, L); or ``_local_scale(Z)``, by which
                                 the thresholds that ``_rescale`` kept in ``_learn`` are multiplied
     _proved(level)              the marginal coverage that is proved, if not that of split conformal
@@ -90,7 +90,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
-    averages : what its guarantee averages over besides draws of the calibration points
+    averages : what its guarantee averages over besides draws of the calibration rows
     has_distribution : whether there is a predictive distribution, if ``fit`` is given signs
     through_kernel : whether features go to the kernel alone, whose engine may hold them
     promises : whether anything is known about its coverage
@@ -135,7 +135,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
     rescaled_scores_: FloatArray
     _signed: Any
     _signed_weights: Any
-    #: Weights of the calibration points, in the order in which the method keeps them, or None.
+    #: Weights of the calibration rows, in the order in which the method keeps them, or None.
     weights_: FloatArray | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -147,7 +147,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
 
     @abstractmethod
     def _learn(self, rows: Rows) -> None:
-        """Learn from the calibration points; ``_training`` and its like hold what else is known."""
+        """Learn from the calibration rows; ``_training`` and its like hold what else is known."""
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius at each row and level, (m, L); with weights, by ``shares`` of them."""
@@ -179,12 +179,12 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         left_out: Any = None,
         length_scale: float | None = None,
     ) -> Self:
-        """Learn from the calibration points; what a method does not use (``uses``) is refused.
+        """Learn from the calibration rows; what a method does not use (``uses``) is refused.
 
         Parameters
         ----------
         Z : (N, d) features in which nearness is judged
-        scores : (N,) errors of the calibration points
+        scores : (N,) errors of the calibration rows
         magnitudes : (N,), default ``scores``
             What local scales are made of. One-sided errors are rescaled by absolute errors.
         signs : (N,), optional
@@ -195,7 +195,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         groups : (N,), column name or function of the rows, optional
             The group of each point, for :class:`Grouped`.
         training : (Z, scores), (Z, scores, targets) or Rows, optional
-            Training inputs, errors and targets; none of them calibration points.
+            Training inputs, errors and targets; none of them calibration rows.
         left_out : (Z, scores) or Rows, optional
             Training rows and the sizes of their out-of-fold or out-of-bag errors.
         length_scale : float, optional
@@ -235,7 +235,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         groups: Any = None,
         length_scale: float | None = None,
     ) -> Self:
-        """Add calibration points: the result is bit for bit that of a new fit to all of them.
+        """Add calibration rows: the result is bit for bit that of a new fit to all of them.
 
         Parameters
         ----------
@@ -296,7 +296,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
             )
 
     def _relearn(self, rows: Rows) -> None:
-        """Keep checked calibration points (not their features if unused), and learn from them."""
+        """Keep checked calibration rows (not their features if unused), and learn from them."""
         self.weights_, self.levels_asked_ = rows.weights, set()
         self._rows = rows if self.judges_nearness else replace(rows, Z=rows.Z[:0].copy())
         self._learn(rows)
@@ -309,7 +309,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
                 raise TypeError(f"{type(self).__name__} does not support {name}: {hint}.")
 
     def _checked(self, rows: Rows, *, first: bool) -> Rows:
-        """Calibration points, the ``first`` ones or further ones, with what is used of each."""
+        """Calibration rows, the ``first`` ones or further ones, with what is used of each."""
         if first:
             Z, any_sign = self._as_rows(rows.Z, None), self.takes_any_score
             Z, scores = valid.check_calibration(self, Z, rows.scores, any_sign=any_sign)
@@ -346,14 +346,14 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         return Rows(features, scores, targets=targets)
 
     def _as_rows(self, Z: Any, held: Any) -> Any:
-        """Features to be checked; ``held`` are the calibration points."""
+        """Features to be checked; ``held`` are the calibration rows."""
         if not self.judges_nearness:
             return valid.numbers_or_zeros(Z)
         handler = None if isinstance(Z, np.ndarray) else handler_of_tensor(Z)
         return Z if handler is None else handler.rows_of(Z, self, held)
 
     def _check_new(self, Z: Any) -> Any:
-        """Features of new rows, checked, on the device of the calibration points."""
+        """Features of new rows, checked, on the device of the calibration rows."""
         held, rows = self._rows.Z, self._as_rows(Z, self._rows.Z)
         if isinstance(held, EngineRows):
             held.check_beside(rows, self.kernel)
@@ -368,7 +368,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         n_all = len(self._training.Z)
         drawn: IntArray = self._once("sample_", lambda: rng.permutation(n_all)[:n])
         if not len(np.unique(drawn)) == len(drawn) == min(n, n_all):
-            raise CalliperError(f"{self!r} did not draw the {len(drawn)} stored training points.")
+            raise CalliperError(f"{self!r} did not draw the {len(drawn)} stored training rows.")
         return drawn
 
     @property
@@ -431,7 +431,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
 
         With a ``confidence``, methods that have a law reach the coverage for this particular
         calibration set, in at least that share of draws of it. ``weights``, (m,), are those of the
-        rows, if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a
+        rows, if ``fit`` was given weights of the calibration rows; ``groups``, (m,) labels, a
         column name or a function of the rows, are for :class:`Grouped`.
         """
         check_is_fitted(self)
@@ -591,9 +591,9 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
         if unreached and warned:
             warn(
-                f"{n} calibration points cannot support coverage {unreached[0]:g} with confidence "
+                f"{n} calibration rows cannot support coverage {unreached[0]:g} with confidence "
                 f"{confidence:g}, so intervals are infinite. Use at least "
-                f"{required_for_confidence(unreached[0], confidence)} points.",
+                f"{required_for_confidence(unreached[0], confidence)} rows.",
                 SmallCalibrationWarning,
             )
         return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding
@@ -667,7 +667,7 @@ def as_calibrator(calibrator: Any) -> Calibrator:
         return calibrator
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_radius"):
         raise TypeError(
-            "calibrator must be an instance such as FullRescaled() or Split(); "
+            "calibrator must be a calibration method such as FullRescaled() or Split(); "
             f"got {calibrator!r}. See calliper.calibrators for all methods."
         )
     return ForeignCalibrator(calibrator)
@@ -696,7 +696,7 @@ def refuse_distribution(calibrator: Calibrator) -> None:
     if not calibrator.has_distribution:
         raise CalliperError(
             f"{calibrator!r} does not support predictive distributions, because its radius does "
-            "not come from one threshold per calibration point. Use one of "
+            "not come from one threshold per calibration row. Use one of "
             f"{', '.join(_users_of('signs'))}."
         )
 

@@ -15,7 +15,7 @@ Letters: s → ``scores``, S → the score imputed to x, Φ → ``basis`` and a 
 Guarantee, for exchangeable data: for every f ≥ 0 in the span of Φ, coverage is at least 1−α under
 inputs reweighted by f, that is E[f(x) 1{s ≤ Δ(x)}] ≥ (1−α) E[f(x)]; without ties and for
 independent draws at most p/(N+1) · E[max_i f(X_i)]/E[f(x)] more, p the dimension of the span. f = 1
-is marginal coverage, the indicator of a group coverage within it. Where the calibration points say
+is marginal coverage, the indicator of a group coverage within it. Where the calibration rows say
 nothing about x (a group not among them, an input far outside), Δ(x) is infinite.
 
 It is solved by descent along edges. A vertex is a fit β through p of the N scores; 2p edges lead
@@ -57,7 +57,7 @@ from calliper.rows import Rows
 BELOW = 1e-9
 #: Ratio of the largest to the smallest score beyond which sums and comparisons lose the smallest.
 LARGEST_SPAN = 1e300
-#: Directions in which calibration points differ by less, in relation to the others, are none.
+#: Directions in which calibration rows differ by less, in relation to the others, are none.
 LEAST_DIRECTION = 1e-9
 #: What a residual may be wrong by, in relation to the terms that it is the difference of.
 RESIDUAL_ROUNDING = 1e-13
@@ -79,11 +79,11 @@ class ConditionalCalibration(Calibrator):
     basis : callable, optional
         From rows, as they were passed (a frame to ``ConformalRegressor`` is a frame here), to
         columns (m, k), such as indicators of groups, which may overlap; fixed without the
-        calibration points. A constant is added always. By default the features themselves.
+        calibration rows. A constant is added always. By default the features themselves.
 
     Attributes
     ----------
-    n_dimensions_ : p, dimensions of the span on the calibration points, the constant included
+    n_dimensions_ : p, dimensions of the span on the calibration rows, the constant included
 
     Examples
     --------
@@ -194,7 +194,7 @@ class ConditionalCalibration(Calibrator):
         return float(terms.sum() + 1e-11 * np.abs(terms).sum())
 
     def _calibration_vertex(self, level: float) -> IntArray | None:
-        """The fit to the calibration points alone, where every new point's descent starts."""
+        """The fit to the calibration rows alone, where every new point's descent starts."""
         known = self._vertices if len(self._vertices) < MOST_LEVELS else {}
         if level not in known:
             vertex, nothing = None, np.zeros(self.n_dimensions_)
@@ -211,9 +211,9 @@ class ConditionalCalibration(Calibrator):
             first = int(np.argmax(infinite > 0))
             warn(
                 f"At {infinite[first]} of {m} new rows the {self.n_calibration_} calibration "
-                f"points cannot support coverage {levels[first]:g} over {self.n_dimensions_} "
+                f"rows cannot support coverage {levels[first]:g} over {self.n_dimensions_} "
                 "dimensions of the basis, so intervals there are infinite. Use fewer columns, or "
-                "more points with some from each group.",
+                "more rows with some from each group.",
                 SmallCalibrationWarning,
             )
         given_up = int(np.isnan(radius).any(axis=1).sum())
@@ -235,7 +235,7 @@ def _array(rows: Any, name: str) -> Any:
 
 
 class Span:
-    """Coordinates in which columns at the calibration points have unit spread; copies add none."""
+    """Coordinates in which columns at the calibration rows have unit spread; copies add none."""
 
     def __init__(self, columns: FloatArray) -> None:
         self.centre = columns.mean(axis=0)

@@ -46,7 +46,7 @@ plain split's mean on the same bag and averaged over levels. A candidate, of whi
 one, replaces the rule only if it is better by more than a standard error of the difference, point
 by point: always taking the best follows noise.
 
-Rule and search use training data and the number of calibration points, nothing else about them, so
+Rule and search use training data and the number of calibration rows, nothing else about them, so
 1−α holds whatever is chosen.
 
 Letters: s_i → ``scores``, ŝ → ``bag_``, κ → ``slope``, a, b → ``low``, ``high``.
@@ -97,7 +97,7 @@ WITH_LEFT_OUT = Uses(*USES, "left_out")
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
 #: Side of the cells that points of a radial kernel are moved to, in length scales: up to this many
-#: calibration points, and beyond.
+#: calibration rows, and beyond.
 FEW_POINTS, STEP, COARSE_STEP = 2_000, 0.5, 1.5
 #: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
 #: few points, and from how many on it fades.
@@ -151,7 +151,7 @@ class Locality(Keeps):
             what = "none, widths do not depend on neighbours"
         if self.chosen_by == "user":
             return f"{what}, as given"
-        why = "chosen by the number of calibration points"
+        why = "chosen by the number of calibration rows"
         if self.chosen_by == "left-out errors":
             why = f"chosen on {self.n_errors} held-out errors"
         elif self.n_errors:
@@ -280,7 +280,7 @@ class ShrunkBag:
         self.at_high = bag.with_offset(bag.offset + self.slope * self.high)
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, times 1/(1−m), (N,)."""
+        """Scales of the calibration rows without the new one, times 1/(1−m), (N,)."""
         return self.at_high.calibration_scale(level)
 
     def order_statistics(
@@ -308,7 +308,7 @@ class ShrunkBag:
         return radius
 
     def thresholds(self, Z: FloatArray) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N), in the order of the calibration points."""
+        """All thresholds t_i of a few rows, (m, N), in the order of the calibration rows."""
         high, low = self.at_high.thresholds(Z), self.at_low.thresholds(Z)
         between = np.clip(self.bag.thresholds(Z, slope=self.slope), self.low, self.high)
         below = np.where((low > self.low) | (self.low == 0), between, low)
@@ -355,7 +355,7 @@ class FullRescaled(Calibrator):
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.34, 1.46])
     >>> method.locality_.describe()
-    'KNN(n_neighbors=20), shrinkage 0.358, chosen by the number of calibration points'
+    'KNN(n_neighbors=20), shrinkage 0.358, chosen by the number of calibration rows'
     """
 
     about = About(

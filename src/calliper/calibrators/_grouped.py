@@ -210,7 +210,7 @@ class Grouped(Calibrator):
         ]
         if 0 < len(infinite) < len(promises):
             named = ", ".join(infinite[:NAMED]) + (", …" if len(infinite) > NAMED else "")
-            where += f"; infinite, with too few points, in {len(infinite):,}: {named}"
+            where += f"; infinite, with too few rows, in {len(infinite):,}: {named}"
         return replace(worst, method=f"{worst.method} {where})", groups=len(promises))
 
     def _proved(self, level: float) -> float:

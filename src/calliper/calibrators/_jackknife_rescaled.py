@@ -15,7 +15,7 @@ Guarantee: 1−2α, marginal, for exchangeable data; more sharply 1 − (2(N+1�
 data coverage is close to 1−α; exchangeable sets that lose several points exist.
 
 *Minmax.* A new point multiplies one threshold by the largest of the local means that leave one
-calibration point out:
+calibration row out:
 
     Δ = (max_i ŝ_{N+1,i}) · s⁺_(Q).
 
@@ -125,7 +125,7 @@ class JackknifeRescaled(LeaveTwoOutMethod):
     Parameters
     ----------
     kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
-        Which points count as neighbours. A tuned kernel is chosen anew for each calibration point,
+        Which points count as neighbours. A tuned kernel is chosen anew for each calibration row,
         on the others, which keeps the guarantee; ``TunedRBF(n_folds=...)`` has CV+'s instead.
     offset : float, default 0
         Constant added to every local scale, in the unit of y; choose it without calibration

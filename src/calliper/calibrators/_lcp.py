@@ -20,7 +20,7 @@ Weights, by the Euclidean distance D; each member's weight of itself is one:
     gaussian      H_ij = exp(−D_ij² / 2h²)
     neighbors     H_ij = 1 if j is one of the h nearest of i in the bag, else 0
 
-A new point that is near enough to a calibration point takes the place of its last neighbour; points
+A new point that is near enough to a calibration row takes the place of its last neighbour; points
 just as far as the last neighbour share its place. The smallest calibration score is always kept;
 the radius is infinite far away from all points.
 
@@ -95,7 +95,7 @@ class LCP(Calibrator):
         cli="lcp",
         width="a local quantile of calibration errors, at a corrected level",
         when="if the shape of errors changes and N is a few thousand at most",
-        cost="O(n² (d + log n)) to tune, n ≤ 2,000; O(N² d) to fit; "
+        cost="O(n² (d + log n)) to tune, n ≤ 2,000; O(N² d) at the first prediction; "
         "O(N (d + log N)) per new row and level",
     )
     takes_any_score = True
@@ -127,12 +127,10 @@ class LCP(Calibrator):
         if self._fixed is None:
             train, rng = self._training, check_random_state(self.random_state)
             if len(train) < 3:
-                raise CalliperError(f"bandwidth='auto' needs 3 training points; got {len(train)}.")
+                raise CalliperError(f"bandwidth='auto' needs 3 training rows; got {len(train)}.")
             n = min(max(3, len(rows) + 1), MOST_POINTS)  # as many as a bag has members or fewer
             self.sample_ = self._sampled(n, rng)
             self._sample = train.Z[self.sample_], train.scores[self.sample_]
-        else:
-            self._localizer(self._fixed)
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         radius, scores = np.empty((len(Z), len(levels))), self.scores_
@@ -151,6 +149,7 @@ class LCP(Calibrator):
             check_option(self.localizer, LOCALIZERS, "localizer")
 
     def _localizer(self, bandwidth: float) -> Any:
+        # Built when first needed: loading a file must not compare all pairs of points.
         if bandwidth not in self._localizers:
             kind = NeighborLocalizer if self.localizer_ == "neighbors" else RadialLocalizer
             known = self.points_, first_places(self.scores_), self.localizer_, bandwidth

@@ -95,7 +95,7 @@ class MADSplit(Calibrator):
     about = About(
         cli="mad-split",
         width="wide where nearby training errors were large",
-        when="if training errors resemble new ones, or there are few calibration points",
+        when="if training errors resemble new ones, or there are few calibration rows",
         cost="neighbours of N + M rows among n",
         neighbors="scale",
     )
@@ -190,7 +190,7 @@ class NormalizedKNN(Calibrator):
         train = self._training
         kernel, n = KNN(self.n_neighbors).resolved(), len(train.Z)
         if n < 2:
-            raise CalliperError(f"NormalizedKNN needs at least 2 training points; got {n}.")
+            raise CalliperError(f"NormalizedKNN needs at least 2 training rows; got {n}.")
         self._parts = self.difficulty.split("+")
         self._values = train.targets if "labels" in self._parts else train.scores
         self._search, self._Z_train = NeighborSearch(train.Z, kernel.metric), train.Z

@@ -5,16 +5,16 @@ at infinity:
 
     Δ(x) = first s_k in order with Σ_{i≤k} w_i ≥ (1−α) (Σ_i w_i + w_∞),  +∞ if none.
 
-*RLCP.* Weights around the new point itself do not keep the level, since calibration points are not
+*RLCP.* Weights around the new point itself do not keep the level, since calibration rows are not
 centred on themselves. Around a point x̃ drawn near x, all N+1 points look alike: given x̃, it could
 have been drawn from any of them, with odds k, so that the weighted quantile is valid:
 
     x̃ ~ N(x, h²I),   w_i = k(X_i, x̃) = exp(−‖X_i − x̃‖² / 2h²),   w_∞ = k(x, x̃).
 
-The draw for a row depends on the seed, the calibration points and the row's own numbers: SHAKE-128
+The draw for a row depends on the seed, the calibration rows and the row's own numbers: SHAKE-128
 of their bytes gives 64 bits for each feature, the upper 52 of them a uniform number and that a
 normal one. So a row has the same radius in every batch and order, equal rows have draws of their
-own, and the same row has another draw with other calibration points.
+own, and the same row has another draw with other calibration rows.
 
 Guarantee: 1−α, marginal, for exchangeable data; over the draw of x̃ as well, and also given x̃,
 which makes it approximately local. Not Q/(N+1): the weights are not equal. With fewer points than
@@ -72,7 +72,7 @@ N_STEPS = 40
 #: Exponents no larger than this make weights equal.
 FLAT = 1e-9
 NO_GUARANTEE = (
-    "no probability of covering a new target is proved for a finite number of calibration points. "
+    "no probability of covering a new target is proved for a finite number of calibration rows. "
     "The local quantile is exact only for a new point drawn from the kernel around its own input. "
     "Coverage is usually above the level, bought with infinite intervals where few points are "
     "near. For a guarantee with local weights use LCP or RLCP."
@@ -118,7 +118,7 @@ class RLCP(Calibrator):
     @property
     def uses(self) -> Uses:
         """Training inputs, needed if no length scale is given."""
-        # Chosen on calibration points it would treat them unlike a new one: no guarantee.
+        # Chosen on calibration rows it would treat them unlike a new one: no guarantee.
         needs = ("training",) if self.length_scale == "auto" else ()
         return Uses(needs=needs, learns="length_scale='auto'", instead="pass a number")
 

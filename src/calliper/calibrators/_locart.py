@@ -1,18 +1,18 @@
 """LoCart: a regression tree cuts the inputs into leaves, and each leaf is calibrated on its own.
 
 A tree grown on training errors groups inputs whose errors are alike. Split conformal among the
-calibration points of a leaf then holds for new points in that leaf:
+calibration rows of a leaf then holds for new points in that leaf:
 
     Δ(x) = Q_A-th smallest of {s_i : X_i ∈ A},   A ∋ x a leaf,   Q_A = ⌈(1−α)(N_A + 1)⌉,
 
-and ∞ if Q_A > N_A: a leaf with fewer than (1−α)/α calibration points supports no finite radius.
+and ∞ if Q_A > N_A: a leaf with fewer than (1−α)/α calibration rows supports no finite radius.
 
 Letters: A → the leaves of ``nodes_``, N_A → ``leaf_sizes_``, s_i → ``scores``. The paper grows the
 tree on a part of the calibration set; here it is grown on training errors, so that none is lost.
 
 Guarantee: 1−α *in each leaf*, more sharply Q_A/(N_A + 1), the smallest of which is what
 ``guaranteed_coverage`` returns: given that the new point falls into A, and marginal over the draw
-of the calibration points, exchangeable with the new one and independent of the training data.
+of the calibration rows, exchangeable with the new one and independent of the training data.
 
 Reference: Cabezas, Otto, Izbicki, Stern (2025), "Regression trees for fast and adaptive
 prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
@@ -36,7 +36,7 @@ from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.quantile import Shares, conformal_thresholds, required_calibration_size
 from calliper.rows import Rows
 
-#: Calibration points that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
+#: Calibration rows that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
 #: 0.95 needs 19; chance leaves a leaf of 40 expected points with fewer than 19 once in 10,000.
 EXPECTED_IN_LEAF = 40
 #: Training points that a leaf holds at least by default: fewer say little about its errors.
@@ -51,14 +51,14 @@ class LoCart(Calibrator):
     ----------
     min_leaf : int, optional
         Training points that a leaf holds at least. By default max(20, ⌈40 n/N⌉), so that the
-        smallest leaf expects 40 of the N calibration points: enough for levels up to 0.95.
+        smallest leaf expects 40 of the N calibration rows: enough for levels up to 0.95.
     max_leaves : int, optional; leaves at most; 1 is plain ``Split``
     random_state : int, RandomState or None; settles ties between splits of the tree
 
     Attributes
     ----------
     tree_, nodes_ : the fitted ``DecisionTreeRegressor``, not in files, and its nodes, plain arrays
-    leaf_sizes_ : calibration points in each leaf, in the order of its nodes
+    leaf_sizes_ : calibration rows in each leaf, in the order of its nodes
 
     Examples
     --------
@@ -105,7 +105,7 @@ class LoCart(Calibrator):
         """The guarantee, which holds in each leaf as well."""
         promise = super().guarantee(coverage, confidence)
         also = (
-            f" It also holds among the new points of each of the {len(self._leaves)} leaves alone: "
+            f" It also holds among the new rows of each of the {len(self._leaves)} leaves alone: "
             f"the inputs that it averages over are then those of the leaf."
         )
         return replace(promise, also=also)
@@ -117,8 +117,8 @@ class LoCart(Calibrator):
             level, least = short[0], required_calibration_size(short[0])
             warn(
                 f"{(sizes < least).sum()} of {len(sizes)} leaves hold fewer than the {least} "
-                f"calibration points that coverage {level:g} requires, so intervals there are "
-                f"infinite. Raise min_leaf, lower max_leaves, or calibrate on more points.",
+                f"calibration rows that coverage {level:g} requires, so intervals there are "
+                f"infinite. Raise min_leaf, lower max_leaves, or calibrate on more rows.",
                 SmallCalibrationWarning,
             )
         thresholds = [conformal_thresholds(ordered, levels) for ordered in self._ordered]

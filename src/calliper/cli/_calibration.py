@@ -181,9 +181,9 @@ class FileCalibration:
         calibrator = self.calibrated.regressor.calibrators_[0]
         options.note_if_alone(calibrator.judges_nearness and self.columns.alone)
         promises = [self.calibrated.regressor.guarantee(level, confidence) for level in coverage]
-        count = f"{calibrator.n_calibration_} calibration points"
+        count = f"{calibrator.n_calibration_} calibration rows"
         if taught := self.calibrated.regressor.calibration_.n_taught:
-            count += f"; {taught} other rows used to learn where errors are large"
+            count += f", and {taught} other rows to learn where errors are large"
         out.note(f"{done} ({promises[0].method}, {count})")
         if explain and isinstance(calibrator, FullRescaled):
             out.note(f"locality: {calibrator.locality_.describe()}")

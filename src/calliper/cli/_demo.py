@@ -29,7 +29,7 @@ _EXPLANATION = (
     "The noise of this problem changes with x. One width for all (Split) is too wide where there "
     "is little noise and too narrow where there is much. The rescaled methods follow the noise and "
     "come closer to the oracle, which knows it.",
-    "Coverage is marginal: it is promised on average over draws of the calibration points and "
+    "Coverage is marginal: it is promised on average over draws of the calibration rows and "
     "over all x, not at each x. A single draw like this one varies by a percent or two around it.",
     "coverage: share of the test points inside. worst tenth: the same in the tenth of the "
     "predictions where it is lowest. score: width plus a penalty for each miss.",
@@ -134,7 +134,7 @@ def _print_table(comparison: Comparison, problem: OneDimensional) -> None:
     titles = ("proved", "coverage", "width", "worst tenth", "score")
     columns = {name: {"justify": "right", "no_wrap": True} for name in titles}
     out.print_table(
-        f"Coverage {DEMO_LEVEL:g} asked for, {N_CALIBRATION} calibration points, {K} neighbours",
+        f"Coverage {DEMO_LEVEL:g} asked for, {N_CALIBRATION} calibration rows, {K} neighbours",
         {"method": {"no_wrap": True}, **columns},
         [
             (method, proved, f"{coverage:.1%}", f"{width:.3f}", f"{worst:.1%}", f"{score:.3f}")

@@ -25,11 +25,11 @@ PYTHON_ONLY = {"CQR": QuantileError, **{kind.__name__: kind for kind in _REFITTI
 
 _END = (
     f"The default is {DEFAULT}. 1−α is the coverage you ask for. All guarantees are marginal: they "
-    f"hold on average over draws of the calibration points and over all inputs (for locart, over "
+    f"hold on average over draws of the calibration rows and over all inputs (for locart, over "
     f"those in the leaf), not at each input. Training data is read from --training FILE."
 )
 _LETTERS = (
-    "N calibration points, M new ones, n training points, d features, K neighbours. Finding the "
+    "N calibration rows, M new ones, n training rows, d features, K neighbours. Finding the "
     "neighbours of a row takes O(K log N) with few features, and O(N d) with many."
 )
 

@@ -1,4 +1,4 @@
-"""``calliper tune``: choose how local each calibration point is on the others, and save it."""
+"""``calliper tune``: choose how local each calibration row is on the others, and save it."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from calliper.kernels import TunedKNN, TunedRBF
 from calliper.lab.tuning import CRITERIA_IN_WORDS, TuningCurve, tuning_curve
 from calliper.space import fit_embedding
 
-#: Bytes for each pair of calibration points, as measured; and how many are worth a warning.
+#: Bytes for each pair of calibration rows, as measured; and how many are worth a warning.
 _PAIR_BYTES, _MANY_BYTES = {"mse": 30, "deviance": 30, "mi": 70}, 2e9
 
 
@@ -79,7 +79,7 @@ class TuneRequest(calibration.CalibrateRequest):
 
 @options.command(TuneRequest, without=calibration.CalibrationRequest.__annotations__)
 def tune(request: TuneRequest) -> None:
-    """Tune how local the intervals are at each calibration point, and calibrate.
+    """Tune how local the intervals are at each calibration row, and calibrate.
 
     \b
     calliper tune --calibration cal.csv --training train.csv --target y --prediction y_pred \\
@@ -87,7 +87,7 @@ def tune(request: TuneRequest) -> None:
     calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
     Prints the criterion for each length scale (with --kernel tuned-knn, for each number of
-    neighbours) and for the 10 nearest neighbours. The scale of each calibration point is chosen on
+    neighbours) and for the 10 nearest neighbours. The scale of each calibration row is chosen on
     all the others, so the guarantee of --method jackknife, which is saved in the file, still holds.
 
     \b
@@ -149,11 +149,11 @@ def _show(request: TuneRequest, curve: TuningCurve) -> None:
         rows.append([curve.reference_name, "too few points" if value is None else _number(value)])
     names = (curve.what, f"{curve.criterion}, mean", "± deviation", "points")
     columns = {name: {"justify": "right", "no_wrap": True} for name in names}
-    title, last = f"Tuned on {len(curve.chosen)} calibration points", len(curve.candidates) - 1
+    title, last = f"Tuned on {len(curve.chosen)} calibration rows", len(curve.candidates) - 1
     out.print_table(title, columns, rows, line_after=last, padding=(0, 1))
     click.echo(f"\n{out.wrapped(curve.describe())}")
     output = request.output
-    out.note(f"\ncalibration of {len(curve.chosen)} points written to {output}")
+    out.note(f"\ncalibration of {len(curve.chosen)} rows written to {output}")
     if request.figure is not None:
         out.note(f"figure written to {request.figure}")
     out.note(f"to use it: calliper interval --calibrated {output} --new new.csv --output out.csv")

@@ -33,7 +33,7 @@ from calliper.targets import MultiTargetRegressor, column_of
 SAME_ANSWER = 1e-5
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
-#: Calibrators, and calibration points of each, that are asked for the radius that they gave before.
+#: Calibrators, and calibration rows of each, that are asked for the radius that they gave before.
 N_ASKED = 5
 
 

@@ -59,7 +59,7 @@ def save(calibrated: Any, path: Any) -> None:
 
     Notes
     -----
-    The file holds the calibration points, a few calibration rows as they came (so that another
+    The file holds the calibration rows, a few calibration rows as they came (so that another
     model is noticed), and what was learnt from training rows. Do not keep secrets in it.
 
     Examples
@@ -202,7 +202,7 @@ def inspect(path: Any) -> Kept:
     Returns
     -------
     Kept
-        With ``header``: method, number of calibration points, space, model and promise.
+        With ``header``: method, number of calibration rows, space, model and promise.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class Bag(ABC):
 
     @abstractmethod
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
+        """Scales of the calibration rows without the new one, (N,)."""
 
     @abstractmethod
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
@@ -109,7 +109,7 @@ class Bag(ABC):
 class LeaveTwoOut:
     """Scales that the Jackknife+ compares: without the point, (N,), and without it and the new one.
 
-    ``means`` has ``to``, which gives (m, N) means at new rows without each calibration point.
+    ``means`` has ``to``, which gives (m, N) means at new rows without each calibration row.
     """
 
     #: How many folds are left out, or None where single points are.
@@ -123,7 +123,7 @@ class LeaveTwoOut:
         return {"without_one": self.without_one}
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
+        """(m, N) scales at new rows without each calibration row."""
         means: FloatArray = self.means.to(Z)
         return means + self.offset if self.offset else means
 

@@ -1,7 +1,7 @@
 """The K nearest neighbours count equally.
 
-Without two points. For a new point x with nearest calibration points n_1, …, n_{K+1}, leaving
-calibration point i out changes the mean only if i is one of n_1 … n_K, and then n_{K+1} takes its
+Without two points. For a new point x with nearest calibration rows n_1, …, n_{K+1}, leaving
+calibration row i out changes the mean only if i is one of n_1 … n_K, and then n_{K+1} takes its
 place:
 
     ŝ_{N+1,i} = c = (1/K) Σ_k s_{n_k}                      for i ∉ {n_1 … n_K}
@@ -10,7 +10,7 @@ place:
 So of the N products ŝ_{N+1,i} s_i⁺ all but K are a common multiple of values sorted once.
 
 Over the bag, which is the calibration set with the new point in it. The new point's score t enters
-the scale ŝ_i(t) of a calibration point only where it is among its K nearest. Any ŝ_i(t) that does
+the scale ŝ_i(t) of a calibration row only where it is among its K nearest. Any ŝ_i(t) that does
 not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 
     t_i = ŝ_{N+1} · s_i / ŝ_i          where it does not enter: presorted multiples
@@ -84,7 +84,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         is searched by trees or matrix products, all others by comparing every pair.
     cells : Cells or int, optional
         Look for neighbours in a few cells of a partition that is fixed beforehand, by training
-        rows if ``fit`` is given any; for :class:`FullRescaled` with very many calibration points.
+        rows if ``fit`` is given any; for :class:`FullRescaled` with very many calibration rows.
         A number is short for ``Cells(number)``.
     engine : str, optional
         ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
@@ -142,8 +142,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """K, or all points there are, with a warning."""
         if self.n_neighbors > largest:
             warn(
-                f"{self.n_neighbors} neighbours were requested, but each calibration point has "
-                f"only {largest}: all are used, so widths hardly adapt. Calibrate on more points "
+                f"{self.n_neighbors} neighbours were requested, but each calibration row has "
+                f"only {largest}: all are used, so widths hardly adapt. Calibrate on more rows "
                 "or request fewer neighbours.",
                 SmallCalibrationWarning,
             )
@@ -152,7 +152,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> "LeaveTwoOutKNN":
-        """Scales of the Jackknife+ for N ≥ 2 calibration points."""
+        """Scales of the Jackknife+ for N ≥ 2 calibration rows."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
         without_one = found_before(known, "without_one")
         return LeaveTwoOutKNN(Nearest(search, rows.magnitudes, k), offset, without_one)

@@ -234,7 +234,7 @@ def learn_metric(
     Z = check_features(Z, "Z_train")
     y = check_vector(y, "y_train", n=len(Z))
     if len(Z) < 3:
-        raise CalliperError(f"learning a metric needs at least 3 training points; got {len(Z)}.")
+        raise CalliperError(f"learning a metric needs at least 3 training rows; got {len(Z)}.")
     rng, spread = check_random_state(random_state), Z.std(axis=0)
     kept = np.flatnonzero(spread > LEAST_SPREAD)
     if not len(kept):

@@ -19,7 +19,7 @@ and if a new point joins the set, with weight w,
 
 A row with a tie is compared with a few candidates beyond its K nearest, or with all points if they
 do not include all that are tied. Sums are exact before they are rounded (``_arithmetic.py``), so
-that they depend on the points alone, and copies of a row need one comparison: a calibration point
+that they depend on the points alone, and copies of a row need one comparison: a calibration row
 among the others has the sums of its twin, with the twin's magnitude in the place of its own.
 
 Letters: T → ``size``, K − c → ``seats``.
@@ -40,7 +40,7 @@ from calliper.kernels._arithmetic import Grid
 from calliper.kernels._search import Case, NeighborSearch, Shells, all_distances
 from calliper.quantile import as_fraction, count_true, row_order_statistics
 
-#: Pairs of a new row and a calibration point that are held in memory at a time.
+#: Pairs of a new row and a calibration row that are held in memory at a time.
 MOST_PAIRS = 1 << 22
 
 

@@ -25,7 +25,7 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
 
     The trees were grown to predict targets, so inputs that do not matter for the prediction do not
     matter for nearness, and neither do units. For a point that shares no leaf with any other, all
-    others count equally. Like the model, the forest must not be trained on the calibration points.
+    others count equally. Like the model, the forest must not be trained on the calibration rows.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class SharedLeaves(Weights):
         leaves, n_trees = leaf_numbers(self.kernel, Z), self.columns.n_features_in_
         if leaves.shape[1] != n_trees:
             raise CalliperError(
-                f"the new rows have leaves in {leaves.shape[1]} trees, the calibration points in "
+                f"the new rows have leaves in {leaves.shape[1]} trees, the calibration rows in "
                 f"{n_trees}: apply the same forest to both."
             )
         return np.asarray((self.columns.transform(leaves) @ self.by_leaf).toarray())

@@ -140,7 +140,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
                 raise CalliperError(
                     "length_scale='median' needs training inputs: pass X_train= to calibrate() "
                     "(training= to fit() of a method), or a number as length_scale. The median "
-                    "over calibration points leaves out the new point, so there is no guarantee."
+                    "over calibration rows leaves out the new point, so there is no guarantee."
                 )
             scale = median_distance(Z_train, self.metric)
             if scale == 0:

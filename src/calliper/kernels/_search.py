@@ -6,7 +6,7 @@ distances computed coordinate by coordinate, so that the same two rows give the 
 everywhere. Points at the same distance *share* the last place (``_nearest.py``); a search says
 which rows do. Features whose squares would overflow or vanish are first divided by a power of two.
 
-Reverse neighbours are the calibration points whose nearest a new point enters, K on average: it is
+Reverse neighbours are the calibration rows whose nearest a new point enters, K on average: it is
 in the ball that reaches to their K-th neighbour. Pairs that may qualify are compared directly.
 """
 

@@ -74,7 +74,7 @@ class MeanStatistic(_Statistic):
         return 0
 
     def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
+        """Scales of the calibration rows that the new point does not enter."""
         return np.asarray(self.full_sum / self.k + self.offset)
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:

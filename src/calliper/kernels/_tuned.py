@@ -1,7 +1,7 @@
-"""Kernels that choose their own locality, one choice for each calibration point left out.
+"""Kernels that choose their own locality, one choice for each calibration row left out.
 
 Kernels that differ in one number λ (a length scale, or K) are compared by a criterion, with ŝ_{i;m}
-the local mean at calibration point i without i and m. The criteria of leaving m out are sums over
+the local mean at calibration row i without i and m. The criteria of leaving m out are sums over
 i ≠ m, so that point m has no influence on its own kernel:
 
     mse       ⟨(s_i − ŝ_{i;m})²⟩
@@ -16,7 +16,7 @@ so pairs are treated alike and the Jackknife+ bound holds. All N × G criteria c
 leave-two-out means in O(N² G); predicting costs one pass for each *different* λ. The printed
 Algorithm S.2 evaluates mi after the loop over m and normalises with the wrong row: corrected here.
 
-For large N, calibration points are randomly divided into F folds. For point m of fold f, the choice
+For large N, calibration rows are randomly divided into F folds. For point m of fold f, the choice
 of λ_f and both means leave out all of fold f. That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021,
 doi:10.1214/20-AOS1965), whose guarantee applies.
 
@@ -60,7 +60,7 @@ from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_me
 from calliper.rows import Rows
 
 CRITERIA = ("mse", "deviance", "mi")
-#: Local means without each of N calibration points, or each of F folds of them: ``to`` new rows,
+#: Local means without each of N calibration rows, or each of F folds of them: ``to`` new rows,
 #: (m, N) or (m, F), and ``among`` the points without themselves, the diagonal without i only.
 Means = Nearest | RadialMeans
 #: The means of kernels that differ in one number, by that number.
@@ -260,7 +260,7 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
         elif too_few:
             smoothest = self._candidates(n)[-1]
             warn(
-                f"{n} calibration points are too few to tune {type(self).__name__} on; its "
+                f"{n} calibration rows are too few to tune {type(self).__name__} on; its "
                 f"smoothest candidate, {smoothest:g}, is used for all of them.",
                 SmallCalibrationWarning,
             )
@@ -332,7 +332,7 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
                     "points would let each point influence its own kernel."
                 )
             components = principal_components(Z, self.n_components, Z_train)
-            # Ties are broken by a draw that depends on the calibration points.
+            # Ties are broken by a draw that depends on the calibration rows.
             ties = np.random.RandomState([rng.randint(2**31), seed_of(Z, magnitudes)])
             information = RescaledInformation(components, self.mi_neighbors, ties)
         return Tuning(candidates, self.criterion, information, reporter(self.progress, "tuning"))
@@ -342,7 +342,7 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
 class TunedRBF(_Tuned):
     """RBF whose length scale is chosen from a grid (paper, Algorithm S.2).
 
-    In ``JackknifeRescaled``, that of calibration point m is chosen on all *other* points, so the
+    In ``JackknifeRescaled``, that of calibration row m is chosen on all *other* points, so the
     Jackknife+ proof holds as it is; in ``FullRescaled`` on training errors, so its 1 − α holds.
 
     Parameters
@@ -361,7 +361,7 @@ class TunedRBF(_Tuned):
         some ten training inputs, which ``"mi"`` alone needs: ``"auto"`` guards for it.
     length_scales : sequence of float, optional; the grid itself, without training inputs
     chosen : sequence of float, optional
-        The length scale of every calibration point, as chosen before on the same points without
+        The length scale of every calibration row, as chosen before on the same points without
         folds (the guarantee holds for no other choice). Nothing is tuned then.
     n_folds : int, optional; leave out folds instead of points, for large N: CV+'s guarantee
     n_components : int, optional; for ``"mi"``, of training inputs, in place of all features

@@ -8,7 +8,7 @@ Without two points. With w_k the weights of a row, A = Σ w_k s_k and B = Σ w_k
 gives ŝ_{N+1,i} = (A − w_i s_i) / (B − w_i), the mean of all but i where nothing else has weight.
 Where a point carries nearly all of a sum, the rest is summed without it.
 
-Over the bag. With A_i = Σ_{j≠i} k_ij s_j, B_i = Σ_{j≠i} k_ij over the calibration points, k_i the
+Over the bag. With A_i = Σ_{j≠i} k_ij s_j, B_i = Σ_{j≠i} k_ij over the calibration rows, k_i the
 weight of the new point at point i and its own scale ŝ = Σ k_j s_j / Σ k_j, the threshold solves
 
     k_i t² + A_i t = s_i ŝ (B_i + k_i).
@@ -80,12 +80,12 @@ class WeightedKernel(Kernel, ABC):
 
     @abstractmethod
     def weights(self, Z: FloatArray) -> Weights:
-        """The weights of calibration points."""
+        """The weights of calibration rows."""
 
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
-        """Scales of the Jackknife+ for N ≥ 2 calibration points."""
+        """Scales of the Jackknife+ for N ≥ 2 calibration rows."""
         found = known.get("without_one")
         return self.weights(rows.Z).leave_two_out(rows.magnitudes, offset, found)
 

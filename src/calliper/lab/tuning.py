@@ -1,6 +1,6 @@
 """The tuning curve of a kernel: the criterion of each length scale, and which ones were chosen.
 
-``JackknifeRescaled(TunedRBF())`` chooses a length scale l_m for every calibration point m from the
+``JackknifeRescaled(TunedRBF())`` chooses a length scale l_m for every calibration row m from the
 other points (paper, Algorithm S.2), by a criterion for each candidate and each point left out. The
 curve is its average over the points, for inspection only: a single scale read off it depends on the
 errors of all points, which the proof of coverage does not allow.
@@ -41,7 +41,7 @@ class TuningCurve:
     candidates : (G,) the length scales, ascending
     mean, deviation : (G,) of the criterion over the points (or folds) left out
         The deviation shows the effect of single points; a standard error is far larger.
-    chosen : (N,) the length scale of every calibration point
+    chosen : (N,) the length scale of every calibration row
     reference_name, reference_value : the kernel to compare with, and the mean of its criterion
         The value is ``None`` if there are too few points for its neighbours.
     what : the meaning of candidates, "length scale" or "number of neighbours"
@@ -116,7 +116,7 @@ def tuning_curve(
 
     Parameters
     ----------
-    Z, scores : (N, d) features and (N,) non-negative scores of the calibration points
+    Z, scores : (N, d) features and (N,) non-negative scores of the calibration rows
     kernel : TunedRBF or TunedKNN, default ``TunedRBF()``
     Z_train : (n, d) training inputs, which span the grid; not needed if the kernel has its own
     reference : KNN or None, default KNN(10)
@@ -151,7 +151,7 @@ def tuning_curve(
     scale = fitted_scale(kernel, SmallCalibrationWarning)  # an error here
     if not hasattr(scale, "criteria"):
         n = 1 if scale is None else len(scale.chosen)
-        what = f"{n} calibration points are too few to tune a length scale"
+        what = f"{n} calibration rows are too few to tune a length scale"
         raise CalliperError(f"{what}: JackknifeRescaled then uses the smoothest for all.")
     # Constant training inputs give the same candidate many times.
     candidates, first = np.unique(scale.candidates, return_index=True)

@@ -224,7 +224,7 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         elif shape := shape_of(model):
             how = "Without a model, pass errors: FullRescaled().fit(X, abs(y - y_pred))."
             what = f"numbers of shape {shape}. {how}"
-        must = "estimator must have a predict method or be a function of rows"
+        must = "estimator must have a predict method or be a function that predicts rows"
         raise TypeError(f"{must}; got {what}")
     refuse_crashing(model, X)
     before, y_pred = _some_rows(X), answer_of(model, X)

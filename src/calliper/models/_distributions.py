@@ -91,8 +91,8 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
             return model, as_score(None)
         if own is None and isinstance(core, Sequence):
             raise CalliperError(
-                f"some of the {len(core)} models in the list have no parameter that states their "
-                f"quantile: pass a dict, such as {{0.05: low, 0.5: middle, 0.95: high}}."
+                "not every model in the list has a parameter that states its quantile: pass a "
+                "dict, such as {0.05: low, 0.95: high}."
             )
         score = DistributionError(own or PROBABILITIES)
     asked = _probabilities(score.probabilities)

@@ -59,7 +59,7 @@ USUALLY = "On ordinary data coverage is close to the level asked for"
 #: What they assume.
 EXCHANGEABLE = ASSUMPTIONS[0].replace("calibration", "training")
 SYMMETRIC = (
-    "the estimator treats its training points alike, whatever their order, and its settings were "
+    "the estimator treats its training rows alike, whatever their order, and its settings were "
     "not tuned on them"
 )
 

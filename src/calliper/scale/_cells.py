@@ -1,6 +1,6 @@
 """Cells: neighbours are searched in a few parts of a fixed partition of space.
 
-An index that is built on the calibration points treats them unlike the new one, and then nothing is
+An index that is built on the calibration rows treats them unlike the new one, and then nothing is
 proved. A partition that is fixed beforehand treats all members of the bag alike: cells are those of
 the nearest of C centres, learnt on training rows or drawn as random directions. So the cell c(x) of
 a row and the P cells P(x) that it probes, those of its P nearest centres, are functions of x alone.
@@ -72,7 +72,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_cells : int, optional
-        How many cells: by default 4√n for n training rows, or for n calibration points where
+        How many cells: by default 4√n for n training rows, or for n calibration rows where
         there are no training rows.
     n_probes : int, default 16
         In how many cells, those of the nearest centres, each point looks for its neighbours. More
@@ -516,7 +516,7 @@ class BagCells(kernels.BagKNN):
         return Z if isinstance(Z, Placed) else self.search.locate(Z)
 
     def _around(self, Z: Any) -> tuple[Placed, kernels.Pairs]:
-        """New rows in their cells, and pairs (new row, calibration point) where it is near."""
+        """New rows in their cells, and pairs (new row, calibration row) where it is near."""
         new = self._placed(Z)
         return new, self.search.entering(new, self.reach)
 

@@ -85,7 +85,7 @@ class DeviceRows(EngineRows):
         """Refuse new rows in main memory, unless the kernel names an engine that fetches them."""
         if not isinstance(rows, DeviceRows) and (kernel is None or kernel.engine is None):
             raise CalliperError(
-                f"calibration points are on {self.device}, and Z is in main memory: pass a tensor "
+                f"calibration rows are on {self.device}, and Z is in main memory: pass a tensor "
                 f"on {self.device}, or name the engine, as in "
                 f"KNN(10, engine='torch:{self.device}'), which moves rows."
             )
@@ -137,7 +137,7 @@ def check_device(name: str, who: str) -> str:
 def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
     """Features as rows on their device if they are compared there; else as they are.
 
-    ``held`` are the calibration points that new rows are compared with, None in ``fit``.
+    ``held`` are the calibration rows that new rows are compared with, None in ``fit``.
     """
     kernel = Kernel() if calibrator.kernel is None else calibrator.kernel
     known = isinstance(kernel, Kernel) and (calibrator.kernel is None or "torch" in kernel.engines)

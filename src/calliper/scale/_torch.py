@@ -285,7 +285,7 @@ def in_strips(work: Callable[[slice], Any], m: int, row_entries: int, device: st
             if size == 1:
                 raise CalliperError(
                     f"{device} has no memory left for one row of {row_entries:,} distances: free "
-                    f"some memory, or calibrate on fewer points."
+                    f"some memory, or calibrate on fewer rows."
                 ) from error
             size = min(size, m) // 2 or 1
             torch.cuda.empty_cache()

@@ -238,15 +238,15 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
             f"widths do not adapt. Pass embed= with something that varies."
         )
     elif d > n:
-        of_layer = isinstance(space, spaces.Network)
-        code = "make_pipeline(Layer(module), PCA(5))" if of_layer else "PCA(5)"
-        todo = f"Reduce it on training rows (for example embed={code}), or use embed='prediction'"
+        pca = f"PCA({min(5, d // 2)})"
+        code = f"make_pipeline(Layer(module), {pca})" if isinstance(space, spaces.Network) else pca
+        todo = f"Pass X_train and, for example, embed={code}, or use embed='prediction'"
         if isinstance(space, Prediction):
             todo = "Calibrate on more rows, predict fewer quantiles, or use Split()"
         problem = (
-            f"has {d} dimensions for {n} calibration rows, so all are about equally far from one "
-            f"another. {todo}."
+            f"has {d} dimensions for {n} calibration rows, so all rows are about equally far from "
+            f"one another. {todo}."
         )
     else:
         return
-    warn(f"The space ({space.name}) {problem}", EmbeddingWarning)
+    warn(f"The feature space ({space.name}) {problem}", EmbeddingWarning)

@@ -2,7 +2,7 @@
 
 Each maps rows to coordinates, and most predict on the way. Everything here is learnt from the
 fitted model and training rows. A scaler fitted to the calibration rows would place them, and not
-the new row, at the centre of their own cloud: new and calibration points would no longer be treated
+the new row, at the centre of their own cloud: new and calibration rows would no longer be treated
 alike, which the proof of coverage needs.
 
 *Prediction and spread* say most about the error of most models (``calliper.models`` says
@@ -328,7 +328,7 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
         ) from error
     if len(features) != n_rows(X):
         raise CalliperError(
-            f"embed must keep the number of rows; it turned {n_rows(X)} into {len(features)}."
+            f"embed must preserve the number of rows; it turned {n_rows(X)} into {len(features)}."
         )
     return features
 

@@ -72,7 +72,7 @@ def slow_to_predict() -> dict[str, Any]:
 
 
 def tuned(n: int, *, columns: int) -> dict[str, Any]:
-    """JackknifeRescaled with a length scale chosen on calibration points."""
+    """JackknifeRescaled with a length scale chosen on calibration rows."""
     components = COMPONENTS if columns > COMPONENTS else None
     mse = TunedRBF("mse", n_folds=None if n <= MOST_LEFT_OUT_SINGLY else FOLDS)
     mi = TunedRBF("mi", n_folds=FOLDS, n_components=components)

@@ -57,7 +57,7 @@ class Rows:
 
 
 def fixed(n: int) -> dict[str, Any]:
-    """Variants that are told how local to be, for N = n calibration points."""
+    """Variants that are told how local to be, for N = n calibration rows."""
     old = FullRescaled(KNN(min(20, n // 2)), shrinkage=float(np.clip(8 / n**0.5, 0.2, 0.5)))
     wide = min(50, n // 2)
     return {

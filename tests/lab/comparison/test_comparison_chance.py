@@ -23,7 +23,7 @@ def asked(compared, calibration, test, *, level=0.9, seed=0, redrawn=True):
 
 
 def test_false_winners_are_rare(monkeypatch):
-    """Where split is right, no other wins by the luck of its few calibration points.
+    """Where split is right, no other wins by the luck of its few calibration rows.
 
     With so many test points a lucky radius is better beyond all doubt, on these and all others;
     only another calibration draw tells that it was luck. Nominal: 2.5 of 100.

@@ -176,12 +176,12 @@ def test_the_gravest_come_first():
 
 
 def test_what_is_said_of_single_rows_is_not_taken_for_what_is_said_of_all():
-    """Infinite at some rows only: not the same as too few calibration points for the level."""
+    """Infinite at some rows only: not the same as too few calibration rows for the level."""
     calibration, test = points(60, seed=1), points(50, seed=2)
     far = changed(test, Z=test.Z * 50)
     found = kinds(calibration, far, methods={"linear": ConditionalCalibration()}, levels=())
     assert "few-calibration-points" not in found
-    assert "new rows the 60 calibration points cannot support" in found["method-warning"].meaning
+    assert "new rows the 60 calibration rows cannot support" in found["method-warning"].meaning
 
 
 @pytest.mark.filterwarnings("error")

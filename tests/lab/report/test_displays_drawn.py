@@ -137,7 +137,7 @@ def test_curves_of_several_methods_and_of_none():
     ]
     display = MetricCurveDisplay.from_records(rows, "tau_si").plot()
     display.figure_.canvas.draw()
-    assert {"Full", "Split (4 of 4 undefined)", "τ_SI", "calibration points, N"} <= set(
+    assert {"Full", "Split (4 of 4 undefined)", "τ_SI", "calibration rows, N"} <= set(
         words(display)
     )
     assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["50", "100"]

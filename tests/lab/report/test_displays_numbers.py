@@ -221,7 +221,7 @@ def test_on_a_finite_test_set_the_law_is_beta_binomial():
 
 
 def test_no_law_without_finite_intervals_or_shares():
-    with pytest.raises(CalliperError, match=r"5 calibration points cannot support coverage 0\.9"):
+    with pytest.raises(CalliperError, match=r"5 calibration rows cannot support coverage 0\.9"):
         CoverageLawDisplay.from_coverages([1.0, 1.0], coverage=0.9, n_calibration=5)
     with pytest.raises(CalliperError, match="two shares between 0 and 1; got 2 from 90 to 91"):
         CoverageLawDisplay.from_coverages([90, 91], coverage=0.9, n_calibration=50)

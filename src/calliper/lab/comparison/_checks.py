@@ -54,7 +54,7 @@ _MEANINGS = {
     "rows come from new units, split by unit.",
     "shared-ids": "If an id is a unit (a patient, a molecule), coverage on new units may be lower "
     "than here. Split by unit.",
-    "drift": "Every guarantee here assumes that calibration and new points are exchangeable. If "
+    "drift": "Every guarantee here assumes that calibration and new rows are exchangeable. If "
     "new rows will look like the test rows, coverage may be lower than guaranteed: calibrate on "
     "rows like them.",
     "censored": "This looks like a detection limit. Intervals cover the recorded value, not the "
@@ -115,7 +115,7 @@ def check_answers(found: Comparison) -> Iterator[Check]:
     """Problems of the numbers of points, and of what the methods answered."""
     n, n_test = len(found.calibration), len(found.test)
     if out_of_reach := [level for level in found.levels if conformal_rank(level, n) > n]:
-        title = f"{n:,} calibration points are too few for {listed([*map(percent, out_of_reach)])}."
+        title = f"{n:,} calibration rows are too few for {listed([*map(percent, out_of_reach)])}."
         lowest = out_of_reach[0]
         needed = f"{percent(lowest)} needs {required_calibration_size(lowest):,} points."
         meaning = f"The only valid interval is infinite then. {needed}"
@@ -135,7 +135,7 @@ def check_answers(found: Comparison) -> Iterator[Check]:
             yield _found("infinite", title)
         for text in answer.warned:
             # The number of points is reported above, for all methods together.
-            if not text.startswith(f"{n} calibration points cannot support"):
+            if not text.startswith(f"{n} calibration rows cannot support"):
                 yield Check("method-warning", "note", f"{answer.method} warned.", text)
 
 

@@ -12,7 +12,7 @@ points share the calibration draw: a radius that happens to be too large makes i
 on every test point. That part is measured by drawing again. From all points together, two disjoint
 sets A and B of n points are drawn R times; each calibrates every method, and scores are compared on
 points in neither set. The variance of a mean is inversely proportional to the number of points, so
-with D the difference of two methods' mean scores and N calibration points
+with D the difference of two methods' mean scores and N calibration rows
 
     var D_N ≈ (n / N) · (1/R) Σ_r (D_A,r − D_B,r)² / 2 .
 
@@ -60,7 +60,7 @@ SCORE_DOUBT = 0.025
 N_DRAWS = 6
 #: Points that they are compared on; with fewer, the noise of these points would dominate.
 REDRAWN_ROWS = 3_000
-#: With more calibration points than this, half of them behave like all of them.
+#: With more calibration rows than this, half of them behave like all of them.
 ENOUGH_POINTS = 1_000
 
 

@@ -4,7 +4,7 @@ Rules, in this order:
 
 1. A method *covers* if its coverage is not below what chance allows. Only then may it be chosen.
 2. A method is *better* than another if their mean interval scores differ by at least 1 % and by
-   more than the draws of test and calibration points explain, corrected for the number of methods.
+   more than the draws of test and calibration rows explain, corrected for the number of methods.
 3. Of the methods that cover, the one with the best score leads; those that it does not beat are
    as good. Among these, methods that cover every group come first, then split, which is the
    simplest, then the default, then methods with the full guarantee, then the best score.
@@ -91,7 +91,7 @@ def judge(case: Case) -> Verdict:
         said += f"{contest.FEWEST_TEST_POINTS}, and several hundred to tell methods apart."
         return unknown(headline=f"Too few test points to tell: {n_test}.", covers=said)
     if all(record.fraction_infinite == 1 for record in case.records):
-        few = f"Too few calibration points for {percent(level)}: every interval is infinite."
+        few = f"Too few calibration rows for {percent(level)}: every interval is infinite."
         return unknown(headline=few, covers="Infinite intervals always cover but say nothing.")
     if not case.fit:
         return _none_covers(max(case.records, key=lambda record: record.coverage))
@@ -123,7 +123,7 @@ def _none_covers(best: Record) -> Verdict:
         f"{percent(best.level)} was asked for and chance allows {percent(best.chance_low)}.",
         adapts="Not judged, since coverage comes first.",
         why="Coverage this low means that calibration and test points differ (drift, time, another "
-        "source), or that the model was trained on the calibration points. See the warnings.",
+        "source), or that the model was trained on the calibration rows. See the warnings.",
         promise="None: the assumption behind every guarantee seems not to hold here.",
     )
 

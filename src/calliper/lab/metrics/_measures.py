@@ -31,7 +31,7 @@ class Context:
     level : the coverage asked for
     y_pred : (m,) centres of the intervals
     problem, method : names
-    n_calibration : number of calibration points
+    n_calibration : number of calibration rows
     Z, X : features, and inputs (Z by default)
     groups : labels, one a row, if there are any
     max_score : the largest calibration score, the paper's half-width of infinite intervals

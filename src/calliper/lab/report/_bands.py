@@ -330,7 +330,7 @@ class Curve(NamedTuple):
 
 @dataclass(eq=False)
 class MetricCurveDisplay(style.Display):
-    """A measure over the number of calibration points; made by :meth:`from_records`.
+    """A measure over the number of calibration rows; made by :meth:`from_records`.
 
     What to look for: whether methods differ by more than the bars, the variation between splits.
 
@@ -409,7 +409,7 @@ class MetricCurveDisplay(style.Display):
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
-        style.label(ax, "calibration points, N", self.label, legend="best")
+        style.label(ax, "calibration rows, N", self.label, legend="best")
         splits = np.concatenate([curve.n_splits for curve in self.curves.values()])
         drawn = np.concatenate([c.error[np.isfinite(c.mean)] for c in self.curves.values()])
         known = np.isfinite(drawn)

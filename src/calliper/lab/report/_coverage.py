@@ -385,7 +385,7 @@ class CoverageLawDisplay(style.Display):
         level, n = check_levels(coverage)[0], at_least(n_calibration, 1, "n_calibration")
         rank = conformal_rank(level, n)
         if rank > n:
-            what = f"{n} calibration points cannot support coverage {level:g}"
+            what = f"{n} calibration rows cannot support coverage {level:g}"
             why = "every interval is infinite and covers, so there is no law to compare with"
             raise CalliperError(f"{what}: {why}.")
         size = 1 if n_test is None else at_least(n_test, 1, "n_test")

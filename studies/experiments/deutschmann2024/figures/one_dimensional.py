@@ -69,7 +69,7 @@ def fit(results: dict[str, Records], quick: bool) -> Any:
 
 
 def curves(results: dict[str, Records], quick: bool) -> Any:
-    """The paper's four panels: measures against the number of calibration points."""
+    """The paper's four panels: measures against the number of calibration rows."""
     return _panels(results, TASK.title)
 
 
