@@ -393,8 +393,8 @@ def _refuse_none_or_seen(model: Any, y: FloatArray) -> None:
     opened = models.open_model(model)
     if not opened.targets and models.was_trained_on(opened.core, y):
         raise CalliperError(
-            "The model was trained on these calibration rows: its leaf values are the means of "
-            f"their targets. {SEEN_IN_TRAINING}"
+            "The model was trained on these calibration rows: the values in its leaves are means "
+            f"of exactly these targets. {SEEN_IN_TRAINING}"
         )
 
 
@@ -409,7 +409,7 @@ def _refuse_unfitted(model: Any, X: Any) -> None:
     except NotFittedError as error:
         raise NotFittedError(
             f"{str(error).rstrip('.')}. ConformalRegressor.calibrate needs a model that is already "
-            "fitted. To train a copy on some rows and calibrate on the rest, call fit."
+            "fitted. ConformalRegressor.fit trains a copy on some rows and calibrates on the rest."
         ) from error
     except Exception:  # reported better where the space is made
         return

@@ -174,7 +174,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     if len(shape) == 2 and shape[1] > 1:
         raise CalliperError(
             f"y must have one value for each row, shape (n,); got shape {shape}. For several "
-            "targets use MultiTargetRegressor(estimator), which returns a box for each row."
+            "targets use MultiTargetRegressor(estimator): it returns an interval for each target."
         )
     return valid.check_vector(y, "y")
 

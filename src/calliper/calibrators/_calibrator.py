@@ -666,9 +666,11 @@ def as_calibrator(calibrator: Any) -> Calibrator:
     if isinstance(calibrator, Calibrator):
         return calibrator
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_radius"):
+        made = isinstance(calibrator, type) and issubclass(calibrator, Calibrator)
+        got = f"the class {calibrator.__name__}: add ()" if made else repr(calibrator)
         raise TypeError(
             "calibrator must be a calibration method such as FullRescaled() or Split(); "
-            f"got {calibrator!r}. See calliper.calibrators for all methods."
+            f"got {got}. See calliper.calibrators for all methods."
         )
     return ForeignCalibrator(calibrator)
 
