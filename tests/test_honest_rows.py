@@ -34,6 +34,7 @@ from calliper.exceptions import (
 )
 from calliper.refitting import CVPlus
 from calliper.rows import TREND_LEVEL, find_trend
+from calliper.shift import Recency
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -164,11 +165,27 @@ def test_rows_in_order_of_time_are_pointed_out_by_calibrate_and_cv_plus():
     for order, word in ((mixed, "no"), (np.arange(400)[::-1], "descending")):
         with pytest.warns(RowOrderWarning, match=f"the index holds times in {word} order: sort"):
             ConformalRegressor(Ridge(), Split(), shuffle=False).fit(rows.iloc[order], y[order])
+        turned, recent = (rows.iloc[order], y[order]), Recency(50)
+        for shuffle, weights, who in (
+            (False, None, "shuffle=False"),
+            (True, Recency(50), "Recency"),
+        ):
+            with pytest.warns(RowOrderWarning, match=f"{who} assumes .* times in {word} order"):
+                made = ConformalRegressor(model, Split(), shuffle=shuffle)
+                made.calibrate(*turned, weights=weights)
+        for window in (100, None) if word == "no" else (100,):
+            weights = recent if window is None else None
+            made = ConformalRegressor(model, Split()).calibrate(rows, y, weights=weights)
+            with pytest.warns(RowOrderWarning, match=f"extend assumes .* times in {word} order"):
+                made.extend(*turned, window=window)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RowOrderWarning)
         CVPlus(Ridge(), cv=KFold(5)).fit(rows, y)
         for shuffle in (True, False):
             ConformalRegressor(model, shuffle=shuffle).calibrate(rows, y)
+        made = ConformalRegressor(model, Split()).calibrate(rows, y, weights=Recency(50))
+        made.extend(rows, y, window=100)
+        ConformalRegressor(model, Split()).calibrate(*turned).extend(*turned)
 
 
 def test_a_gap_is_left_between_parts():

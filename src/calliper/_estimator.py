@@ -141,7 +141,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._known(X, y)
-        rows.warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
+        self._warn_of_times(X, y, "fit holds out", IN_TIME)
         together = rows.row_values(split_groups, X, "split_groups")
         of_rows = rows.remembered(groups) is not groups  # values, one for each row
         if of_rows:
@@ -215,8 +215,9 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         if isinstance(weights, AgeingWeights):
             why = why or weights.explain()
         made = self._calibrated(model, X, y, training, per_row, lazy=lazy)
-        if made.n_taught:
-            rows.warn_of_times(*times, self.shuffle, "calibrate splits", DEALT_IN_TIME)
+        self._warn_of_times(*times, "calibrate splits" if made.n_taught else "", DEALT_IN_TIME)
+        if isinstance(weights, AgeingWeights) and self.shuffle is not False:
+            rows.warn_of_times(*times, "Recency")
         _warn_if_other(before, made)
         made = replace(made, no_guarantee=why, trained_from=origin, sketch=sketch)
         return self._concluded(made, training, given=True)
@@ -252,6 +253,13 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         _refuse_none_or_seen(self.estimator_, y)
         self.calibration_ = self._extended(X, y, window, groups=groups, weights=weights)
         return self
+
+    def _warn_of_times(self, X: Any, y: Any, what: str, remedy: str) -> None:
+        """Warn of times in order if ``what`` splits rows at random, or of others if it must not."""
+        if self.shuffle is None and what:
+            rows.warn_of_times(X, y, what, remedy)
+        elif self.shuffle is False:
+            rows.warn_of_times(X, y, "shuffle=False")
 
     def _given_training(self, X_train: Any, y_train: Any) -> Training:
         """Training rows that ``calibrate`` was given, and how the model may be trained again."""

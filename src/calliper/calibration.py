@@ -4,6 +4,7 @@
 for a model: it makes the space where nearness is judged, and learns how the model errs.
 """
 
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,16 @@ from calliper._types import AgeingWeights, FloatArray, IntArray
 from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator, takers_of_weights
 from calliper.exceptions import CalliperError, SplitGroupsWarning, UnusedWarning, unheard, warn
 from calliper.quantile import effective_size
-from calliper.rows import Rows, RowSources, first_rows, rows_of_groups, state_of, warn_of_errors
+from calliper.rows import (
+    Rows,
+    RowSources,
+    first_rows,
+    rows_again,
+    rows_of_groups,
+    state_of,
+    warn_of_errors,
+    warn_of_times,
+)
 from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import check_weights
 
@@ -75,8 +85,10 @@ def calibrate_model(
         order = kept if order is None else order[kept]
     y_pred, Z = space.predict_and_transform(X)
     slack = slack_of(score, y, y_pred, *space.refuse_changing(X, y_pred, Z))
-    # A file keeps no labels of frames, which a model may read.
-    predicted = None if valid.is_frame(X) else (first_rows(y_pred), spaces.repeatable(y_pred))
+    probe, said = state_of(X), first_rows(y_pred)
+    if probe and valid.is_frame(X):  # without labels, which no file keeps, and a model may read
+        with suppress(Exception):
+            said, _ = space.predict_and_transform(rows_again(probe))
     if lazy is not None:
         y_pred, given = lazy.located(space)
         targets = given.targets
@@ -103,8 +115,8 @@ def calibrate_model(
         left_out=left_out,
         per_row=per_row.remembered(),
         row_trend=warn_of_errors(errors, order, plain, in_time=front.shuffle is False),
-        probe=state_of(X),
-        predicted=predicted,
+        probe=probe,
+        predicted=(said, spaces.repeatable(y_pred)),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
@@ -275,6 +287,8 @@ def extended(
     if isinstance(ageing, AgeingWeights):
         new = replace(new, weights=ageing.of_age(len(y)))
         before = tuple(each.aged(new.weights[0]) for each in before)
+    if window is not None or isinstance(ageing, AgeingWeights):
+        warn_of_times(X, y, "extend")
     tails = measured(made.score, new.Z, y, y_pred, new)
     if enough:
         if made.on_all is None:

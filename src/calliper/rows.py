@@ -448,12 +448,15 @@ def _warn_of_zero_sum(errors: FloatArray) -> None:
         )
 
 
-def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
-    """Warn of rows in order of time that ``what`` splits at random, or unshuffled ones not so."""
+def warn_of_times(X: Any, y: Any, what: str, remedy: str = "") -> None:
+    """Warn of rows in order of time that ``what`` splits at random, or needs in order and has not.
+
+    Without a ``remedy``, it needs the order.
+    """
     found = _times(X) or _times(y)
     orders = {*found.values()}
     where, order = next((each for each in found.items() if each[1] != "no"), ("", "no"))
-    if shuffle is None and order != "no":
+    if remedy and order != "no":
         sort = " (sort rows by time first)" if order == "descending" else ""
         warn(
             f"{what} rows at random, but {where} holds times in {order} order{sort}. If new rows "
@@ -461,9 +464,9 @@ def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) 
             "if the order does not matter.",
             RowOrderWarning,
         )
-    elif shuffle is False and orders and "ascending" not in orders:
+    elif not remedy and orders and "ascending" not in orders:
         warn(
-            "shuffle=False assumes that the last rows are the latest, but "
+            f"{what} assumes that the last rows are the latest, but "
             f"{where or next(iter(found))} holds times in {order} order: sort rows by time first.",
             RowOrderWarning,
         )

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -53,13 +54,17 @@ def test_another_forest_is_refused_though_nothing_was_asked_before(path, given):
     )
 
 
+@pytest.mark.parametrize("rows", [np.asarray, pd.DataFrame])
+@pytest.mark.parametrize("made", [Ridge(), RandomForestRegressor(5, random_state=0)], ids=repr)
 @pytest.mark.parametrize("method", [None, Split()], ids=repr)
-def test_a_model_that_was_trained_again_after_calibration_is_not_saved(path, method):
-    model = Ridge().fit(X[TRAIN], Y[TRAIN])
-    made = ConformalRegressor(model, method).calibrate(X[CAL], Y[CAL])
+def test_a_model_that_was_trained_again_after_calibration_is_not_saved(path, method, made, rows):
+    model, table = clone(made).fit(rows(X[TRAIN]), Y[TRAIN]), rows(X[CAL])
+    made = ConformalRegressor(model, method).calibrate(table, Y[CAL])
     calliper.save(made, path)
     again = calliper.load(path, model)
-    model.fit(X[TRAIN], Y[TRAIN] + 9)
+    for each in (made, again):  # which reads the trees
+        each.predict_interval(table[:5])
+    model.fit(rows(X[TRAIN]), Y[TRAIN] + 9)
     for each in (made, again):
         with pytest.raises(CannotSaveError, match="trained again since then: calibrate again"):
             calliper.save(each, path)

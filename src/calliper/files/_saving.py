@@ -271,8 +271,9 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
     said = _model.ask(calibrated, again, radii=bool(writer.brought))
     owners = (_model.parts_of(calibrated) or (calibrated,)) if front and again is not None else ()
     for owner in owners:
-        then = owner.calibration_.predicted
-        if then and _model.differs(_model.ask(owner, again, radii=False)["y_pred"], *then):
+        made = owner.calibration_
+        now = made.space.refitted(made.space.model)  # opened anew: trees may have been read before
+        if made.predicted and _model.differs(now.predict_and_transform(again)[0], *made.predicted):
             raise CannotSaveError(
                 "the model no longer gives the predictions that it gave at calibration, so it was "
                 "changed or trained again since then: calibrate again, then save."

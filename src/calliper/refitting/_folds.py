@@ -157,7 +157,7 @@ class CVPlus(RefittedRegressor):
         if isinstance(self.cv, Integral) and groups is None:
             runs = f"cv=KFold({self.cv}) leaves out runs of neighbouring rows instead."
             matters = f"cv=KFold({self.cv}, shuffle=True) says that the order does not matter."
-            warn_of_times(X, y, None, "fit splits", f"{runs} {matters}")
+            warn_of_times(X, y, "fit splits", f"{runs} {matters}")
         self._fit(X, y, fit_params, groups)
         if groups is not None:
             self.no_guarantee_ = warn_of_groups(groups)
