@@ -171,6 +171,6 @@ def test_a_promise_says_no_more_than_it_is_given():
         "Weights ŵ that are estimated",
         "This holds if within each group calibration and new rows are independent draws",
         "within each group: an average over its inputs and over draws of its calibration rows "
-        "(99 in the worst group)",
+        "(99 in the group with this guarantee)",
     ):
         assert part in words

@@ -1,6 +1,7 @@
 """Weights that are learnt, and weights that travel with rows through the regressor."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from calliper import KNN, ConformalRegressor, FullRescaled, SignedError, Split, load, save
 from calliper.calibrators import LCP
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, ShiftWarning
 from calliper.shift import LikelihoodRatio, Recency, ShiftReport
 
 RNG = np.random.default_rng(0)
@@ -54,6 +55,18 @@ def test_the_ratio_is_that_of_the_densities(kind):
     same = pickle.loads(pickle.dumps(ratio))
     np.testing.assert_array_equal(same(new), weights)
     assert not hasattr(clone(ratio), "classifier_")
+
+
+def test_inputs_in_the_wrong_order_are_pointed_out():
+    for order, swapped in (((TRAIN, NEW), False), ((NEW, TRAIN), True)):
+        ratio = LikelihoodRatio(random_state=0).fit(*(each[["x"]] for each, _ in order))
+        made = calibrated(lambda X, ratio=ratio: ratio(X[["x"]]))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", ShiftWarning)
+            made.predict_interval(NEW[0])
+            made.predict_interval(NEW[0][:29])  # too few to say
+        said = [str(each.message) for each in told if "in this order" in str(each.message)]
+        assert len(said) == swapped
 
 
 def test_a_ratio_that_is_no_weight_is_refused():

@@ -30,7 +30,7 @@ from calliper.space import Embedding, ErrorModel, LeftOut
 CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
 UNCHECKED = (
     "No training rows were given, so calliper could not check whether the model was trained on the "
-    "calibration rows. To check this, pass X_train and y_train to calibrate()."
+    "calibration rows. To check this, pass X_train and y_train."
 )
 NOT_ALONE = (
     "Not checked: whether the model predicts a row alone as it does in a batch, since it could "

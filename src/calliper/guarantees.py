@@ -296,7 +296,7 @@ class Guarantee:
         of = f"the {self.n_calibration:,} {self.points} rows"
         if self.groups:
             over, begin = over.replace("all inputs", "its inputs"), f"{begin} within each group"
-            of = f"its {self.points} rows ({self.n_calibration:,} in the worst group)"
+            of = f"its {self.points} rows ({self.n_calibration:,} in the group with this guarantee)"
         if self.confidence is None:
             over += f" and over draws of {of}"
         if self.n_effective is not None:

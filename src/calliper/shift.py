@@ -31,6 +31,10 @@ from calliper.rows import stacked
 
 __all__ = ["LikelihoodRatio", "Recency", "ShiftReport"]
 
+#: From how many rows mean weights are compared. Without a shift, estimated weights of new rows may
+#: be some 8 % lower; below the share ``LESS``, by so many standard errors, is not chance.
+FEWEST_TO_COMPARE, LESS, SURELY = 30, 0.8, 5.0
+
 
 @dataclass(frozen=True, eq=False)
 class ShiftTrees(Keeps):
@@ -249,6 +253,21 @@ class ShiftReport:
                 f"like the new ones.",
                 ShiftWarning,
             )
+
+
+def warn_if_reversed(shares: Shares) -> None:
+    """Warn if new rows weigh clearly less than calibration rows: by dQ/dP they weigh more."""
+    old, new = shares.calibration, shares.new
+    gap = LESS * old.mean() - new.mean()
+    if min(len(old), len(new)) < FEWEST_TO_COMPARE or not gap > 0:
+        return
+    if gap > SURELY * np.hypot(*(each.std() / np.sqrt(len(each)) for each in (old, new))):
+        warn(
+            f"The new rows weigh {100 * new.mean() / old.mean():.2g} % of what calibration rows "
+            "weigh, on average. Weights should be larger where new rows are more frequent: check "
+            "that LikelihoodRatio.fit was given X_train and X_new in this order.",
+            ShiftWarning,
+        )
 
 
 def check_weights(

@@ -105,7 +105,7 @@ def test_words_name_groups_without_a_finite_interval():
     few = Grouped(Split()).fit(np.zeros((50, 1)), np.arange(50.0), groups=np.arange(50) < 4)
     words = few.guarantee(0.9).describe()
     assert "infinite, with too few rows, in 1: True)" in words
-    assert "its calibration rows (46 in the worst group)" in words
+    assert "its calibration rows (46 in the group with this guarantee)" in words
     assert "too few points" not in few.guarantee(0.5).describe()
 
 

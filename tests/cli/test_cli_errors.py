@@ -109,7 +109,7 @@ def test_options(calliper, files, base, leftovers, options, words):
         (HEADER + ROW + "1,1,nan\n", "line 3, column 'a': 'nan' is not a finite number"),
         (
             HEADER + ROW + "1,1,\n",
-            "pass --training FILE to fill missing values with its medians, or fix",
+            "calibrate with --training FILE to fill missing values with its medians, or fix",
         ),
         (HEADER + ROW + "1,,1\n", "the cell is empty; fix or remove the row."),
         (
@@ -195,7 +195,10 @@ def test_a_prefix_that_fits_more_columns_in_the_new_file(calliper, files, base):
             {"y_pred": [1.0], "a": ["flat"]},
             "not numbers; name a column of numbers",
         ),
-        ({"y_pred": [1.0], "a": pa.array([None], pa.float64())}, "missing; pass --training FILE"),
+        (
+            {"y_pred": [1.0], "a": pa.array([None], pa.float64())},
+            "missing; calibrate with --training FILE",
+        ),
         ({"y_pred": pa.array([], pa.float64())}, "there are columns but no rows"),
         (
             {"y_pred": [1.0], "z": [[1]]},

@@ -224,7 +224,7 @@ def test_gaps_of_features_get_the_training_median(calliper, files, base):
     assert (got[4][1], got[8][1]) == ("NA", " null ")  # the rows keep their words
     done = calliper(*args, "--missing", "error")
     assert done.returncode == 2 and "cal.csv, line 5, column 'a': the cell is empty" in done.stderr
-    assert "pass --training FILE without --missing error" in done.stderr
+    assert "calibrate with --training FILE without --missing error" in done.stderr
     assert calliper(*[*args[:-2], "--quiet"]).returncode == 2
     assert calliper(*args, "--output", "out.parquet", "--quiet").returncode == 0
     assert pq.read_table(files / "out.parquet").column("a").null_count == 2

@@ -239,6 +239,14 @@ def test_what_is_said_on_standard_error(calliper, files, base):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_coverage_far_below_the_level_is_pointed_out(calliper, files, base):
+    table = pd.read_csv(files / "new.csv")
+    far = table.assign(y=table.y_pred + 4 * (table.y - table.y_pred))  # errors of other rows
+    far.to_csv(files / "far.csv", index=False)
+    done = calliper(*base, "--new", "far.csv", "--quiet")
+    assert done.returncode == 0 and done.stderr.startswith("warning: far fewer targets are inside")
+
+
 def test_the_promise_is_spelt_out_once(calliper, files, base):
     levels = ["--coverage", "0.8", "--coverage", "0.9", "--coverage", "0.9999"]
     done = calliper(*base, "--new", "new.csv", *levels, "--explain")

@@ -179,7 +179,7 @@ def test_inspect_says_what_it_is_and_draws_it(calliper, labelled):
     assert (labelled / "m.png").read_bytes().startswith(b"\x89PNG")
     words = " ".join(done.stdout.split())
     assert (
-        "m.calliper: stored predictions, calibrated on 150 rows by FullRescaled in each of the 2"
+        "m.calliper: stored predictions, calibrated on 300 rows by FullRescaled in each of the 2"
         in words
     )
     assert "columns: target 'y', prediction 'y_pred', 2 features: 'a', 'b'; group 'kind'" in words

@@ -42,7 +42,7 @@ from calliper.guarantees import (
 from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
 from calliper.quantile import Shares
 from calliper.rows import Rows, same_rows
-from calliper.shift import ShiftReport, as_shares, check_weights
+from calliper.shift import ShiftReport, as_shares, check_weights, warn_if_reversed
 
 #: What a file keeps of rows: calibration, training and left-out ones.
 ROWS: dict[str, Field] = {
@@ -571,6 +571,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         if shares.equal:  # to the last bit what it is without weights
             return None
         ShiftReport.of(self.weights_, new, levels[-1]).warn_if_poor()
+        warn_if_reversed(shares)
         return shares
 
     def _confident(self, levels: Levels, confidence: float, *, warned: bool = False) -> Levels:

@@ -204,7 +204,7 @@ class Grouped(Calibrator):
             return 0.0 if alike else promise.proved, promise.n_calibration
 
         worst: Guarantee = min(promises, key=worse)
-        where = f"in each of the {len(promises):,} groups (the guarantee is that of the worst group"
+        where = f"in each of the {len(promises):,} groups (with the lowest guarantee of these"
         infinite = [
             f"{k!r}" for k, p in zip(self.calibrators_, promises, strict=True) if p.proved == 1
         ]

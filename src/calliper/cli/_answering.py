@@ -41,7 +41,7 @@ from calliper.cli import _tables as tables
 from calliper.cli._calibration import FileCalibration
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.shift import ShiftReport
+from calliper.shift import SURELY, ShiftReport
 
 JOURNAL = "_calliper.jsonl"
 
@@ -134,6 +134,8 @@ class Answering:
             count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
             what = "are also calibration rows (same prediction and features)"
             out.note(f"warning: {count} {tally.rows:,} new rows {what}: their targets were used")
+        if tally.targets and not tally.heaviest:
+            self._compare(tally.inside / tally.targets, tally.targets)
         if quiet:
             return
         filling = self.calibration.filling
@@ -147,6 +149,18 @@ class Answering:
         if tally.heaviest:
             share = tally.infinite / tally.rows
             out.note(replace(self._shift([tally.heaviest]), infinite=share).describe())
+
+    def _compare(self, shares: FloatArray, n: int) -> None:
+        """Warn if fewer of n targets are inside than chance explains, at any level."""
+        asked = np.array(self.coverage)
+        n_before = self.calibration.calibrated.regressor.calibration_.n_calibration
+        chance = np.sqrt(asked * (1 - asked) * (1 / n + 1 / n_before))
+        if (shares < asked - SURELY * chance).any():
+            out.note(
+                "warning: far fewer targets are inside than requested. Either the model was "
+                "trained on the calibration rows, or the new rows differ from them: the "
+                "intervals are too narrow for these rows."
+            )
 
 
 def added_columns(coverage: tuple[float, ...]) -> list[str]:

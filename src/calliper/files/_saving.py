@@ -231,6 +231,8 @@ def _header(calibrated: Any, writer: Writer) -> dict[str, Any]:
     if not isinstance(calibrated, SILENT):
         promise = front.guarantee(levels[-1] if levels else 0.9)
         said, name, n_calibration = promise.describe(), promise.method, int(promise.n_calibration)
+    if isinstance(method, Calibrator):  # rows of all groups
+        n_calibration = method.n_calibration_
     return {
         "format": _file.FORMAT,
         "calliper": __version__,
