@@ -135,7 +135,8 @@ def _refuse_cell(chunk: Chunk, row: int, name: str, *, is_feature: bool) -> NoRe
         remedy += ", or leave the column out of --features"
     if is_feature and values is not None and np.isnan(values[row]):
         how = "" if chunk.table.form.fills else " without --missing error"
-        remedy = f"calibrate with --training FILE{how} to fill missing values with its medians, or {remedy}"
+        filled = f"calibrate with --training FILE{how} to fill missing values with its medians"
+        remedy = f"{filled}, or {remedy}"
     raise CalliperError(f"{chunk.table.name}, {where}: {wrong}; {remedy}.")
 
 
