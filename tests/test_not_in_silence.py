@@ -17,11 +17,13 @@ from sklearn.preprocessing import StandardScaler
 
 import calliper
 from calliper import (
+    KNN,
     AbsoluteError,
     CalliperError,
     ConformalRegressor,
     ErrorModel,
     FullRescaled,
+    JackknifeRescaled,
     MultiTargetRegressor,
     QuantileError,
     SignedError,
@@ -30,7 +32,10 @@ from calliper import (
     save,
 )
 from calliper._answering import NOT_ALONE
+from calliper.calibrators import LVD, Calibrator, NormalizedKNN
 from calliper.exceptions import EmbeddingWarning, SharedRowsWarning, UnusedWarning
+from calliper.information import mutual_information
+from calliper.kernels import TunedKNN, learn_metric
 from calliper.online import Controller
 from calliper.refitting import JackknifePlus
 
@@ -39,6 +44,7 @@ X = rng.normal(size=(400, 3))
 Y = X[:, 0] + np.exp(X[:, 1]) * rng.normal(size=400)
 CAL, TRAIN = (X[200:], Y[200:]), {"X_train": X[:200], "y_train": Y[:200]}
 MODEL = LinearRegression().fit(X[:200], Y[:200])
+LEARNT = learn_metric(X, Y, max_iter=5)
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.EmbeddingWarning")
 
 
@@ -554,3 +560,35 @@ def test_a_transformer_is_at_hand_where_errors_were_learnt(tmp_path):
     assert made.error_model_ is not None
     found, kept = (each.predict_interval(X).lower for each in (again, made))
     np.testing.assert_array_equal(found, kept)
+
+
+# Parameters that other parameters leave without effect
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (FullRescaled(KNN(9), offset=0.1, shrinkage=1), "kernel, offset have no effect on Full"),
+        (NormalizedKNN(rho=2.0), "rho has no effect on NormalizedKNN"),
+        (JackknifeRescaled(TunedKNN(mi_neighbors=4)), "mi_neighbors has no effect on TunedKNN"),
+        (LVD(metric=LEARNT, max_iter=3), "max_iter has no effect on LVD, since metric= was learnt"),
+        (ErrorModel(recentre=False, shift_trees=(5,)), "shift_trees has no effect on ErrorModel"),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_parameters_without_effect_are_named(estimator, words):
+    for made, said in ((estimator, True), (type(estimator)(), False)):
+        known = {"training": (X, np.abs(Y), Y)} if "training" in uses_of(made) else {}
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", UnusedWarning)
+            made.fit(X, np.abs(Y), **known)
+        assert any(words in str(each.message) for each in told) is said
+
+
+def uses_of(estimator):
+    return estimator.uses if isinstance(estimator, Calibrator) else ()
+
+
+def test_training_rows_without_components_are_refused():
+    with pytest.raises(CalliperError, match="also pass n_components"):
+        mutual_information(X, np.abs(Y), Z_train=X)

@@ -23,7 +23,13 @@ from calliper._handlers import (
     in_memory,
 )
 from calliper._types import BoolArray, Coverage, FloatArray, Levels
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    SmallCalibrationWarning,
+    UnusedWarning,
+    ZeroScaleWarning,
+    warn,
+)
 from calliper.quantile import conformal_rank, required_calibration_size
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -539,6 +545,16 @@ def at_least(value: Any, least: int, name: str) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise CalliperError(f"{name} must be an integer of at least {least}; got {value!r}.")
     return int(value)
+
+
+def warn_of_unused(estimator: Any, names: Sequence[str], why: str) -> None:
+    """Warn of parameters that differ from their defaults, and change nothing."""
+    given, usual = estimator.get_params(deep=False), type(estimator)().get_params(deep=False)
+    changed = [name for name in names if repr(given[name]) != repr(usual[name])]
+    if changed:
+        verb, them = ("has", "it") if len(changed) == 1 else ("have", "them")
+        text = f"{', '.join(changed)} {verb} no effect on {type(estimator).__name__}, since {why}"
+        warn(f"{text}: leave {them} out.", UnusedWarning)
 
 
 def check_parts(front: Any) -> tuple[int | None, int]:

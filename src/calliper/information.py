@@ -130,6 +130,8 @@ def mutual_information(
             f"n_neighbors must lie between 1 and n - 2 = {n - 2}; got {n_neighbors}."
         )
     at_least(n_permutations, 1, "n_permutations")
+    if Z_train is not None and n_components is None:
+        raise CalliperError("Z_train is only used to find components: also pass n_components.")
     components = principal_components(features, n_components, Z_train)
     rng = check_random_state(random_state)
     # Ties of features are broken by the data as well as the seed, differently in every data set.

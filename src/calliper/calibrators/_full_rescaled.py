@@ -69,7 +69,12 @@ from sklearn.utils import check_random_state
 from calliper import quantile
 from calliper._kept import Array, Field, Inline, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_option, check_size, warn_if_zero_scales
+from calliper._validation import (
+    check_option,
+    check_size,
+    warn_if_zero_scales,
+    warn_of_unused,
+)
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
@@ -488,6 +493,9 @@ class FullRescaled(Calibrator):
         check_size(self.offset, "offset")
         if self.shrinkage is not None:
             check_size(self.shrinkage, "shrinkage", most=1)
+        if self.shrinkage == 1:
+            why = "with shrinkage=1 widths do not depend on neighbours"
+            warn_of_unused(self, ("kernel", "statistic", "offset"), why)
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.bag_ is None:

@@ -51,7 +51,13 @@ from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._kept import Array, Field, Inline, Part, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_option, check_size, check_vector, warn_if_zero_scales
+from calliper._validation import (
+    check_option,
+    check_size,
+    check_vector,
+    warn_if_zero_scales,
+    warn_of_unused,
+)
 from calliper.calibrators._calibrator import MOST_LEVELS, Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
@@ -208,6 +214,8 @@ class NormalizedKNN(Calibrator):
         check_size(self.rho, "rho")
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
+        if self.form == "sum" or "+" not in self.difficulty:
+            warn_of_unused(self, ("rho",), "it weighs the second part if form='exp'")
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""

@@ -56,6 +56,7 @@ from calliper._blocks import map_row_blocks
 from calliper._draws import random_bits, seed_of
 from calliper._kept import Array, Field, Inline, Number
 from calliper._types import BoolArray, FloatArray
+from calliper._validation import warn_of_unused
 from calliper.calibrators._calibrator import MOST_POINTS, ROWS, Calibrator, columns_by
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
@@ -244,6 +245,8 @@ class LVD(Calibrator):
         asked = {name: getattr(self, name) for name in how}
         if self.metric is not None and not isinstance(self.metric, LearntMetric):
             raise TypeError(f"metric must come from learn_metric; got {self.metric!r}.")
+        if self.metric is not None:
+            warn_of_unused(self, how, "metric= was learnt before")
         self.metric_ = self._once(
             "metric_",
             lambda: self.metric or learn_metric(train.Z, train.targets, random_state=rng, **asked),

@@ -40,7 +40,7 @@ from sklearn.base import BaseEstimator, clone
 from calliper._draws import seed_of
 from calliper._notebook import Progress, reporter
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import at_least
+from calliper._validation import at_least, warn_of_unused
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components, random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
@@ -302,6 +302,9 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
         if self.criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
         at_least(self.mi_neighbors, 1, "mi_neighbors")
+        if self.criterion != "mi":
+            why = "only criterion='mi' uses it"
+            warn_of_unused(self, ("n_components", "mi_neighbors"), why)
 
     @staticmethod
     def _sorted(given: Any, check: Callable[[Any], Any], name: str) -> list[Any]:

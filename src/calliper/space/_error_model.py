@@ -41,7 +41,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Array, Field, Inline, Number
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_vector
+from calliper._validation import check_features, check_vector, warn_of_unused
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
 from calliper.space._boosting import Bins, BoostedTrees, Boosting, ErrorForest, binned
@@ -175,6 +175,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         own : (2, n) how far errors reach below and above ŷ if the model itself is right; None if it
             predicts one number
         """
+        if not self.recentre:
+            warn_of_unused(self, ("shift_trees",), "recentre=False learns no shift")
         clues = check_features(clues, "clues")
         errors = check_vector(errors, "errors", n=len(clues))
         n = len(errors)
