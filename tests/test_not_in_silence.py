@@ -113,7 +113,7 @@ def forest():
             boosted(),
             None,
             None,
-            "used only to check .*refits=5 would train the model",
+            "used only to check .*refits=5 to compute them",
         ),
         (boosted().predict, None, None, "used only to check .*refits=5"),
         (forest(), None, None, "not its training rows, or not in"),
@@ -156,7 +156,7 @@ def test_a_forest_knows_the_rows_that_it_was_trained_on(method, n_more):
 
 def test_a_dict_of_quantile_models_can_be_trained_again():
     models = {p: QuantileRegressor(quantile=p).fit(X[:100], Y[:100]) for p in (0.1, 0.5, 0.9)}
-    with pytest.warns(UnusedWarning, match="refits=5 would train the model five"):
+    with pytest.warns(UnusedWarning, match="refits=5 to compute them, which trains"):
         ConformalRegressor(models).calibrate(*CAL, X_train=X[:100], y_train=Y[:100])
 
 

@@ -485,7 +485,7 @@ def _unused(front: Any, made: Calibration, training: Training, *, given: bool) -
             )
     elif given and learns and not (mapped or sloped or learnt_from_training(made.space.space)):
         more = why and f"the model {why}"
-        more = more or "refits=5 would train the model five more times to compute them"
+        more = more or "set refits=5 to compute them, which trains the model five more times"
         if training.y is None:
             more = "to compute them, pass y_train as well"
         elif models.open_model(made.model).has_bags and space.knows_left_out(

@@ -263,8 +263,8 @@ def warn_if_reversed(shares: Shares) -> None:
         return
     if gap > SURELY * np.hypot(*(each.std() / np.sqrt(len(each)) for each in (old, new))):
         warn(
-            f"The new rows weigh {100 * new.mean() / old.mean():.2g} % of what calibration rows "
-            "weigh, on average. Weights should be larger where new rows are more frequent: check "
+            f"On average, new rows have {100 * new.mean() / old.mean():.2g} % of the weight of "
+            "calibration rows. Weights should be larger where new rows are more frequent: check "
             "that LikelihoodRatio.fit was given X_train and X_new in this order.",
             ShiftWarning,
         )

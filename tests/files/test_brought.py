@@ -66,7 +66,7 @@ def test_a_model_that_was_trained_again_after_calibration_is_not_saved(path, met
         each.predict_interval(table[:5])
     model.fit(rows(X[TRAIN]), Y[TRAIN] + 9)
     for each in (made, again):
-        with pytest.raises(CannotSaveError, match="trained again since then: calibrate again"):
+        with pytest.raises(CannotSaveError, match="trained again since: calibrate again"):
             calliper.save(each, path)
 
 

@@ -157,9 +157,9 @@ class Answering:
         chance = np.sqrt(asked * (1 - asked) * (1 / n + 1 / n_before))
         if (shares < asked - SURELY * chance).any():
             out.note(
-                "warning: far fewer targets are inside than requested. Either the model was "
-                "trained on the calibration rows, or the new rows differ from them: the "
-                "intervals are too narrow for these rows."
+                "warning: far fewer targets are inside than requested, so the intervals are too "
+                "narrow. Either the model was trained on the calibration rows, or the new rows "
+                "come from a different distribution."
             )
 
 

@@ -277,8 +277,8 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
         now = made.space.refitted(made.space.model)  # opened anew: trees may have been read before
         if made.predicted and _model.differs(now.predict_and_transform(again)[0], *made.predicted):
             raise CannotSaveError(
-                "the model no longer gives the predictions that it gave at calibration, so it was "
-                "changed or trained again since then: calibrate again, then save."
+                "the model's predictions differ from those at calibration, so it has been changed "
+                "or trained again since: calibrate again, then save."
             )
     return writer.plain({"rows": rows, "said": said}, "rows")
 
