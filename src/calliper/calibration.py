@@ -62,7 +62,7 @@ def calibrate_model(
     method: Any = FullRescaled(random_state=front.random_state)
     if front.calibrator is not None:
         method = with_random_state(as_calibrator(front.calibrator), front.random_state)
-    if "groups" in method.uses:  # Grouped: the method inside is used, and groups separately
+    if isinstance(method, calibrators.Grouped):  # the method inside is used, and groups separately
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
     given = per_row.of_calibration(X)

@@ -10,11 +10,12 @@ from calliper.exceptions import CalliperError
 from calliper.rows import Rows
 
 #: What a method may use beyond features and scores of the calibration rows; descriptions of what
-#: it may need, the most specific first.
+#: it may need, the most specific first; what it may require.
 WORDS = (
     *("magnitudes", "signs", "weights", "length_scale"),
     *("training", "errors", "targets", "left_out", "groups"),
 )
+NEEDS = ("training", "errors", "targets", "groups")
 IN_WORDS = {"errors": "training errors", "targets": "training targets", "training": "training rows"}
 
 
@@ -26,7 +27,7 @@ class Uses(frozenset[str]):
     *words : of each calibration row ``"magnitudes"``, ``"signs"``, ``"weights"``; a
         ``"length_scale"``; ``"training"`` rows, of which ``"errors"`` or ``"targets"``;
         ``"left_out"`` rows with the errors of models that have not seen them
-    needs : those that are required
+    needs : those that are required, of training rows and groups
     learns : what it learns from training rows; empty if a kernel says so itself
     instead : what to do without them
 
@@ -48,9 +49,9 @@ class Uses(frozenset[str]):
         learns: str = "",
         instead: str = "use FullRescaled, which needs none",
     ) -> Self:
-        unknown = sorted({*words, *needs} - {*WORDS})
-        if unknown:
-            raise ValueError(f"Uses takes {', '.join(WORDS)}; got {', '.join(unknown)}.")
+        for given, known in ((words, WORDS), (needs, NEEDS)):
+            if unknown := sorted({*given} - {*known}):
+                raise ValueError(f"Uses takes {', '.join(known)}; got {', '.join(unknown)}.")
         made = super().__new__(cls, (*words, *needs))
         made.needs, made.learns, made.instead = needs, learns, instead
         return made
@@ -63,7 +64,7 @@ class Uses(frozenset[str]):
             return
         shape = "(Z, None, targets)" if "targets" in self.needs else "(Z, scores)"
         raise CalliperError(
-            f"{method} learns {self.learns} from {self.in_words()}: pass training="
+            f"{method} learns {self.learns or 'its scale'} from {self.in_words()}: pass training="
             f"{shape if len(self.needs) > 1 else 'Z'} to fit (X_train and y_train to "
             f"ConformalRegressor.calibrate), or {self.instead}."
         )

@@ -329,7 +329,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
     def _checked_apart(self, name: str, given: Any, Z: Any, uses: Uses) -> Rows | None:
         """Training or left-out rows, with what the method uses of them, checked."""
         rows = Rows.of(given)
-        if name == "training" and uses.learns:
+        if name == "training" and (uses.learns or (uses.needs and self.kernel is None)):
             uses.refuse_missing(rows, type(self).__name__)
         if rows is None:
             return None
