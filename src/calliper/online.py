@@ -321,10 +321,8 @@ class Controller(valid.MadeByCoverage, Stream):
                 f"the controller chooses the level: leave coverage={how['coverage']!r} out here."
             )
         if np.ndim(step) and len(step) != valid.n_rows(X):
-            raise CalliperError(
-                f"step has {len(step)} values, but there are {valid.n_rows(X)} rows: pass one "
-                "value, or one for each row."
-            )
+            what = f"step has {len(step)} values, but there are {valid.n_rows(X)} rows"
+            raise CalliperError(f"{what}: pass one value, or one for each row.")
         level = self.level if step is None else self.ask(step)
         if step is None and self._predicted:
             warn(

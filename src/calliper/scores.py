@@ -340,10 +340,8 @@ class ScaledError(CurveError):
         known = self.lowest, self.highest, self.beyond, self.pull
         numbers = all(isinstance(each, Real) for each in known)
         if not (numbers and known[0] < known[1] and 0 <= min(known[2:]) <= max(known[2:]) < np.inf):
-            raise CalliperError(
-                "ScaledError needs lowest < highest, and beyond and pull finite and >= 0; got "
-                f"{self!r}."
-            )
+            what = "ScaledError needs lowest < highest, and beyond and pull finite and >= 0"
+            raise CalliperError(f"{what}; got {self!r}.")
         centre, units = np.clip(y_pred[..., :1], self.lowest, self.highest), y_pred[..., 1:]
         if self.pull:
             room = np.concatenate([centre - self.lowest, self.highest - centre], axis=-1)

@@ -213,10 +213,8 @@ class MultiTargetRegressor(CalibratedRegressor):
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
         found, known = target_names(y), self.target_names_
         if name == "y_train" and found != known and {*found} == {*known}:
-            raise CalliperError(
-                f"y has the targets {listed(known)}, and y_train {listed(found)}: pass both in the "
-                "order in which the model predicts them."
-            )
+            what = f"y has the targets {listed(known)}, and y_train {listed(found)}"
+            raise CalliperError(f"{what}: pass both in the order in which the model predicts them.")
         targets = check_targets(y, name, known)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 

@@ -582,11 +582,9 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
             )
         if not self.has_law:
             able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)
-            raise CalliperError(
-                f"{type(self).__name__} does not support confidence, because it is not known how "
-                "its coverage varies between calibration sets. Leave it out, or use one of "
-                f"{', '.join(able)}."
-            )
+            what = f"{type(self).__name__} does not support confidence"
+            why = "because it is not known how its coverage varies between calibration sets"
+            raise CalliperError(f"{what}, {why}. Leave it out, or use one of {', '.join(able)}.")
         ranks = [confident_rank(level, n, confidence) for level in levels]
         unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
         if unreached and warned:
@@ -668,10 +666,8 @@ def as_calibrator(calibrator: Any) -> Calibrator:
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_radius"):
         made = isinstance(calibrator, type) and issubclass(calibrator, Calibrator)
         got = f"the class {calibrator.__name__}: add ()" if made else repr(calibrator)
-        raise TypeError(
-            "calibrator must be a calibration method such as FullRescaled() or Split(); "
-            f"got {got}. See calliper.calibrators for all methods."
-        )
+        what = "calibrator must be a calibration method such as FullRescaled() or Split()"
+        raise TypeError(f"{what}; got {got}. See calliper.calibrators for all methods.")
     return ForeignCalibrator(calibrator)
 
 
@@ -696,11 +692,9 @@ def picture_of(calibrator: Calibrator) -> str:
 def refuse_distribution(calibrator: Calibrator) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not calibrator.has_distribution:
-        raise CalliperError(
-            f"{calibrator!r} does not support predictive distributions, because its radius does "
-            "not come from one threshold per calibration row. Use one of "
-            f"{', '.join(_users_of('signs'))}."
-        )
+        what = f"{calibrator!r} does not support predictive distributions"
+        text = "because its radius does not come from one threshold per calibration row"
+        raise CalliperError(f"{what}, {text}. Use one of {', '.join(_users_of('signs'))}.")
 
 
 def takers_of_weights() -> str:

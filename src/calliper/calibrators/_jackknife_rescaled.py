@@ -99,10 +99,8 @@ class LeaveTwoOutMethod(Calibrator):
     def _rescaled(self, scores: FloatArray) -> FloatArray:
         """s_i⁺, (N,)."""
         if self.scale_.n_folds is not None and self.weights_ is not None:
-            raise CalliperError(
-                "no guarantee is known for weights combined with folds: leave out the weights, or "
-                "n_folds of the kernel."
-            )
+            what = "no guarantee is known for weights combined with folds"
+            raise CalliperError(f"{what}: leave out the weights, or n_folds of the kernel.")
         return np.asarray(self.scale_.prepare(scores))
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:

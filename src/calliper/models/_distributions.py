@@ -427,9 +427,7 @@ def _columns(ask: Callable[[Any], Any], X: Any, own: Sequence[float]) -> FloatAr
         if answer.ndim == 1:
             losses = ", ".join(f"{name}={loss!r}" for name, loss in QUANTILE_PARAMETERS)
             how = f"Give it a quantile loss ({losses}); QuantileModel then sets each quantile."
-        raise CalliperError(
-            f"the model must predict {k} quantiles for each of {m} rows, shape ({m}, {k}); it gave "
-            f"shape {answer.shape}. {how}"
-        )
+        what = f"the model must predict {k} quantiles for each of {m} rows, shape ({m}, {k})"
+        raise CalliperError(f"{what}; it gave shape {answer.shape}. {how}")
     named = _named(labels)
     return answer[:, _places(named, own)] if named else answer

@@ -155,18 +155,14 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         y = check_known_rows(self, X, y)
         self._probe = state_of(X)
         if len(y) < 2:
-            raise CalliperError(
-                f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
-                f"got n_samples = {len(y)}."
-            )
+            what = f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train"
+            raise CalliperError(f"{what}; got n_samples = {len(y)}.")
         models.check_sample_weight(fit_params, len(y))
         models.refuse_crashing(self.estimator, X)
         model, score = self._asked()
         if score.n_tails != 1:
-            raise CalliperError(
-                f"{type(self).__name__} needs a score with one tail, such as QuantileError(); got "
-                f"{self.score_function!r}, which has {score.n_tails}."
-            )
+            what = f"{type(self).__name__} needs a score with one tail, such as QuantileError()"
+            raise CalliperError(f"{what}; got {self.score_function!r}, which has {score.n_tails}.")
         X, known = indexable(X)[0], models.routed(self, fit_params)
         folds = self._folds(X, y, groups)
         jobs = (

@@ -37,10 +37,8 @@ class TorchEngine:
 
     def _rows(self, rows: Any, metric: Any) -> "DeviceRows":
         if metric != "euclidean":
-            raise CalliperError(
-                f"only Euclidean distances can be computed on {self.device}; got "
-                f"metric={metric!r}: leave out engine=."
-            )
+            what = f"only Euclidean distances can be computed on {self.device}"
+            raise CalliperError(f"{what}; got metric={metric!r}: leave out engine=.")
         return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, self.device))
 
 
@@ -183,10 +181,8 @@ def _refuse(values: Tensor, name: str, device: str | None) -> None:
     if values.layout != import_torch().strided:
         raise TypeError(f"{name} is sparse ({values.layout}): pass {name}.to_dense().")
     if device is not None and str(values.device) != device:
-        raise CalliperError(
-            f"{name} is on {values.device}, but is compared with rows on {device}: move one of "
-            f"them, as in {name}.to({device!r})."
-        )
+        why = f"{name} is on {values.device}, but is compared with rows on {device}"
+        raise CalliperError(f"{why}: move one of them, as in {name}.to({device!r}).")
 
 
 def to_array(values: Tensor, name: str, beside: Any) -> Any:

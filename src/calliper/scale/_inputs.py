@@ -23,10 +23,8 @@ class NamedInputs(dict[str, Any]):
         )
         shapes = {name: tuple(part.shape) for name, part in self.items()}
         if not shapes or len({shape[:1] for shape in shapes.values()} | {()}) != 2:
-            raise CalliperError(
-                f"named inputs must be arrays or tensors with one entry per row; got shapes "
-                f"{shapes}."
-            )
+            what = "named inputs must be arrays or tensors with one entry per row"
+            raise CalliperError(f"{what}; got shapes {shapes}.")
         self.shape = next(iter(shapes.values()))[:1]
 
     def __len__(self) -> int:
@@ -110,7 +108,5 @@ def _joined(parts: Sequence[Any]) -> Any:
         return np.concatenate([np.asarray(part) for part in parts])
     except (RuntimeError, ValueError) as error:
         shapes = sorted({tuple(np.shape(part))[1:] for part in parts})
-        raise CalliperError(
-            f"all rows must have one shape; got {str(shapes[:4])[1:-1]}: pad them to one length "
-            f"({error})."
-        ) from error
+        what = f"all rows must have one shape; got {str(shapes[:4])[1:-1]}"
+        raise CalliperError(f"{what}: pad them to one length ({error}).") from error

@@ -247,10 +247,8 @@ def train_apart(
         )
     folds, gap = check_parts(front)
     if len(y) < 2:
-        raise CalliperError(
-            f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
-            f"{len(y)}."
-        )
+        why = "fit needs at least 2 rows, one to train and one to calibrate"
+        raise CalliperError(f"{why}; got n_samples = {len(y)}.")
     shuffle, seed = front.shuffle is None or front.shuffle, front.random_state
     size = front.calibration_size
     train, held_out = split_rows(len(y), groups, size=size, shuffle=shuffle, random_state=seed)
@@ -322,10 +320,8 @@ def _refuse_part(what: str, size: Any, n: int, least: int) -> None:
     whole = isinstance(size, Integral)
     number = isinstance(size, Real) and not isinstance(size, bool)
     if not number or not (least <= size < n if whole else 0 < size < 1):
-        raise CalliperError(
-            f"{what} a fraction between 0 and 1, or a number of rows from {least} to {n - 1}; "
-            f"got {size!r}."
-        )
+        why = f"{what} a fraction between 0 and 1, or a number of rows from {least} to {n - 1}"
+        raise CalliperError(f"{why}; got {size!r}.")
 
 
 def teaching_distributions(n: int) -> int | None:
