@@ -325,11 +325,9 @@ class Controller(valid.MadeByCoverage, Stream):
             raise CalliperError(f"{what}: pass one value, or one for each row.")
         level = self.level if step is None else self.ask(step)
         if step is None and self._predicted:
-            warn(
-                "The previous prediction was not followed by update, so it does not count. "
-                "Call update after each prediction, or pass step= if labels arrive late.",
-                UnusedWarning,
-            )
+            what = "The previous prediction was not followed by update, so it does not count"
+            remedy = "Call update after each prediction, or pass step= if labels arrive late"
+            warn(f"{what}. {remedy}.", UnusedWarning)
         self._predicted = valid.n_rows(X) if step is None else self._predicted
         if not 0 < level < 1:
             return level, None

@@ -682,8 +682,6 @@ def warn_if_crossed(y_pred: FloatArray) -> None:
         of = "quantile models that overfit; regularise them or train on more rows"
         if (steps < 0).reshape(-1, steps.shape[-1]).mean(axis=0).max() > 0.9:  # the same two
             of = "models or probabilities that are swapped, or in another order than you think"
-        warn(
-            f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows, by up to "
-            f"{-gaps.min():.3g}: they are sorted, and the guarantee holds. This suggests {of}.",
-            QuantileCrossingWarning,
-        )
+        what = f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows"
+        why = f"by up to {-gaps.min():.3g}: they are sorted, and the guarantee holds"
+        warn(f"{what}, {why}. This suggests {of}.", QuantileCrossingWarning)

@@ -132,11 +132,9 @@ class SpaceChoice:
                     return space
             except models.UnreadableError as reason:
                 kind = type(opened.core).__name__
-                warn(
-                    f"The trees of this {kind} cannot be used to adapt widths, because {reason}. "
-                    "Distances are measured without them; pass embed= to choose a space.",
-                    EmbeddingWarning,
-                )
+                what = f"The trees of this {kind} cannot be used to adapt widths, because {reason}"
+                why = "Distances are measured without them"
+                warn(f"{what}. {why}; pass embed= to choose a space.", EmbeddingWarning)
         return self._untrained(opened) if self.X_train is None else self._trained(opened)
 
     def _trained(self, opened: models.OpenedModel) -> Space:

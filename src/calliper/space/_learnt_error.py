@@ -208,11 +208,8 @@ def learn_errors(
         # What a network, or the user, makes of rows without columns takes their place.
         if not isinstance(embedding.space, spaces.Network | spaces.Mapped | spaces.Inputs):
             if not isinstance(embedding.space, spaces.Prediction):  # of which this was said before
-                warn(
-                    "The inputs were not used to learn where errors are large, since they cannot "
-                    f"be turned into numbers: {error}",
-                    EmbeddingWarning,
-                )
+                what = "The inputs were not used to learn where errors are large"
+                warn(f"{what}, since they cannot be turned into numbers: {error}", EmbeddingWarning)
             return as_it_came
     if base is not None and base is not embedding.space:  # inputs go into the expected error
         Z = base.coordinates(y_pred, np.empty((0, len(errors))))
