@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
-from calliper import quantile
+from calliper import guarantees, quantile
 from calliper._blocks import map_row_blocks
 from calliper._handlers import EngineRows, handler_of_tensor
 from calliper._kept import Array, Field, NameList, Number, restore_columns
@@ -33,12 +33,7 @@ from calliper._validation import as_array
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SharedRowsWarning, SmallCalibrationWarning, warn
-from calliper.guarantees import (
-    Guarantee,
-    confident_rank,
-    conformal_coverage,
-    required_for_confidence,
-)
+from calliper.guarantees import Guarantee
 from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
 from calliper.quantile import Shares
 from calliper.rows import Rows, same_rows
@@ -156,7 +151,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
 
     def _proved(self, level: float) -> float:
         """The marginal coverage that is proved at one level."""
-        return conformal_coverage(level, self.n_calibration_)
+        return guarantees.conformal_coverage(level, self.n_calibration_)
 
     def _note(self, level: float, proved: float) -> str | None:
         """What replaces the usual guarantee, as the end of a sentence."""
@@ -585,13 +580,13 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
             what = f"{type(self).__name__} does not support confidence"
             why = "because it is not known how its coverage varies between calibration sets"
             raise CalliperError(f"{what}, {why}. Leave it out, or use one of {', '.join(able)}.")
-        ranks = [confident_rank(level, n, confidence) for level in levels]
+        ranks = [guarantees.confident_rank(level, n, confidence) for level in levels]
         unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
         if unreached and warned:
             warn(
                 f"{n} calibration rows cannot support coverage {unreached[0]:g} with confidence "
                 f"{confidence:g}, so intervals are infinite. Use at least "
-                f"{required_for_confidence(unreached[0], confidence)} rows.",
+                f"{guarantees.required_for_confidence(unreached[0], confidence)} rows.",
                 SmallCalibrationWarning,
             )
         return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding
