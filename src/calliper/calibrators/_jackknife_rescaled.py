@@ -107,8 +107,7 @@ class LeaveTwoOutMethod(Calibrator):
         if self.scale_ is None:
             return super()._radius(Z, levels, shares)
         with np.errstate(over="ignore"):
-            lifted = self._lifted_radius(Z, levels, shares)
-            return quantile.not_below(np.ldexp(lifted, -self._lift))
+            return quantile.not_below(np.ldexp(self._lifted_radius(Z, levels, shares), -self._lift))
 
     def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius in the unit of lifted scores, (m, L)."""

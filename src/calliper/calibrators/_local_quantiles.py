@@ -269,8 +269,7 @@ class LVD(Calibrator):
         queries = self.metric_.transform(Z)
         radius, own = np.empty((len(Z), len(levels))), np.zeros(len(Z))
         for factor, columns in columns_by(self._factor, levels).items():
-            length_scale = np.sqrt(0.5) / factor if factor else np.inf
-            weights = Radial(self.points_, length_scale)
+            weights = Radial(self.points_, np.sqrt(0.5) / factor if factor else np.inf)
             asked = [levels[column] for column in columns]
             radius[:, columns] = weights.quantile(self.scores_, queries, asked, own)
         return radius

@@ -67,9 +67,11 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         if forest is None:
             return self
         if not hasattr(forest, "apply"):
-            what = "ForestProximity takes a fitted ensemble of trees that has apply"
-            why = "such as RandomForestRegressor, ExtraTreesRegressor or GradientBoostingRegressor"
-            raise TypeError(f"{what}, {why}; got {forest!r}.")
+            raise TypeError(
+                f"ForestProximity takes a fitted ensemble of trees that has apply, such as "
+                f"RandomForestRegressor, ExtraTreesRegressor or GradientBoostingRegressor; got "
+                f"{forest!r}."
+            )
         check_is_fitted(forest)
         n_trees = np.size(forest.estimators_) if hasattr(forest, "estimators_") else 1
         if n_trees < 2:
