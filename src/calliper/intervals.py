@@ -124,11 +124,10 @@ class Intervals(Ends):
             found = found.astype(bool)  # a nullable mask of pandas
         known = found.dtype.kind in "biu" or not found.size
         if isinstance(rows, tuple) or found.ndim != 1 or not known:
-            raise CalliperError(
-                f"intervals[...] selects rows by a slice, a mask or numbers, as intervals[[0]]; "
-                f"got {rows!r:.60}. The lower and upper ends are intervals.lower and "
-                f"intervals.upper; for one level, use intervals.at(level)."
-            )
+            what = "intervals[...] selects rows by a slice, a mask or numbers, as intervals[[0]]"
+            ends = "The lower and upper ends are intervals.lower and intervals.upper"
+            level = "for one level, use intervals.at(level)"
+            raise CalliperError(f"{what}; got {rows!r:.60}. {ends}; {level}.")
         if found.dtype == bool:
             same_rows(self, "intervals", mask=rows)
         try:

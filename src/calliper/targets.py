@@ -169,10 +169,9 @@ class MultiTargetRegressor(CalibratedRegressor):
             each = zip(self._answering(X), limits, strict=True)
             found = [one.predict_distribution(X, bounds=at, **how) for one, at in each]
         elif len(limits) > 1:
-            raise CalliperError(
-                "a joint box has one radius for all targets, and no distributions: use "
-                "MultiTargetRegressor(..., joint=False) for a distribution of each target."
-            )
+            what = "a joint box has one radius for all targets, and no distributions"
+            remedy = "use MultiTargetRegressor(..., joint=False) for a distribution of each target"
+            raise CalliperError(f"{what}: {remedy}.")
         else:
             y_pred, new = predicted(self, X, groups, weights)
             found = [self.calibration_.distribution(y_pred, new, X=X, bounds=limits[0])]

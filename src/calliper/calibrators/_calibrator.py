@@ -465,10 +465,8 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         self._refuse_unused(groups=groups)
         refuse_distribution(self)
         if self._rows.signs is None:
-            raise CalliperError(
-                "a distribution needs the sign of each error: pass signs=np.sign(y - y_pred) to "
-                f"{type(self).__name__}.fit."
-            )
+            what = "a distribution needs the sign of each error: pass signs=np.sign(y - y_pred)"
+            raise CalliperError(f"{what} to {type(self).__name__}.fit.")
         y_pred, weights = same_rows(Z, "Z", y_pred=y_pred, weights=weights)
         Z = self._check_new(Z)
         centre = valid.check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
@@ -688,8 +686,8 @@ def refuse_distribution(calibrator: Calibrator) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not calibrator.has_distribution:
         what = f"{calibrator!r} does not support predictive distributions"
-        text = "because its radius does not come from one threshold per calibration row"
-        raise CalliperError(f"{what}, {text}. Use one of {', '.join(_users_of('signs'))}.")
+        why = "because its radius does not come from one threshold per calibration row"
+        raise CalliperError(f"{what}, {why}. Use one of {', '.join(_users_of('signs'))}.")
 
 
 def takers_of_weights() -> str:

@@ -75,16 +75,14 @@ class BatchIntervals:
             what = "calibrated must be the path of a saved file or a calibrated regressor"
             raise TypeError(f"{what}; got {type(calibrated).__name__}.")
         if from_file and (load_model is None) == (model is None):
-            raise CalliperError(
-                "a saved file does not hold the model: pass load_model=, a function that loads it "
-                "in each worker, or model= itself, and not both."
-            )
+            what = "a saved file does not hold the model: pass load_model="
+            remedy = "a function that loads it in each worker, or model= itself, and not both"
+            raise CalliperError(f"{what}, {remedy}.")
         is_model = hasattr(load_model, "parameters")  # of torch, which can be called
         if load_model is not None and (is_model or not callable(load_model)):
-            raise TypeError(
-                "load_model must be a function without arguments that gives the model; got a "
-                f"{type(load_model).__name__}. Pass a fitted model as model=."
-            )
+            what = "load_model must be a function without arguments that gives the model"
+            got = f"got a {type(load_model).__name__}"
+            raise TypeError(f"{what}; {got}. Pass a fitted model as model=.")
         self.calibrated = os.path.abspath(calibrated) if from_file else calibrated
         self.load_model, self.model, self.bring = load_model, model, bring
         self.coverage, self.prefix, self.how = coverage, prefix, how

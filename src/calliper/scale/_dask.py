@@ -208,9 +208,9 @@ def _lazy_values(given: dict[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         known = value is None or isinstance(value, str) or callable(value)
         if name not in lazy and not known:
-            why = f"{name} of rows in a Dask collection must be a column name"
-            text = "a function of the rows, or a Dask Series or Array with the partitions of X"
-            raise CalliperError(f"{why}, {text}; got a {type(value).__name__}.")
+            what = f"{name} of rows in a Dask collection must be a column name"
+            other = "a function of the rows, or a Dask Series or Array with the partitions of X"
+            raise CalliperError(f"{what}, {other}; got a {type(value).__name__}.")
     return lazy
 
 
@@ -235,10 +235,9 @@ def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
             [name if numbers else f"{name} (no numbers)" for name, numbers in each.items()][:20]
             for each in (found, layout)
         ]
-        raise CalliperError(
-            f"a partition of {len(rows)} rows has columns {shown[0]}, but the collection has "
-            f"{shown[1]}. Give all partitions the same columns and types."
-        )
+        what = f"a partition of {len(rows)} rows has columns {shown[0]}"
+        has = f"but the collection has {shown[1]}"
+        raise CalliperError(f"{what}, {has}. Give all partitions the same columns and types.")
 
 
 def sent_once(regressor: Any) -> Any:

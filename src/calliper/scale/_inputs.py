@@ -83,11 +83,10 @@ def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     listed = isinstance(batch, list | tuple) and 1 <= len(batch) <= 2
     inputs, targets = (*batch, None)[:2] if listed else (batch, None)
     if not isinstance(inputs, Mapping) and not hasattr(inputs, "shape"):
-        raise CalliperError(
-            f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
-            f"tensors; got a {type(batch).__name__}. Pass several inputs by name, as in "
-            f"{{'ids': ids, 'mask': mask}}."
-        )
+        what = "batches of a DataLoader must be (inputs, targets)"
+        got = f"inputs a tensor or a dict of tensors; got a {type(batch).__name__}"
+        how = "Pass several inputs by name, as in {'ids': ids, 'mask': mask}"
+        raise CalliperError(f"{what}, {got}. {how}.")
     return inputs, targets
 
 

@@ -44,11 +44,9 @@ def check_embed(embed: Any, model: Any) -> None:
         known = embed in ("auto", "inputs", "prediction")
         known = known or models.is_module(models.open_model(models.without_asking(model)).core)
     if not known:
-        raise TypeError(
-            "embed must be a function of the inputs, a transformer with a transform method, "
-            "'auto', 'inputs', 'prediction', or the name of a layer if the model is a PyTorch "
-            f"module; got {embed!r}."
-        )
+        what = "embed must be a function of the inputs, a transformer with a transform method"
+        named = "'inputs', 'prediction', or the name of a layer if the model is a PyTorch module"
+        raise TypeError(f"{what}, 'auto', {named}; got {embed!r}.")
 
 
 @dataclass(frozen=True)
