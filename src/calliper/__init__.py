@@ -5,7 +5,7 @@ The most common names are here; everything else is in the submodules, one per to
 
 from typing import TYPE_CHECKING
 
-from calliper._lazy import on_demand
+from calliper._handlers import on_demand
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, Split
 from calliper.exceptions import CalliperError

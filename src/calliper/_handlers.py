@@ -1,12 +1,14 @@
-"""Which module handles rows that are not NumPy arrays: Dask collections, tensors, network inputs.
+"""Modules that are imported only when they are needed.
 
-This registry finds the module by the type of the rows, and imports it only then.
+Those of rows that are not NumPy arrays (Dask collections, tensors, inputs of networks) are found by
+the type of the rows, those of names of a package by the name.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -84,3 +86,20 @@ def in_memory(values: Any) -> Any:
 def as_tensor(array: Any) -> Any:
     """The tensor that :func:`in_memory` has made an array of."""
     return import_module(TENSORS["torch.Tensor"]).as_tensor(array)
+
+
+def on_demand(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package: imports the module of a name, by ``homes``.
+
+    A name that is its module's own (``"metrics": "metrics"``) is the module itself.
+    """
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(f"{package}.{homes[name]}")
+        found = module if name == homes[name] else getattr(module, name)
+        vars(sys.modules[package])[name] = found  # so that this is called once for each name
+        return found
+
+    return find

@@ -19,6 +19,7 @@ doi:10.1103/PhysRevE.100.022404 (standard error by subsampling).
 """
 
 from dataclasses import dataclass
+from hashlib import shake_128
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from sklearn.decomposition import PCA
 from sklearn.utils import check_random_state
 
 from calliper._blocks import map_row_blocks
-from calliper._draws import seed_of
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError
@@ -198,6 +198,22 @@ def random_ranks(
     drawn = rng.uniform(size=values.shape)
     order = np.lexsort((drawn if anew is None else drawn[..., anew], values), axis=-1)
     return np.argsort(order, axis=-1)
+
+
+def seed_of(*columns: FloatArray) -> int:
+    """A number below 2³² that depends on rows, (n,) or (n, d), but not on their order.
+
+    With one seed for all data the same numbers would be drawn for all. Where they decide something
+    about data points (which of two equal ones comes first, where a weight is centred), a guarantee
+    that holds on average over draws need not hold for that seed.
+    """
+    rows = as_bytes(np.column_stack(columns))
+    return int.from_bytes(shake_128(b"".join(sorted(rows))).digest(4), "little")
+
+
+def as_bytes(rows: FloatArray) -> list[bytes]:
+    """The bytes of each row; those of negative zero are zero's."""
+    return [row.tobytes() for row in (rows + 0.0).astype("<f8")]
 
 
 def rank_ksg(y_ranks: IntArray, n_neighbors: int) -> FloatArray:

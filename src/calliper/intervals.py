@@ -77,10 +77,8 @@ class Intervals(Ends):
     def __post_init__(self) -> None:
         lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
         if lower.shape != upper.shape or lower.ndim not in (1, 2):
-            raise CalliperError(
-                f"lower and upper must have the same shape, (m,) or (m, L); "
-                f"got {lower.shape} and {upper.shape}."
-            )
+            what = "lower and upper must have the same shape, (m,) or (m, L)"
+            raise CalliperError(f"{what}; got {lower.shape} and {upper.shape}.")
         wrong = np.argwhere(~(lower <= upper) | ((lower == upper) & np.isinf(lower)))
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
@@ -126,11 +124,10 @@ class Intervals(Ends):
             found = found.astype(bool)  # a nullable mask of pandas
         known = found.dtype.kind in "biu" or not found.size
         if isinstance(rows, tuple) or found.ndim != 1 or not known:
-            raise CalliperError(
-                f"intervals[...] selects rows by a slice, a mask or numbers, as intervals[[0]]; "
-                f"got {rows!r:.60}. The lower and upper ends are intervals.lower and "
-                f"intervals.upper; for one level, use intervals.at(level)."
-            )
+            what = "intervals[...] selects rows by a slice, a mask or numbers, as intervals[[0]]"
+            ends = "The lower and upper ends are intervals.lower and intervals.upper"
+            level = "for one level, use intervals.at(level)"
+            raise CalliperError(f"{what}; got {rows!r:.60}. {ends}; {level}.")
         if found.dtype == bool:
             same_rows(self, "intervals", mask=rows)
         try:
@@ -362,10 +359,8 @@ def check_targets(y: Any, name: str, names: tuple[Any, ...]) -> FloatArray:
     if set(found) == set(names):
         y = y[list(names)] if isinstance(y, Frame) else y
     elif len(found) != len(names) or (isinstance(y, Frame) and names != (*range(len(names)),)):
-        raise CalliperError(
-            f"{name} must have {len(names)} targets: {listed(names)}; got {len(found)}: "
-            f"{listed(found)}."
-        )
+        what = f"{name} must have {len(names)} targets"
+        raise CalliperError(f"{what}: {listed(names)}; got {len(found)}: {listed(found)}.")
     columns = enumerate(np.asarray(y).T)
     return np.stack([check_vector(each, f"{name} ({names[j]})") for j, each in columns], axis=1)
 
@@ -376,10 +371,8 @@ def target_names(y: Any) -> tuple[Any, ...]:
         return tuple(y.columns)
     shape = np.asarray(y).shape
     if len(shape) != 2 or not shape[1]:
-        raise CalliperError(
-            f"y must have a column for each target, shape (n, k); got shape {shape}. Use "
-            f"ConformalRegressor for one target, or y.reshape(-1, 1)."
-        )
+        what = f"y must have a column for each target, shape (n, k); got shape {shape}"
+        raise CalliperError(f"{what}. Use ConformalRegressor for one target, or y.reshape(-1, 1).")
     return tuple(range(shape[1]))
 
 

@@ -94,10 +94,9 @@ class Stream(BaseEstimator):  # type: ignore[misc]
             self._given = given
         for name, value in self._given.items():
             if given[name] != value:
-                raise CalliperError(
-                    f"{name} was {value!r} at the beginning and is {given[name]!r} now, but the "
-                    "bound holds only if parameters do not change: start a new one."
-                )
+                what = f"{name} was {value!r} at the beginning and is {given[name]!r} now"
+                why = "but the bound holds only if parameters do not change"
+                raise CalliperError(f"{what}, {why}: start a new one.")
 
 
 def refuse_second_labels(names: Sequence[int], has_label: Callable[[int], bool]) -> None:
@@ -321,17 +320,13 @@ class Controller(valid.MadeByCoverage, Stream):
                 f"the controller chooses the level: leave coverage={how['coverage']!r} out here."
             )
         if np.ndim(step) and len(step) != valid.n_rows(X):
-            raise CalliperError(
-                f"step has {len(step)} values, but there are {valid.n_rows(X)} rows: pass one "
-                "value, or one for each row."
-            )
+            what = f"step has {len(step)} values, but there are {valid.n_rows(X)} rows"
+            raise CalliperError(f"{what}: pass one value, or one for each row.")
         level = self.level if step is None else self.ask(step)
         if step is None and self._predicted:
-            warn(
-                "The previous prediction was not followed by update, so it does not count. "
-                "Call update after each prediction, or pass step= if labels arrive late.",
-                UnusedWarning,
-            )
+            what = "The previous prediction was not followed by update, so it does not count"
+            remedy = "Call update after each prediction, or pass step= if labels arrive late"
+            warn(f"{what}. {remedy}.", UnusedWarning)
         self._predicted = valid.n_rows(X) if step is None else self._predicted
         if not 0 < level < 1:
             return level, None
@@ -353,15 +348,12 @@ class Controller(valid.MadeByCoverage, Stream):
         if step is None and not self._asked:
             waiting = len(self._steps) - self._n_labels
             earlier = f" For the {waiting} steps without labels, call update(…, step=…)."
-            raise CalliperError(
-                "update was called before a level was requested: call predict_interval(model, X) "
-                f"or read .level first.{earlier if waiting else ''}"
-            )
+            what = "update was called before a level was requested: call predict_interval(model, X)"
+            raise CalliperError(f"{what} or read .level first.{earlier if waiting else ''}")
         if needed is None and len(self._rates) > 1:
-            raise CalliperError(
-                f"with {len(self._rates)} rates, inside alone is not enough: call update(inside, "
-                "needed=coverage_needed(model, X, y))."
-            )
+            what = f"with {len(self._rates)} rates, inside alone is not enough"
+            remedy = "call update(inside, needed=coverage_needed(model, X, y))"
+            raise CalliperError(f"{what}: {remedy}.")
         held = valid.check_inside(inside)
         if needed is not None:
             needed = valid.check_vector(np.atleast_1d(needed), "needed", n=len(held))
@@ -370,21 +362,17 @@ class Controller(valid.MadeByCoverage, Stream):
                     f"needed must be from 0 to 1, as coverage_needed returns it; got {needed!r}."
                 )
         if step is None and self._predicted not in (0, len(held)):
-            raise CalliperError(
-                f"{self._predicted} rows were predicted together, but inside has {len(held)} "
-                "values: pass one for each row. If labels arrive one by one, pass step= to "
-                "predict_interval and to update."
-            )
+            what = f"{self._predicted} rows were predicted together, but inside has {len(held)}"
+            late = "If labels arrive one by one, pass step= to predict_interval and to update"
+            raise CalliperError(f"{what} values: pass one for each row. {late}.")
         if step is None:
             names, levels = [next(reversed(self._steps), -1) + 1], [self._level()]
         else:
             names = valid.check_steps(step)
             if unknown := [name for name in names if name not in self._steps]:
-                raise CalliperError(
-                    f"got a label for step {unknown[0]}, which was never predicted "
-                    f"({len(self._steps)} steps were): call predict_interval(model, X, step=...) "
-                    "first."
-                )
+                what = f"got a label for step {unknown[0]}, which was never predicted"
+                how = "call predict_interval(model, X, step=...) first"
+                raise CalliperError(f"{what} ({len(self._steps)} steps were): {how}.")
             refuse_second_labels(names, lambda name: self._steps[name][1] >= 0)
             levels = [self._steps[name][0] for name in names]
         if np.ndim(step) and len(held) != len(names):

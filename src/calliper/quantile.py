@@ -147,8 +147,7 @@ def row_thresholds(
         ranks = [conformal_rank(level, values.shape[1]) for level in levels]
         return row_order_statistics(values, ranks)
     weights = np.broadcast_to(shares.calibration, values.shape)
-    columns = [_reaching(values, weights, shares.needed(level)) for level in levels]
-    return np.stack(columns, axis=1)
+    return np.stack([_reaching(values, weights, shares.needed(level)) for level in levels], axis=1)
 
 
 def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:

@@ -125,10 +125,9 @@ def as_score(score: Any) -> Score:
     if score is None:
         return AbsoluteError()
     if not isinstance(score, Score):
-        raise TypeError(
-            "score_function must be a score such as AbsoluteError() or SignedError(); got "
-            f"{score!r}. Your own score must derive from calliper.scores.Score."
-        )
+        what = "score_function must be a score such as AbsoluteError() or SignedError()"
+        how = "Your own score must derive from calliper.scores.Score"
+        raise TypeError(f"{what}; got {score!r}. {how}.")
     return score
 
 
@@ -340,10 +339,8 @@ class ScaledError(CurveError):
         known = self.lowest, self.highest, self.beyond, self.pull
         numbers = all(isinstance(each, Real) for each in known)
         if not (numbers and known[0] < known[1] and 0 <= min(known[2:]) <= max(known[2:]) < np.inf):
-            raise CalliperError(
-                "ScaledError needs lowest < highest, and beyond and pull finite and >= 0; got "
-                f"{self!r}."
-            )
+            what = "ScaledError needs lowest < highest, and beyond and pull finite and >= 0"
+            raise CalliperError(f"{what}; got {self!r}.")
         centre, units = np.clip(y_pred[..., :1], self.lowest, self.highest), y_pred[..., 1:]
         if self.pull:
             room = np.concatenate([centre - self.lowest, self.highest - centre], axis=-1)
@@ -476,19 +473,16 @@ class QuantileError(Score):
         q, expected = np.asarray(y_pred, dtype=np.float64), self.n_outputs
         if q.ndim < 2 or q.shape[-1] != expected:
             columns = "lower, median and upper" if expected == 3 else "lower and upper"
-            raise CalliperError(
-                f"QuantileError({self.variant!r}) takes {columns} quantiles as predictions, shape "
-                f"(n, {expected}); got shape {q.shape}. "
-                f"QuantileModel(estimator, probabilities) predicts them."
-            )
+            what = f"QuantileError({self.variant!r}) takes {columns} quantiles as predictions"
+            how = "QuantileModel(estimator, probabilities) predicts them"
+            raise CalliperError(f"{what}, shape (n, {expected}); got shape {q.shape}. {how}.")
         q = np.sort(q, axis=-1)
         if self.variant not in ("ratio", "median"):
             return q, np.ones((*q.shape[:-1], 2))
         offset = check_size(self.offset, "offset")
         if offset == 0:
             raise ValueError("offset must be positive: quantiles that coincide have no width.")
-        gaps = np.diff(q, axis=-1) + offset
-        return q, np.broadcast_to(gaps, (*q.shape[:-1], 2))
+        return q, np.broadcast_to(np.diff(q, axis=-1) + offset, (*q.shape[:-1], 2))
 
 
 class DistributionError(CurveError):
@@ -568,10 +562,9 @@ class DistributionError(CurveError):
         p, slope = self._checked()
         q = np.asarray(y_pred, dtype=np.float64)
         if q.ndim < 2 or q.shape[-1] != len(p):
-            raise CalliperError(
-                f"DistributionError takes {len(p)} quantiles as predictions, one for each "
-                f"probability, shape (n, {len(p)}); got shape {q.shape}."
-            )
+            what = f"DistributionError takes {len(p)} quantiles as predictions"
+            each = f"one for each probability, shape (n, {len(p)})"
+            raise CalliperError(f"{what}, {each}; got shape {q.shape}.")
         q, z = np.sort(q, axis=-1), ndtri(np.sort(p))
         with np.errstate(over="ignore", invalid="ignore"):
             mean = self.mean_slope(q)
@@ -660,8 +653,7 @@ class Side:
         with np.errstate(over="ignore", invalid="ignore"):
             if outward:
                 height = np.where(piece > 0, np.nextafter(height, np.inf), height)
-            further = height - self.heights[piece]
-            move = multiple(not_below(further), slope)
+            move = multiple(not_below(height - self.heights[piece]), slope)
             end = above(start, move, digits=5) if outward else start + move
         # Local scales divide scores: a radius that comes from one as good as infinite is smaller.
         infinite = height >= np.sqrt(self.heights[-1])
@@ -684,8 +676,6 @@ def warn_if_crossed(y_pred: FloatArray) -> None:
         of = "quantile models that overfit; regularise them or train on more rows"
         if (steps < 0).reshape(-1, steps.shape[-1]).mean(axis=0).max() > 0.9:  # the same two
             of = "models or probabilities that are swapped, or in another order than you think"
-        warn(
-            f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows, by up to "
-            f"{-gaps.min():.3g}: they are sorted, and the guarantee holds. This suggests {of}.",
-            QuantileCrossingWarning,
-        )
+        what = f"Predicted quantiles cross at {n_crossed} of {gaps.size} rows"
+        why = f"by up to {-gaps.min():.3g}: they are sorted, and the guarantee holds"
+        warn(f"{what}, {why}. This suggests {of}.", QuantileCrossingWarning)

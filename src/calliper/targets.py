@@ -169,10 +169,9 @@ class MultiTargetRegressor(CalibratedRegressor):
             each = zip(self._answering(X), limits, strict=True)
             found = [one.predict_distribution(X, bounds=at, **how) for one, at in each]
         elif len(limits) > 1:
-            raise CalliperError(
-                "a joint box has one radius for all targets, and no distributions: use "
-                "MultiTargetRegressor(..., joint=False) for a distribution of each target."
-            )
+            what = "a joint box has one radius for all targets, and no distributions"
+            remedy = "use MultiTargetRegressor(..., joint=False) for a distribution of each target"
+            raise CalliperError(f"{what}: {remedy}.")
         else:
             y_pred, new = predicted(self, X, groups, weights)
             found = [self.calibration_.distribution(y_pred, new, X=X, bounds=limits[0])]
@@ -213,10 +212,8 @@ class MultiTargetRegressor(CalibratedRegressor):
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
         found, known = target_names(y), self.target_names_
         if name == "y_train" and found != known and {*found} == {*known}:
-            raise CalliperError(
-                f"y has the targets {listed(known)}, and y_train {listed(found)}: pass both in the "
-                "order in which the model predicts them."
-            )
+            what = f"y has the targets {listed(known)}, and y_train {listed(found)}"
+            raise CalliperError(f"{what}: pass both in the order in which the model predicts them.")
         targets = check_targets(y, name, known)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 

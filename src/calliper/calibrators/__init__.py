@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from calliper._lazy import on_demand
+from calliper._handlers import on_demand
 from calliper.calibrators._calibrator import (
     Calibrator,
     as_calibrator,

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
-from calliper import quantile
+from calliper import guarantees, quantile
 from calliper._blocks import map_row_blocks
 from calliper._handlers import EngineRows, handler_of_tensor
 from calliper._kept import Array, Field, NameList, Number, restore_columns
@@ -33,12 +33,7 @@ from calliper._validation import as_array
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SharedRowsWarning, SmallCalibrationWarning, warn
-from calliper.guarantees import (
-    Guarantee,
-    confident_rank,
-    conformal_coverage,
-    required_for_confidence,
-)
+from calliper.guarantees import Guarantee
 from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
 from calliper.quantile import Shares
 from calliper.rows import Rows, same_rows
@@ -156,7 +151,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
 
     def _proved(self, level: float) -> float:
         """The marginal coverage that is proved at one level."""
-        return conformal_coverage(level, self.n_calibration_)
+        return guarantees.conformal_coverage(level, self.n_calibration_)
 
     def _note(self, level: float, proved: float) -> str | None:
         """What replaces the usual guarantee, as the end of a sentence."""
@@ -470,10 +465,8 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         self._refuse_unused(groups=groups)
         refuse_distribution(self)
         if self._rows.signs is None:
-            raise CalliperError(
-                "a distribution needs the sign of each error: pass signs=np.sign(y - y_pred) to "
-                f"{type(self).__name__}.fit."
-            )
+            what = "a distribution needs the sign of each error: pass signs=np.sign(y - y_pred)"
+            raise CalliperError(f"{what} to {type(self).__name__}.fit.")
         y_pred, weights = same_rows(Z, "Z", y_pred=y_pred, weights=weights)
         Z = self._check_new(Z)
         centre = valid.check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
@@ -583,18 +576,16 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
             )
         if not self.has_law:
             able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)
-            raise CalliperError(
-                f"{type(self).__name__} does not support confidence, because it is not known how "
-                "its coverage varies between calibration sets. Leave it out, or use one of "
-                f"{', '.join(able)}."
-            )
-        ranks = [confident_rank(level, n, confidence) for level in levels]
+            what = f"{type(self).__name__} does not support confidence"
+            why = "because it is not known how its coverage varies between calibration sets"
+            raise CalliperError(f"{what}, {why}. Leave it out, or use one of {', '.join(able)}.")
+        ranks = [guarantees.confident_rank(level, n, confidence) for level in levels]
         unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
         if unreached and warned:
             warn(
                 f"{n} calibration rows cannot support coverage {unreached[0]:g} with confidence "
                 f"{confidence:g}, so intervals are infinite. Use at least "
-                f"{required_for_confidence(unreached[0], confidence)} rows.",
+                f"{guarantees.required_for_confidence(unreached[0], confidence)} rows.",
                 SmallCalibrationWarning,
             )
         return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding
@@ -669,10 +660,8 @@ def as_calibrator(calibrator: Any) -> Calibrator:
     if isinstance(calibrator, type) or not hasattr(calibrator, "predict_radius"):
         made = isinstance(calibrator, type) and issubclass(calibrator, Calibrator)
         got = f"the class {calibrator.__name__}: add ()" if made else repr(calibrator)
-        raise TypeError(
-            "calibrator must be a calibration method such as FullRescaled() or Split(); "
-            f"got {got}. See calliper.calibrators for all methods."
-        )
+        what = "calibrator must be a calibration method such as FullRescaled() or Split()"
+        raise TypeError(f"{what}; got {got}. See calliper.calibrators for all methods.")
     return ForeignCalibrator(calibrator)
 
 
@@ -697,11 +686,9 @@ def picture_of(calibrator: Calibrator) -> str:
 def refuse_distribution(calibrator: Calibrator) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not calibrator.has_distribution:
-        raise CalliperError(
-            f"{calibrator!r} does not support predictive distributions, because its radius does "
-            "not come from one threshold per calibration row. Use one of "
-            f"{', '.join(_users_of('signs'))}."
-        )
+        what = f"{calibrator!r} does not support predictive distributions"
+        why = "because its radius does not come from one threshold per calibration row"
+        raise CalliperError(f"{what}, {why}. Use one of {', '.join(_users_of('signs'))}.")
 
 
 def takers_of_weights() -> str:

@@ -123,10 +123,8 @@ class ConditionalCalibration(Calibrator):
         rows, n = _array(Z, "Z") if isinstance(Z, list) else Z, valid.n_rows(Z)
         columns = _array(basis(rows), "basis(Z)")
         if columns.ndim != 2 or len(columns) != n:
-            raise CalliperError(
-                f"basis must return one row of values for each of {n} rows, shape ({n}, k); got "
-                f"shape {columns.shape}."
-            )
+            what = f"basis must return one row of values for each of {n} rows, shape ({n}, k)"
+            raise CalliperError(f"{what}; got shape {columns.shape}.")
         if held is not None and columns.shape[1] != self.n_features_in_:
             raise CalliperError(
                 f"basis returned {self.n_features_in_} columns in fit and {columns.shape[1]} now: "

@@ -99,18 +99,15 @@ class LeaveTwoOutMethod(Calibrator):
     def _rescaled(self, scores: FloatArray) -> FloatArray:
         """s_i⁺, (N,)."""
         if self.scale_.n_folds is not None and self.weights_ is not None:
-            raise CalliperError(
-                "no guarantee is known for weights combined with folds: leave out the weights, or "
-                "n_folds of the kernel."
-            )
+            what = "no guarantee is known for weights combined with folds"
+            raise CalliperError(f"{what}: leave out the weights, or n_folds of the kernel.")
         return np.asarray(self.scale_.prepare(scores))
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.scale_ is None:
             return super()._radius(Z, levels, shares)
         with np.errstate(over="ignore"):
-            lifted = self._lifted_radius(Z, levels, shares)
-            return quantile.not_below(np.ldexp(lifted, -self._lift))
+            return quantile.not_below(np.ldexp(self._lifted_radius(Z, levels, shares), -self._lift))
 
     def _lifted_radius(self, Z: Any, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius in the unit of lifted scores, (m, L)."""

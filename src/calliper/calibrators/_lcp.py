@@ -300,10 +300,8 @@ def _grid(name: str, distances: FloatArray) -> list[float]:
         return sorted(set(np.geomspace(1, n - 1, 16).round().tolist()), reverse=True)
     median = float(np.median(distances[np.triu_indices(n, 1)]))
     if median == 0:
-        raise CalliperError(
-            "bandwidth='auto' uses the median distance between training inputs, which is 0; pass "
-            "a number."
-        )
+        what = "bandwidth='auto' uses the median distance between training inputs, which is 0"
+        raise CalliperError(f"{what}; pass a number.")
     return [float(bandwidth) for bandwidth in median * BANDWIDTHS[::-1]]
 
 

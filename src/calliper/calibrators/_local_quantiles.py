@@ -44,6 +44,7 @@ Rescaled Scores", TMLR, §5.
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from hashlib import shake_128
 from math import ceil
 from typing import Any, ClassVar
 
@@ -53,13 +54,13 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from calliper._blocks import map_row_blocks
-from calliper._draws import random_bits, seed_of
 from calliper._kept import Array, Field, Inline, Number
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import warn_of_unused
 from calliper.calibrators._calibrator import MOST_POINTS, ROWS, Calibrator, columns_by
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
+from calliper.information import as_bytes, seed_of
 from calliper.kernels import LearntMetric, Radial, check_length_scale, learn_metric, median_distance
 from calliper.quantile import Shares, as_fraction, conformal_rank
 from calliper.rows import Rows
@@ -171,6 +172,16 @@ def row_normals(Z: FloatArray, seed: int) -> FloatArray:
     return np.asarray(ndtri(uniform), dtype=np.float64)
 
 
+def random_bits(key: bytes, rows: FloatArray) -> Any:
+    """64 bits for each number of rows, (m, d), by key, row, and how often the row came before."""
+    seen: dict[bytes, int] = {}
+    bits = []
+    for row in as_bytes(rows):
+        seen[row] = copies = seen.get(row, 0) + 1
+        bits.append(shake_128(key + copies.to_bytes(8, "little") + row).digest(len(row)))
+    return np.frombuffer(b"".join(bits), dtype="<u8").reshape(rows.shape)
+
+
 def effective_length_scale(Z: FloatArray) -> float:
     """The smallest length scale of the grid with effective size 50."""
     median = median_distance(Z)
@@ -261,8 +272,7 @@ class LVD(Calibrator):
         queries = self.metric_.transform(Z)
         radius, own = np.empty((len(Z), len(levels))), np.zeros(len(Z))
         for factor, columns in columns_by(self._factor, levels).items():
-            length_scale = np.sqrt(0.5) / factor if factor else np.inf
-            weights = Radial(self.points_, length_scale)
+            weights = Radial(self.points_, np.sqrt(0.5) / factor if factor else np.inf)
             asked = [levels[column] for column in columns]
             radius[:, columns] = weights.quantile(self.scores_, queries, asked, own)
         return radius

@@ -69,11 +69,9 @@ def monitor(request: MonitorRequest) -> None:
     made, time = request.monitor(), request.time
     inside, times = _read(request)
     if not _rise(times):
-        warn(
-            f"{time!r} is not in ascending order, but rows must be in chronological order: the "
-            "alarm, and since when it holds, may be wrong. Sort the rows first.",
-            RowOrderWarning,
-        )
+        what = f"{time!r} is not in ascending order, but rows must be in chronological order"
+        why = "the alarm, and since when it holds, may be wrong"
+        warn(f"{what}: {why}. Sort the rows first.", RowOrderWarning)
     made.update(inside)
     places: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}
     named: dict[str, str] = {}

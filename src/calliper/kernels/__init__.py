@@ -5,7 +5,7 @@ What is not listed in ``__all__`` serves the other packages.
 
 from typing import TYPE_CHECKING
 
-from calliper._lazy import on_demand
+from calliper._handlers import on_demand
 from calliper.kernels._arithmetic import Grid, positive_root, rescale, signed_root
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, as_kernel, named_kernels

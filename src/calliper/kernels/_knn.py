@@ -119,10 +119,9 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         check_engine(self.engine)
         k, cells = at_least(self.n_neighbors, 1, "n_neighbors"), self._cells()
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
-            raise ValueError(
-                f"cells work only with Euclidean distances on the CPU; got metric={self.metric!r}, "
-                f"engine={self.engine!r}. Leave out both, or the cells."
-            )
+            what = "cells work only with Euclidean distances on the CPU"
+            got = f"got metric={self.metric!r}, engine={self.engine!r}"
+            raise ValueError(f"{what}; {got}. Leave out both, or the cells.")
         placed = None if cells is None else cells.placed(Z_train, rng)
         return replace(self, n_neighbors=k, cells=placed)
 
@@ -216,7 +215,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
-        self.ordered, self.position = in_order(super().prepare(scores))
+        self.ordered, self.position = with_places(super().prepare(scores))
         return self.rescaled
 
     def order_statistics(
@@ -429,10 +428,10 @@ class BagKNN(Bag):
         """The ratios ±s_i / ŝ_i in ascending order, and the place of each point among them."""
         key = self.statistic.key(level)
         if signs is not None:
-            ratio = rescale(self.scores, self.calibration_scale(level))
-            return in_order(with_signs(ratio, signs))
+            ratio = with_signs(rescale(self.scores, self.calibration_scale(level)), signs)
+            return with_places(ratio)
         if key not in self._orders:
-            self._orders[key] = in_order(rescale(self.scores, self.calibration_scale(level)))
+            self._orders[key] = with_places(rescale(self.scores, self.calibration_scale(level)))
         return self._orders[key]
 
     def _around(self, Z: FloatArray) -> tuple[Any, Entered]:
@@ -440,7 +439,7 @@ class BagKNN(Bag):
         return self.search.around(Z, self.n_neighbors, self.reach)
 
 
-def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
+def with_places(values: FloatArray) -> tuple[FloatArray, IntArray]:
     """(N,) values in ascending order, and the place of each among them."""
     order = np.argsort(values)
     return values[order], np.argsort(order)

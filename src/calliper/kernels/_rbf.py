@@ -149,8 +149,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
                 )
         smoothing = check_parameter(self.smoothing, "smoothing")
         step = check_parameter(self.step, "step")
-        length = check_length_scale(scale)
-        return replace(self, length_scale=length, smoothing=smoothing, step=step)
+        return replace(self, length_scale=check_length_scale(scale), smoothing=smoothing, step=step)
 
     def weights(self, Z: Any) -> Any:
         """The points with their weights, where they are computed."""

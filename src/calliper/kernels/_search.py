@@ -385,10 +385,8 @@ def check_metric(metric: Metric) -> None:
     try:
         cdist(np.eye(2), np.eye(2), metric=metric)
     except ValueError as error:
-        raise ValueError(
-            f"metric must be a name that scipy.spatial.distance.cdist knows, or a function of two "
-            f"rows; got {metric!r} ({error})."
-        ) from error
+        what = "metric must be a name that scipy.spatial.distance.cdist knows"
+        raise ValueError(f"{what}, or a function of two rows; got {metric!r} ({error}).") from error
 
 
 def all_distances(queries: FloatArray, points: FloatArray, metric: Metric) -> FloatArray:

@@ -37,12 +37,11 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator, clone
 
-from calliper._draws import seed_of
 from calliper._notebook import Progress, reporter
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least, warn_of_unused
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.information import principal_components, random_ranks, rank_ksg
+from calliper.information import principal_components, random_ranks, rank_ksg, seed_of
 from calliper.kernels._arithmetic import rescale
 from calliper.kernels._kernel import (
     NOTHING,
@@ -286,10 +285,8 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
             rows = rng.choice(len(Z_train), MOST_TRAINING_ROWS, replace=False)
             Z_train, scores_train = Z_train[rows], scores_train[rows]
         if len(Z_train) < LEAST_POINTS + self.mi_neighbors:
-            raise CalliperError(
-                f"{len(Z_train)} training rows are too few to tune {name} on; pass a fixed kernel "
-                f"such as KNN(10)."
-            )
+            what = f"{len(Z_train)} training rows are too few to tune {name} on"
+            raise CalliperError(f"{what}; pass a fixed kernel such as KNN(10).")
         tuning = self._tuning(Z_train, scores_train, Z_train, rng)
         family, none = self._family(Z_train, scores_train), np.zeros((1, len(Z_train)), dtype=bool)
         criteria = tuning.criteria(
@@ -510,10 +507,8 @@ def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> FloatArray:
         if len(positive) >= kernel.n_sample:
             return positive[: kernel.n_sample]
     if not len(positive):
-        raise CalliperError(
-            f"all {len(Z)} training inputs are the same, so they give no length scale: pass "
-            f"length_scales=, or other features."
-        )
+        what = f"all {len(Z)} training inputs are the same, so they give no length scale"
+        raise CalliperError(f"{what}: pass length_scales=, or other features.")
     return positive
 
 

@@ -6,7 +6,7 @@ near one input), ``tuning`` (what a length scale does), ``datasets`` (with known
 loaded on first use.
 """
 
-from calliper._lazy import on_demand
+from calliper._handlers import on_demand
 
 __all__ = ["bounds", "comparison", "datasets", "evaluation", "metrics", "report", "tuning"]
 

@@ -110,11 +110,9 @@ def open_model(model: Any) -> OpenedModel:
             name, last = core.steps[-1]
             if not hasattr(last, "predict"):
                 kind = last if isinstance(last, str) else type(last).__name__
-                raise CalliperError(
-                    f"the pipeline must end in a regressor, but its last step, {name!r} ({kind}), "
-                    "does not predict: append a regressor, or pass the pipeline as embed= and the "
-                    "model separately."
-                )
+                but = f"its last step, {name!r} ({kind}), does not predict"
+                how = "append a regressor, or pass the pipeline as embed= and the model separately"
+                raise CalliperError(f"the pipeline must end in a regressor, but {but}: {how}.")
             steps += [core[:-1]] if len(core.steps) > 1 else []
             core = unwrapped(last)
         elif predicts_as(core, TransformedTargetRegressor) and hasattr(core, "regressor_"):

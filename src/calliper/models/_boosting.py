@@ -247,8 +247,7 @@ class Library(ModelFamily):
         y_pred, leaves = predictions(self.core, rows), self.leaves(rows)
         steps, sparse = self.steps.sums(leaves), self.sparse.sums(leaves)
         links = (link for name, link in LINKS.items() if re.match(name, self.objective, re.I))
-        slope = next(links, np.ones_like)(y_pred)
-        return y_pred, np.stack([steps * slope, np.sqrt(sparse)])
+        return y_pred, np.stack([steps * next(links, np.ones_like)(y_pred), np.sqrt(sparse)])
 
     def describe(self) -> str:
         n, early = self.n_stages, self.n_early

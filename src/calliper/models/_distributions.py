@@ -90,10 +90,8 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
         if reading is None and not is_asked:
             return model, as_score(None)
         if own is None and isinstance(core, Sequence):
-            raise CalliperError(
-                "not every model in the list has a parameter that states its quantile: pass a "
-                "dict, such as {0.05: low, 0.95: high}."
-            )
+            what = "not every model in the list has a parameter that states its quantile"
+            raise CalliperError(f"{what}: pass a dict, such as {{0.05: low, 0.95: high}}.")
         score = DistributionError(own or PROBABILITIES)
     asked = _probabilities(score.probabilities)
     if own is not None:
@@ -295,11 +293,10 @@ def _quantile_parameter(estimator: Any) -> str | None:
     parameters = estimator.get_params() if hasattr(estimator, "get_params") else {}
     found = {name for key in parameters for name in _levels_of(str(key), parameters)}
     if len(found) > 1:
-        raise CalliperError(
-            f"QuantileModel needs an estimator with one parameter that sets the quantile; got "
-            f"{estimator!r}, which has several: {', '.join(sorted(found))}. Pass a dict of models, "
-            f"such as {{0.05: low, 0.95: high}}."
-        )
+        what = "QuantileModel needs an estimator with one parameter that sets the quantile"
+        got = f"got {estimator!r}, which has several: {', '.join(sorted(found))}"
+        how = "Pass a dict of models, such as {0.05: low, 0.95: high}"
+        raise CalliperError(f"{what}; {got}. {how}.")
     return found.pop() if found else None
 
 
@@ -368,10 +365,9 @@ def _of_several(models: Any) -> Reading:
     levels: list[Any] = list(models) if by_level else [_level_of(model) for model in models]
     known = all(isinstance(level, Real) for level in levels)
     if by_level and not known:
-        raise CalliperError(
-            f"the keys of a dict of models must be probabilities, such as {{0.05: low, 0.5: "
-            f"middle, 0.95: high}}; got {levels}."
-        )
+        form = "{0.05: low, 0.5: middle, 0.95: high}"
+        what = f"the keys of a dict of models must be probabilities, such as {form}"
+        raise CalliperError(f"{what}; got {levels}.")
     own = tuple(map(float, levels)) if known else None
     return Reading(lambda X, p: [predictions(model, X) for model in each], own)
 
@@ -390,10 +386,9 @@ def _of_distribution(distribution: Any, p: Sequence[float]) -> list[Any]:
     """Quantiles of the distributions of all rows, a column each."""
     ppf = learnt(distribution, "ppf")
     if ppf is None:
-        raise CalliperError(
-            "a predicted distribution must have ppf(p), its quantiles; got a "
-            f"{type(distribution).__name__}: pass a function that returns (m, K) quantiles."
-        )
+        what = "a predicted distribution must have ppf(p), its quantiles"
+        how = "pass a function that returns (m, K) quantiles"
+        raise CalliperError(f"{what}; got a {type(distribution).__name__}: {how}.")
     return [np.asarray(ppf(each), dtype=np.float64).reshape(-1) for each in p]
 
 
@@ -427,9 +422,7 @@ def _columns(ask: Callable[[Any], Any], X: Any, own: Sequence[float]) -> FloatAr
         if answer.ndim == 1:
             losses = ", ".join(f"{name}={loss!r}" for name, loss in QUANTILE_PARAMETERS)
             how = f"Give it a quantile loss ({losses}); QuantileModel then sets each quantile."
-        raise CalliperError(
-            f"the model must predict {k} quantiles for each of {m} rows, shape ({m}, {k}); it gave "
-            f"shape {answer.shape}. {how}"
-        )
+        what = f"the model must predict {k} quantiles for each of {m} rows, shape ({m}, {k})"
+        raise CalliperError(f"{what}; it gave shape {answer.shape}. {how}")
     named = _named(labels)
     return answer[:, _places(named, own)] if named else answer

@@ -80,10 +80,9 @@ def _ask(module: Any, batch: Any) -> Any:
     if isinstance(batch, Mapping) and _fits(takes, **batch):
         return _tensor(module(**batch))
     if isinstance(batch, Mapping) and not _fits(takes, batch):
-        raise CalliperError(
-            f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}, but the inputs "
-            f"are named {', '.join(batch)}. Give them the names of its parameters."
-        )
+        what = f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}"
+        given = f"but the inputs are named {', '.join(batch)}"
+        raise CalliperError(f"{what}, {given}. Give them the names of its parameters.")
     return _tensor(module(batch))
 
 

@@ -23,19 +23,10 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from calliper import _kept as kept
 from calliper import _validation as valid
 from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._kept import (
-    COLUMN_FIELDS,
-    Array,
-    Field,
-    Number,
-    Plain,
-    Text,
-    columns_for_file,
-    restore_columns,
-)
 from calliper._types import BothEnds, Coverage, FloatArray, IntArray, Levels
 from calliper.exceptions import CalliperError
 from calliper.guarantees import ASSUMPTIONS, Guarantee, fold_coverage, jackknife_coverage
@@ -100,21 +91,21 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
     """
 
     #: What a file keeps; all models stay outside.
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "residuals_": Array("float64", ("n",), least=np.finfo(np.float64).min, finite=False),
-        "fold_": Array("int32", ("n",), least=0, becomes="int64"),
-        "in_bag_": Array("bool", ("b", "n"), optional=True),
-        "no_guarantee_": Text(optional=True),
-        "minmax": Number(bool, optional=True),
-        "models_": Plain(),
-        "estimator_": Plain(),
-        **COLUMN_FIELDS,
+    keeps: ClassVar[Mapping[str, kept.Field]] = {
+        "residuals_": kept.Array("float64", ("n",), least=np.finfo(np.float64).min, finite=False),
+        "fold_": kept.Array("int32", ("n",), least=0, becomes="int64"),
+        "in_bag_": kept.Array("bool", ("b", "n"), optional=True),
+        "no_guarantee_": kept.Text(optional=True),
+        "minmax": kept.Number(bool, optional=True),
+        "models_": kept.Plain(),
+        "estimator_": kept.Plain(),
+        **kept.COLUMN_FIELDS,
     }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds; models are stored by number."""
-        known = {name: vars(self).get(name) for name in self.keeps if name not in COLUMN_FIELDS}
-        return {**known, **columns_for_file(self)}
+        known = {n: vars(self).get(n) for n in self.keeps if n not in kept.COLUMN_FIELDS}
+        return {**known, **kept.columns_for_file(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what a file held, with the models given."""
@@ -127,7 +118,7 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         asked = [*self.models_, *([state["estimator_"]] if self.trains_on_all else ())]
         if len(self.residuals_) < 2 or not all(callable(getattr(m, "predict", m)) for m in asked):
             raise CalliperError("a method that refits needs at least 2 rows and fitted models.")
-        restore_columns(self, state)
+        kept.restore_columns(self, state)
 
     n_jobs: int | None
     minmax = False
@@ -155,18 +146,14 @@ class RefittedRegressor(valid.MadeByCoverage, RegressorMixin, models.AroundModel
         y = check_known_rows(self, X, y)
         self._probe = state_of(X)
         if len(y) < 2:
-            raise CalliperError(
-                f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
-                f"got n_samples = {len(y)}."
-            )
+            what = f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train"
+            raise CalliperError(f"{what}; got n_samples = {len(y)}.")
         models.check_sample_weight(fit_params, len(y))
         models.refuse_crashing(self.estimator, X)
         model, score = self._asked()
         if score.n_tails != 1:
-            raise CalliperError(
-                f"{type(self).__name__} needs a score with one tail, such as QuantileError(); got "
-                f"{self.score_function!r}, which has {score.n_tails}."
-            )
+            what = f"{type(self).__name__} needs a score with one tail, such as QuantileError()"
+            raise CalliperError(f"{what}; got {self.score_function!r}, which has {score.n_tails}.")
         X, known = indexable(X)[0], models.routed(self, fit_params)
         folds = self._folds(X, y, groups)
         jobs = (

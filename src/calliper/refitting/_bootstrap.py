@@ -139,7 +139,15 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         return residuals
 
     def _left_out(self, per_model: FloatArray) -> FloatArray:
-        return aggregate_without(per_model, self.in_bag_, self.aggregate)
+        """μ₋ᵢ(x), (m, n), from predictions (m, B); 0 where every model saw row i."""
+        unseen = ~self.in_bag_
+        if self.aggregate == "mean":
+            weights: FloatArray = unseen / np.maximum(unseen.sum(axis=0), 1)
+            return per_model @ weights
+        left_out = np.zeros((len(per_model), unseen.shape[1]))
+        for i in np.flatnonzero(unseen.any(axis=0)):
+            left_out[:, i] = np.median(per_model[:, unseen[:, i]], axis=1)
+        return left_out
 
     def _spread(self, per_model: FloatArray) -> FloatArray:
         return self.residuals_ + averaging_error(per_model)[:, None]
@@ -161,18 +169,6 @@ class JackknifeAfterBootstrap(RefittedRegressor):
             f"(draw_number=True); with the {len(self.models_)} chosen beforehand it holds "
             f"approximately. {USUALLY}."
         )
-
-
-def aggregate_without(per_model: FloatArray, in_bag: BoolArray, aggregate: str) -> FloatArray:
-    """μ₋ᵢ(x), (m, n), from (m, B) predictions and (B, n) membership; 0 where every model saw i."""
-    unseen = ~in_bag
-    if aggregate == "mean":
-        weights: FloatArray = unseen / np.maximum(unseen.sum(axis=0), 1)
-        return per_model @ weights
-    left_out = np.zeros((len(per_model), in_bag.shape[1]))
-    for i in np.flatnonzero(unseen.any(axis=0)):
-        left_out[:, i] = np.median(per_model[:, unseen[:, i]], axis=1)
-    return left_out
 
 
 def averaging_error(per_model: FloatArray) -> FloatArray:

@@ -171,17 +171,13 @@ class CVPlus(RefittedRegressor):
             most = n if groups is None else len({str(group) for group in groups})
             if isinstance(splitter, bool) or not 2 <= int(splitter) <= most:
                 what = "rows, n_samples" if groups is None else "groups"
-                raise CalliperError(
-                    f"cv must be a whole number between 2 and the number of {what} = {most}, or a "
-                    f"splitter of scikit-learn; got {splitter!r}."
-                )
+                must = f"cv must be a whole number between 2 and the number of {what} = {most}"
+                raise CalliperError(f"{must}, or a splitter of scikit-learn; got {splitter!r}.")
             kind = KFold if groups is None else GroupKFold
             splitter = kind(int(splitter), shuffle=True, random_state=self.random_state)
         elif isinstance(splitter, str) or not hasattr(splitter, "split"):
-            raise CalliperError(
-                f"cv must be a number of folds or a splitter of scikit-learn, such as "
-                f"GroupKFold(5); got {splitter!r}."
-            )
+            must = "cv must be a number of folds or a splitter of scikit-learn"
+            raise CalliperError(f"{must}, such as GroupKFold(5); got {splitter!r}.")
         folds = list(splitter.split(X, y, groups))
         times = np.bincount(np.concatenate([others for _, others in folds]), minlength=n)
         if len(folds) < 2 or (times != 1).any():

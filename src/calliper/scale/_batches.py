@@ -72,21 +72,17 @@ class BatchIntervals:
         check_levels(coverage)
         from_file = isinstance(calibrated, str | os.PathLike)
         if not from_file and not hasattr(calibrated, "predict_interval"):
-            raise TypeError(
-                f"calibrated must be the path of a saved file or a calibrated regressor; got "
-                f"{type(calibrated).__name__}."
-            )
+            what = "calibrated must be the path of a saved file or a calibrated regressor"
+            raise TypeError(f"{what}; got {type(calibrated).__name__}.")
         if from_file and (load_model is None) == (model is None):
-            raise CalliperError(
-                "a saved file does not hold the model: pass load_model=, a function that loads it "
-                "in each worker, or model= itself, and not both."
-            )
+            what = "a saved file does not hold the model: pass load_model="
+            remedy = "a function that loads it in each worker, or model= itself, and not both"
+            raise CalliperError(f"{what}, {remedy}.")
         is_model = hasattr(load_model, "parameters")  # of torch, which can be called
         if load_model is not None and (is_model or not callable(load_model)):
-            raise TypeError(
-                "load_model must be a function without arguments that gives the model; got a "
-                f"{type(load_model).__name__}. Pass a fitted model as model=."
-            )
+            what = "load_model must be a function without arguments that gives the model"
+            got = f"got a {type(load_model).__name__}"
+            raise TypeError(f"{what}; {got}. Pass a fitted model as model=.")
         self.calibrated = os.path.abspath(calibrated) if from_file else calibrated
         self.load_model, self.model, self.bring = load_model, model, bring
         self.coverage, self.prefix, self.how = coverage, prefix, how
@@ -131,10 +127,8 @@ class BatchIntervals:
             wanted = list(frame.columns if known is None else known)
         missing = [name for name in wanted if name not in frame.columns]
         if missing:
-            raise CalliperError(
-                f"the batch has no columns {missing[:20]}; it has {list(frame.columns)[:20]}, and "
-                f"the inputs are {wanted[:20]}."
-            )
+            what = f"the batch has no columns {missing[:20]}; it has {list(frame.columns)[:20]}"
+            raise CalliperError(f"{what}, and the inputs are {wanted[:20]}.")
         return frame[wanted].to_numpy() if known is None else frame[wanted]
 
 
@@ -148,10 +142,8 @@ def _as_frame(batch: Any) -> Any:
         return pd.DataFrame({name: np.asarray(column) for name, column in batch.items()})
     if hasattr(batch, "to_pandas"):
         return batch.to_pandas()
-    raise TypeError(
-        f"a batch must be a pandas, Polars or Arrow table or a dict of arrays; got a "
-        f"{type(batch).__name__}."
-    )
+    what = "a batch must be a pandas, Polars or Arrow table or a dict of arrays"
+    raise TypeError(f"{what}; got a {type(batch).__name__}.")
 
 
 def _with_columns(batch: Any, columns: dict[str, Any]) -> Any:

@@ -196,10 +196,8 @@ def _whole_rows(X: Any) -> Any:
     if not hasattr(X, "chunks"):
         return X
     if any(np.isnan(size) for size in X.shape[1:]):
-        raise CalliperError(
-            f"the number of columns of the Dask Array must be known; got shape {X.shape}. Call "
-            f"X.compute_chunk_sizes() first."
-        )
+        what = "the number of columns of the Dask Array must be known"
+        raise CalliperError(f"{what}; got shape {X.shape}. Call X.compute_chunk_sizes() first.")
     cut = {axis: -1 for axis in range(1, X.ndim) if X.numblocks[axis] > 1}
     return X.rechunk(cut) if cut else X
 
@@ -210,11 +208,9 @@ def _lazy_values(given: dict[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         known = value is None or isinstance(value, str) or callable(value)
         if name not in lazy and not known:
-            raise CalliperError(
-                f"{name} of rows in a Dask collection must be a column name, a function of the "
-                f"rows, or a Dask Series or Array with the partitions of X; got a "
-                f"{type(value).__name__}."
-            )
+            what = f"{name} of rows in a Dask collection must be a column name"
+            other = "a function of the rows, or a Dask Series or Array with the partitions of X"
+            raise CalliperError(f"{what}, {other}; got a {type(value).__name__}.")
     return lazy
 
 
@@ -239,10 +235,9 @@ def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
             [name if numbers else f"{name} (no numbers)" for name, numbers in each.items()][:20]
             for each in (found, layout)
         ]
-        raise CalliperError(
-            f"a partition of {len(rows)} rows has columns {shown[0]}, but the collection has "
-            f"{shown[1]}. Give all partitions the same columns and types."
-        )
+        what = f"a partition of {len(rows)} rows has columns {shown[0]}"
+        has = f"but the collection has {shown[1]}"
+        raise CalliperError(f"{what}, {has}. Give all partitions the same columns and types.")
 
 
 def sent_once(regressor: Any) -> Any:
@@ -362,10 +357,8 @@ class LazyRows:
             if sum(n_rows(X) for X, _ in found) >= HEAD:
                 break
         if not found:
-            raise CalliperError(
-                f"all {len(self._parts)} partitions of X are empty: there is nothing to calibrate "
-                f"on."
-            )
+            what = f"all {len(self._parts)} partitions of X are empty"
+            raise CalliperError(f"{what}: there is nothing to calibrate on.")
         rows, values = zip(*found, strict=True)
         known = {name: _joined([each[name] for each in values])[:HEAD] for name in self._names}
         return _joined(rows)[:HEAD], known
@@ -405,10 +398,8 @@ def _partition(
     known = dict(zip(names, values, strict=True))
     for name, value in known.items():
         if len(value) != n_rows(X):
-            raise CalliperError(
-                f"partition {number} has {n_rows(X)} rows of X and {len(value)} of {name}: divide "
-                f"both into the same partitions."
-            )
+            what = f"partition {number} has {n_rows(X)} rows of X and {len(value)} of {name}"
+            raise CalliperError(f"{what}: divide both into the same partitions.")
     if not n_rows(X):
         return []
     check_layout(X, layout)
@@ -435,10 +426,8 @@ def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
     columns = [_whole_rows(X)]
     for name, value in values.items():
         if not is_collection(value):
-            raise TypeError(
-                f"X is a Dask {type(X).__name__}, but {name} is a {type(value).__name__}, not a "
-                f"Dask collection: use one kind for both."
-            )
+            what = f"X is a Dask {type(X).__name__}, but {name} is a {type(value).__name__}"
+            raise TypeError(f"{what}, not a Dask collection: use one kind for both.")
         columns.append(_whole_rows(value))
         n, other = columns[0].npartitions, columns[-1].npartitions
         if n != other:

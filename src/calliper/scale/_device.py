@@ -37,10 +37,8 @@ class TorchEngine:
 
     def _rows(self, rows: Any, metric: Any) -> "DeviceRows":
         if metric != "euclidean":
-            raise CalliperError(
-                f"only Euclidean distances can be computed on {self.device}; got "
-                f"metric={metric!r}: leave out engine=."
-            )
+            what = f"only Euclidean distances can be computed on {self.device}"
+            raise CalliperError(f"{what}; got metric={metric!r}: leave out engine=.")
         return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, self.device))
 
 
@@ -78,17 +76,14 @@ class DeviceRows(EngineRows):
         return TorchEngine(self.device)
 
     def vstack(self, more: Any) -> "DeviceRows":
-        columns = [self.columns, to_columns(more, self.device)]
-        return DeviceRows(import_torch().cat(columns, dim=1))
+        return DeviceRows(import_torch().cat([self.columns, to_columns(more, self.device)], dim=1))
 
     def check_beside(self, rows: Any, kernel: Any) -> None:
         """Refuse new rows in main memory, unless the kernel names an engine that fetches them."""
         if not isinstance(rows, DeviceRows) and (kernel is None or kernel.engine is None):
-            raise CalliperError(
-                f"calibration rows are on {self.device}, and Z is in main memory: pass a tensor "
-                f"on {self.device}, or name the engine, as in "
-                f"KNN(10, engine='torch:{self.device}'), which moves rows."
-            )
+            what = f"calibration rows are on {self.device}, and Z is in main memory"
+            how = f"name the engine, as in KNN(10, engine='torch:{self.device}'), which moves rows"
+            raise CalliperError(f"{what}: pass a tensor on {self.device}, or {how}.")
 
     def __getitem__(self, rows: Any) -> "DeviceRows":
         columns = self.columns
@@ -176,17 +171,14 @@ def _refuse(values: Tensor, name: str, device: str | None) -> None:
         what = f"{name} carries gradients, which are not propagated"
         raise CalliperError(f"{what}: pass {name}.detach().")
     if values.dtype.is_floating_point and values.dtype.itemsize < 4:
-        raise CalliperError(
-            f"{name} is in half precision ({values.dtype}), which makes different rows equal: pass "
-            f"the unrounded values, or {name}.float() if you have none."
-        )
+        what = f"{name} is in half precision ({values.dtype}), which makes different rows equal"
+        how = f"pass the unrounded values, or {name}.float() if you have none"
+        raise CalliperError(f"{what}: {how}.")
     if values.layout != import_torch().strided:
         raise TypeError(f"{name} is sparse ({values.layout}): pass {name}.to_dense().")
     if device is not None and str(values.device) != device:
-        raise CalliperError(
-            f"{name} is on {values.device}, but is compared with rows on {device}: move one of "
-            f"them, as in {name}.to({device!r})."
-        )
+        what = f"{name} is on {values.device}, but is compared with rows on {device}"
+        raise CalliperError(f"{what}: move one of them, as in {name}.to({device!r}).")
 
 
 def to_array(values: Tensor, name: str, beside: Any) -> Any:
@@ -211,5 +203,4 @@ def to_columns(rows: Any, device: str) -> Tensor:
     """(d, n) on the device, of checked rows that are there or in main memory."""
     if isinstance(rows, DeviceRows):
         return rows.columns
-    torch = import_torch()
-    return torch.as_tensor(np.asarray(rows, dtype=np.float64)).to(device).T.contiguous()
+    return import_torch().as_tensor(np.asarray(rows, dtype=np.float64)).to(device).T.contiguous()

@@ -23,10 +23,8 @@ class NamedInputs(dict[str, Any]):
         )
         shapes = {name: tuple(part.shape) for name, part in self.items()}
         if not shapes or len({shape[:1] for shape in shapes.values()} | {()}) != 2:
-            raise CalliperError(
-                f"named inputs must be arrays or tensors with one entry per row; got shapes "
-                f"{shapes}."
-            )
+            what = "named inputs must be arrays or tensors with one entry per row"
+            raise CalliperError(f"{what}; got shapes {shapes}.")
         self.shape = next(iter(shapes.values()))[:1]
 
     def __len__(self) -> int:
@@ -85,11 +83,10 @@ def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     listed = isinstance(batch, list | tuple) and 1 <= len(batch) <= 2
     inputs, targets = (*batch, None)[:2] if listed else (batch, None)
     if not isinstance(inputs, Mapping) and not hasattr(inputs, "shape"):
-        raise CalliperError(
-            f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
-            f"tensors; got a {type(batch).__name__}. Pass several inputs by name, as in "
-            f"{{'ids': ids, 'mask': mask}}."
-        )
+        what = "batches of a DataLoader must be (inputs, targets)"
+        got = f"inputs a tensor or a dict of tensors; got a {type(batch).__name__}"
+        how = "Pass several inputs by name, as in {'ids': ids, 'mask': mask}"
+        raise CalliperError(f"{what}, {got}. {how}.")
     return inputs, targets
 
 
@@ -110,7 +107,5 @@ def _joined(parts: Sequence[Any]) -> Any:
         return np.concatenate([np.asarray(part) for part in parts])
     except (RuntimeError, ValueError) as error:
         shapes = sorted({tuple(np.shape(part))[1:] for part in parts})
-        raise CalliperError(
-            f"all rows must have one shape; got {str(shapes[:4])[1:-1]}: pad them to one length "
-            f"({error})."
-        ) from error
+        what = f"all rows must have one shape; got {str(shapes[:4])[1:-1]}"
+        raise CalliperError(f"{what}: pad them to one length ({error}).") from error

@@ -413,10 +413,8 @@ class TorchRadial:
 
     def mean(self, magnitudes: FloatArray) -> Any:
         """Not supported on a device."""
-        raise CalliperError(
-            f"{self.rows.device} computes radial weights for FullRescaled and JackknifeRescaled "
-            f"only: leave out engine=."
-        )
+        what = "radial weights for FullRescaled and JackknifeRescaled only"
+        raise CalliperError(f"{self.rows.device} computes {what}: leave out engine=.")
 
     local_quantile = mean
 

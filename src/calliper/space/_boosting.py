@@ -82,8 +82,7 @@ class BoostedTrees(Keeps):
     @classmethod
     def joined(cls, parts: Sequence[BoostedTrees]) -> BoostedTrees:
         """The models of all parts, in their order."""
-        every = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, every))
+        return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows, which trees see in float32."""

@@ -44,11 +44,9 @@ def check_embed(embed: Any, model: Any) -> None:
         known = embed in ("auto", "inputs", "prediction")
         known = known or models.is_module(models.open_model(models.without_asking(model)).core)
     if not known:
-        raise TypeError(
-            "embed must be a function of the inputs, a transformer with a transform method, "
-            "'auto', 'inputs', 'prediction', or the name of a layer if the model is a PyTorch "
-            f"module; got {embed!r}."
-        )
+        what = "embed must be a function of the inputs, a transformer with a transform method"
+        named = "'inputs', 'prediction', or the name of a layer if the model is a PyTorch module"
+        raise TypeError(f"{what}, 'auto', {named}; got {embed!r}.")
 
 
 @dataclass(frozen=True)
@@ -132,11 +130,9 @@ class SpaceChoice:
                     return space
             except models.UnreadableError as reason:
                 kind = type(opened.core).__name__
-                warn(
-                    f"The trees of this {kind} cannot be used to adapt widths, because {reason}. "
-                    "Distances are measured without them; pass embed= to choose a space.",
-                    EmbeddingWarning,
-                )
+                what = f"The trees of this {kind} cannot be used to adapt widths, because {reason}"
+                why = "Distances are measured without them"
+                warn(f"{what}. {why}; pass embed= to choose a space.", EmbeddingWarning)
         return self._untrained(opened) if self.X_train is None else self._trained(opened)
 
     def _trained(self, opened: models.OpenedModel) -> Space:

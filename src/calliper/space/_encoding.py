@@ -223,10 +223,8 @@ class ColumnEncoder(Keeps):
                 )
             return [columns[names.index(name)] for name in self.names]
         if len(columns) != len(self.columns):
-            raise CalliperError(
-                f"inputs have {len(columns)} columns, but training rows {len(self.columns)}: pass "
-                f"the same columns."
-            )
+            what = f"inputs have {len(columns)} columns, but training rows {len(self.columns)}"
+            raise CalliperError(f"{what}: pass the same columns.")
         return columns
 
 
@@ -314,10 +312,8 @@ def _array(X: Any) -> Values:
     except ValueError:  # rows of different shapes
         array = np.empty(0)
     if array.ndim < 2:
-        raise CalliperError(
-            f"inputs must have rows and columns; got a {type(X).__name__} without columns, or of "
-            f"rows of different lengths."
-        )
+        what = f"inputs must have rows and columns; got a {type(X).__name__} without columns"
+        raise CalliperError(f"{what}, or of rows of different lengths.")
     return array
 
 

@@ -181,10 +181,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         errors = check_vector(errors, "errors", n=len(clues))
         n = len(errors)
         if n < FEWEST_ERRORS or not errors.any():
-            raise CalliperError(
-                f"an ErrorModel needs at least {FEWEST_ERRORS} held-out errors, not all of them "
-                f"0; got {n}, {np.count_nonzero(errors)} of them not 0."
-            )
+            what = f"an ErrorModel needs at least {FEWEST_ERRORS} held-out errors"
+            got = f"got {n}, {np.count_nonzero(errors)} of them not 0"
+            raise CalliperError(f"{what}, not all of them 0; {got}.")
         self.n_errors_, self.n_features_in_ = min(n, self.max_errors), clues.shape[1]
         taken = np.zeros(n, dtype=bool)
         taken[np.random.default_rng(0).permutation(n)[: self.n_errors_]] = True

@@ -36,16 +36,9 @@ from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import OpenedModel, open_model, unwrapped, without_asking
 from calliper.scores import DistributionError, ScaledError, warn_if_crossed
+from calliper.space import _error_model as learning
 from calliper.space import _spaces as spaces
 from calliper.space._encoding import ColumnEncoder
-from calliper.space._error_model import (
-    FEWEST_ERRORS,
-    REACH,
-    ErrorModel,
-    Expected,
-    clearly_positive,
-    unit_scores,
-)
 from calliper.space._left_out import LeftOut, Training
 from calliper.space._spaces import Embedding, PredictionAndSpread, Space
 
@@ -74,7 +67,7 @@ class WithErrorModel(Space):
 
     base: Annotated[Space, OneOf(BASES)]
     opened: Annotated[OpenedModel, Opened()]
-    errors: Annotated[ErrorModel, Part("space")]
+    errors: Annotated[learning.ErrorModel, Part("space")]
     encode: Annotated[ColumnEncoder | None, Inline(ColumnEncoder, optional=True)]
     centre: Annotated[float, Number()]
     unit: Annotated[float, Number(least=np.finfo(float).tiny)]
@@ -113,7 +106,7 @@ class WithErrorModel(Space):
         return self.adjusted(y_pred, Z, expected)
 
     def adjusted(
-        self, y_pred: FloatArray, Z: FloatArray, expected: Expected
+        self, y_pred: FloatArray, Z: FloatArray, expected: learning.Expected
     ) -> tuple[FloatArray, FloatArray]:
         """Centre and units of each row, (m, 3), as ``ScaledError`` takes them, and coordinates."""
         if self.adds:
@@ -165,7 +158,7 @@ def learn_errors(
     unseen: LeftOut,
     embedding: Embedding,
     score: Any,
-    model: ErrorModel,
+    model: learning.ErrorModel,
     *,
     chosen: bool,
 ) -> tuple[Embedding, Any, LeftOut]:
@@ -198,7 +191,7 @@ def learn_errors(
         warn_if_crossed(unseen.y_pred[:, np.argsort(score.probabilities)])
     y_pred, own, Z = space.read(unseen.y_pred, unseen.Z)
     errors, features = unseen.targets - y_pred, unseen.Z
-    if len(errors) < FEWEST_ERRORS or not errors.any():
+    if len(errors) < learning.FEWEST_ERRORS or not errors.any():
         return as_it_came
     try:
         rows = space.opened.prepare(_safe_indexing(indexable(training.X)[0], unseen.numbers))
@@ -208,11 +201,8 @@ def learn_errors(
         # What a network, or the user, makes of rows without columns takes their place.
         if not isinstance(embedding.space, spaces.Network | spaces.Mapped | spaces.Inputs):
             if not isinstance(embedding.space, spaces.Prediction):  # of which this was said before
-                warn(
-                    "The inputs were not used to learn where errors are large, since they cannot "
-                    f"be turned into numbers: {error}",
-                    EmbeddingWarning,
-                )
+                what = "The inputs were not used to learn where errors are large"
+                warn(f"{what}, since they cannot be turned into numbers: {error}", EmbeddingWarning)
             return as_it_came
     if base is not None and base is not embedding.space:  # inputs go into the expected error
         Z = base.coordinates(y_pred, np.empty((0, len(errors))))
@@ -237,17 +227,18 @@ def _with_ends(y: FloatArray, targets: FloatArray, y_pred: FloatArray) -> Scaled
         return ScaledError()
     scores = ScaledError().magnitude(targets, y_pred)
     known = {"lowest": lowest, "highest": highest, "beyond": float(scores.max())}
-    plain, usual = ScaledError(**known), float(np.quantile(scores, REACH))
+    plain, usual = ScaledError(**known), float(np.quantile(scores, learning.REACH))
     if not usual > 0:
         return plain
 
     def losses(score: ScaledError) -> FloatArray:
         down, up = score.sides(y_pred)
         centre, units = score.centre(y_pred), np.stack([down.slopes[:, 0], up.slopes[:, 0]])
-        return unit_scores(targets - centre, units, np.stack([centre - lowest, highest - centre]))
+        room = np.stack([centre - lowest, highest - centre])
+        return learning.unit_scores(targets - centre, units, room)
 
     pulled = ScaledError(**known, pull=PULL / usual)
-    return pulled if clearly_positive(losses(plain) - losses(pulled)) else plain
+    return pulled if learning.clearly_positive(losses(plain) - losses(pulled)) else plain
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:

@@ -241,16 +241,13 @@ def train_apart(
 ) -> tuple[Any, IntArray, Training]:
     """A model trained on part of the rows as ``front`` says, rows held out, and what trained it."""
     if not hasattr(front.estimator, "fit"):
-        raise TypeError(
-            f"fit needs an estimator with a fit method; got a {type(front.estimator).__name__}. If "
-            "it already predicts, use calibrate(X, y) with data it has not seen."
-        )
+        what = f"fit needs an estimator with a fit method; got a {type(front.estimator).__name__}"
+        how = "If it already predicts, use calibrate(X, y) with data it has not seen"
+        raise TypeError(f"{what}. {how}.")
     folds, gap = check_parts(front)
     if len(y) < 2:
-        raise CalliperError(
-            f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
-            f"{len(y)}."
-        )
+        what = "fit needs at least 2 rows, one to train and one to calibrate"
+        raise CalliperError(f"{what}; got n_samples = {len(y)}.")
     shuffle, seed = front.shuffle is None or front.shuffle, front.random_state
     size = front.calibration_size
     train, held_out = split_rows(len(y), groups, size=size, shuffle=shuffle, random_state=seed)
@@ -286,10 +283,9 @@ def split_rows(
         seed, how = random_state if shuffle else None, {"test_size": size, "shuffle": shuffle}
         train, held_out = train_test_split(np.arange(n), random_state=seed, **how)
     elif not shuffle:
-        raise CalliperError(
-            "split_groups are held out at random, but shuffle=False holds out the last rows: "
-            "leave out one of them, or split the rows yourself and use calibrate."
-        )
+        what = "split_groups are held out at random, but shuffle=False holds out the last rows"
+        remedy = "leave out one of them, or split the rows yourself and use calibrate"
+        raise CalliperError(f"{what}: {remedy}.")
     else:
         split = GroupShuffleSplit(1, test_size=size, random_state=random_state)
         train, held_out = next(split.split(np.empty(n), groups=groups))
@@ -322,10 +318,8 @@ def _refuse_part(what: str, size: Any, n: int, least: int) -> None:
     whole = isinstance(size, Integral)
     number = isinstance(size, Real) and not isinstance(size, bool)
     if not number or not (least <= size < n if whole else 0 < size < 1):
-        raise CalliperError(
-            f"{what} a fraction between 0 and 1, or a number of rows from {least} to {n - 1}; "
-            f"got {size!r}."
-        )
+        must = f"{what} a fraction between 0 and 1, or a number of rows from {least} to {n - 1}"
+        raise CalliperError(f"{must}; got {size!r}.")
 
 
 def teaching_distributions(n: int) -> int | None:

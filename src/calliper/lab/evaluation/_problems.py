@@ -212,11 +212,10 @@ def sizes(
     _refuse_repeats(found, "n_calibration")
     for n in (at_least(n, 1, "n_calibration") for n in found):
         if n + wanted > rows:
-            raise CalliperError(
-                f"{problem.name!r} has {rows} held-out rows, too few for {n} to calibrate and "
-                f"{'any' if n_test is None else n_test} to test: lower n_calibration to at most "
-                f"{max(0, rows - wanted)}, or hold out more rows."
-            )
+            what = f"{problem.name!r} has {rows} held-out rows, too few for {n} to calibrate"
+            tested = f"{'any' if n_test is None else n_test} to test"
+            how = f"lower n_calibration to at most {max(0, rows - wanted)}, or hold out more rows"
+            raise CalliperError(f"{what} and {tested}: {how}.")
         yield n, rows - n if n_test is None else wanted
 
 

@@ -294,8 +294,7 @@ def _misses(values: Any, rows: list[Row]) -> bool:
     level, n, m = (np.array([row[key] for row in rows], float) for key in keys)
     by_law = float(np.mean(level * (1 - level) * (1 / (n + 2) + 1 / m)))
     seen = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
-    standard_error = sqrt(max(seen, by_law) / len(values))
-    return bool(values.mean() < level.mean() - FLAG * standard_error)
+    return bool(values.mean() < level.mean() - FLAG * sqrt(max(seen, by_law) / len(values)))
 
 
 def _mark_best(lines: list[dict[str, TableEntry]], shown: Measures, known: Measures) -> None:

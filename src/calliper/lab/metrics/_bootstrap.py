@@ -13,7 +13,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing, check_random_state
 
 from calliper._types import FloatArray
-from calliper._validation import at_least
+from calliper._validation import at_least, shape_of
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.lab.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
@@ -163,5 +163,4 @@ def _n_entries(value: Any) -> int | None:
     """Number of rows of an array, a frame, a series or a list; None for anything else."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return len(value)
-    shape: Any = getattr(value, "shape", ())
-    return int(shape[0]) if len(shape) else None
+    return next(iter(shape_of(value)), None)

@@ -476,8 +476,7 @@ def draw_tuning(curve: TuningCurve) -> Figure:
         dashes: dict[str, Any] = {"lw": 1.3, "ls": (0, (5, 2)), "color": style.VERMILION}
         top.axhline(curve.reference_value, label=curve.reference_name, **dashes)
         top.margins(y=0.1)
-    widths = x * factor - x / factor
-    bottom.bar(x / factor, curve.counts, widths, align="edge", color=style.GREEN)
+    bottom.bar(x / factor, curve.counts, x * factor - x / factor, align="edge", color=style.GREEN)
     bottom.set(ylim=(0, 1.05 * len(curve.chosen)), yticks=[0, len(curve.chosen)])
     words = f"{x[place]:.3g}, chosen by {curve.counts[place]} of {len(curve.chosen)}"
     for axis in axes:
