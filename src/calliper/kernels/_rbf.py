@@ -48,7 +48,16 @@ from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import Bag, Known, LocalQuantile, Rng, ScalesAtLevel, check_parameter
+from calliper.kernels._kernel import (
+    NOTHING,
+    Bag,
+    Found,
+    Known,
+    LocalQuantile,
+    Rng,
+    ScalesAtLevel,
+    check_parameter,
+)
 from calliper.kernels._search import EUCLIDEAN, Metric, all_distances, check_metric
 from calliper.kernels._weighted import (
     BagWeighted,
@@ -256,10 +265,10 @@ class Radial(Weights):
         return super().mean(magnitudes) if self.floor else RadialMeans(self, magnitudes)
 
     def bag(
-        self, magnitudes: FloatArray, scores: FloatArray, offset: float, sums: Known = None
+        self, magnitudes: FloatArray, scores: FloatArray, offset: float, known: Found = NOTHING
     ) -> Bag:
         smoothed = BagInPlaces if self.side else BagWeighted
-        return (smoothed if self.floor else BagRadial)(self, magnitudes, scores, offset, sums)
+        return (smoothed if self.floor else BagRadial)(self, magnitudes, scores, offset, known)
 
     def local_quantile(self, scores: FloatArray) -> Callable[..., FloatArray]:
         """As :meth:`quantile`, of the scores of the points."""

@@ -27,7 +27,16 @@ from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
+from calliper.kernels._kernel import (
+    NOTHING,
+    Bag,
+    Found,
+    Kernel,
+    Known,
+    LeaveTwoOut,
+    Rng,
+    found_before,
+)
 from calliper.kernels._nearest import same_length, sums_without
 from calliper.rows import Rows
 
@@ -65,10 +74,10 @@ class Weights(ABC):
         return LeaveTwoOut(means, offset, same_length(without_one, magnitudes))
 
     def bag(
-        self, magnitudes: FloatArray, scores: FloatArray, offset: float, sums: Known = None
+        self, magnitudes: FloatArray, scores: FloatArray, offset: float, known: Found = NOTHING
     ) -> Bag:
         """Thresholds of full conformal."""
-        return BagWeighted(self, magnitudes, scores, offset, sums)
+        return BagWeighted(self, magnitudes, scores, offset, known)
 
     def mean(self, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
@@ -86,14 +95,14 @@ class WeightedKernel(Kernel, ABC):
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration rows."""
-        found = known.get("without_one")
+        found = found_before(known, "without_one")
         return self.weights(rows.Z).leave_two_out(rows.magnitudes, offset, found)
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
-        return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset, known.get("sums"))
+        return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset, known)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
@@ -146,10 +155,11 @@ class BagWeighted(Bag):
         magnitudes: FloatArray,
         scores: FloatArray,
         offset: float,
-        sums: Known = None,
+        known: Found = NOTHING,
     ) -> None:
         self.weights, self.magnitudes = weights, magnitudes
         self.scores, self.offset = scores, offset
+        sums = found_before(known, "sums") if self._is_large else known.get("sums")
         sums = self._summed() if sums is None else fitting(sums, magnitudes)
         self.total, self.weight, self.largest = sums
         #: Points without any weight, and the sums of all others.
@@ -166,10 +176,15 @@ class BagWeighted(Bag):
         """How many points have pairs."""
         return len(self.scores)
 
+    @property
+    def _is_large(self) -> bool:
+        """Whether sums over all pairs take long."""
+        return self.n_places > FEW_SUMS
+
     def for_file(self) -> dict[str, Any]:
         """The sums over all pairs, where they take long."""
-        many = self.n_places > FEW_SUMS
-        return {"sums": np.stack([self.total, self.weight, self.largest]) if many else None}
+        sums = np.stack([self.total, self.weight, self.largest]) if self._is_large else None
+        return {"sums": sums}
 
     def calibration_scale(self, level: float) -> FloatArray:
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
