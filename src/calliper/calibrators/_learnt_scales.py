@@ -39,6 +39,7 @@ conformal prediction", arXiv:2206.13092, whose published code mixes up the train
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -101,7 +102,10 @@ class MADSplit(Calibrator):
     )
     has_law = True
     has_distribution = True
-    learns: ClassVar[Mapping[str, Field]] = {"learnt_": Plain("scale")}
+    learns: ClassVar[Mapping[str, Field]] = {
+        "learnt_": Plain("scale"),
+        "sizes_": Array("float64", ("N",), least=0),
+    }
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
         self.scale, self.offset, self.random_state = scale, offset, random_state
@@ -119,9 +123,11 @@ class MADSplit(Calibrator):
         if isinstance(self.learnt_, Kernel):
             kernel = self.learnt_ = self.learnt_.resolved()
             self.scale_ = kernel.mean(train.Z, train.scores)
-        scale = self._local_scale(rows.Z)
-        warn_if_zero_scales(scale)
-        self._rescale(rows, scale)
+        local = partial(self._local_scale, rows.Z)
+        # What a regressor says is asked again: another one may have been brought.
+        self.sizes_ = self._once("sizes_", local) if self.scale_ is not self.learnt_ else local()
+        warn_if_zero_scales(self.sizes_)
+        self._rescale(rows, self.sizes_)
 
     def _learn_scale(self, Z_train: FloatArray, scores_train: FloatArray, rng: Any) -> Any:
         """The fitted regressor, or the kernel that training errors lead to."""
@@ -179,6 +185,11 @@ class NormalizedKNN(Calibrator):
         of_each = ("signs", "weights", "errors", "targets")
         return Uses(*of_each, needs=("training", *named), learns=f"the {self.difficulty} of points")
 
+    learns: ClassVar[Mapping[str, Field]] = {
+        "units_": Array("float64", ("p",), least=5e-324),
+        "sizes_": Array("float64", ("N",), least=0, most=LARGEST_SCALE),
+    }
+
     n_neighbors: int = 10
     _: KW_ONLY
     difficulty: str = "distance"
@@ -195,11 +206,11 @@ class NormalizedKNN(Calibrator):
         self._values = train.targets if "labels" in self._parts else train.scores
         self._search, self._Z_train = NeighborSearch(train.Z, kernel.metric), train.Z
         self._k = kernel.at_most(n - 1)
-        raw = self._raw(None)
-        self.units_ = np.ones(len(raw))
-        for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
-            self.units_[unit > 0] = unit[unit > 0]
-        self._rescale(rows, self._local_scale(rows.Z))
+        self.units_ = self._once("units_", self._units)
+        if len(self.units_) != len(self._parts):
+            raise CalliperError(f"{len(self.units_)} units are not those of {self.difficulty!r}.")
+        self.sizes_ = self._once("sizes_", lambda: self._local_scale(rows.Z))
+        self._rescale(rows, self.sizes_)
 
     def _check_parameters(self) -> None:
         check_option(self.difficulty, DIFFICULTIES, "difficulty")
@@ -208,6 +219,14 @@ class NormalizedKNN(Calibrator):
         check_size(self.rho, "rho")
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
+
+    def _units(self) -> FloatArray:
+        """The median of each part of the difficulty at the points, its mean or 1, (p,)."""
+        raw = self._raw(None)
+        units = np.ones(len(raw))
+        for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
+            units[unit > 0] = unit[unit > 0]
+        return units
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""
