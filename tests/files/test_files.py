@@ -48,6 +48,7 @@ from calliper.calibrators import (
 from calliper.exceptions import CalliperError
 from calliper.files import _codec, _file
 from calliper.kernels import GradedKNN, Radial, _weighted
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._search import NeighborSearch
 from calliper.kernels._weighted import MOST_WEIGHT, fitting
 from calliper.rows import RowTrend, rows_again, state_of
@@ -150,11 +151,17 @@ def test_no_pair_of_points_is_compared_again(method, n_known, tmp_path, monkeypa
         for kind, name in ((NeighborSearch, "_find"), (NeighborSearch, "over_candidates")):
             patch.setattr(kind, name, None)
         patch.setattr(Radial, "exponents", None)
-        again = calliper.load(tmp_path / "x")
+        again, other = (calliper.load(tmp_path / "x") for _ in "12")
+    if not n_known:
+        scale = other.bag_.calibration_scale(0.5)
+        np.testing.assert_array_equal(scale, made.bag_.calibration_scale(0.5))
     expected = made.predict_radius(new, 0.8)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: again.predict_radius(new, 0.8), range(8)):
             np.testing.assert_array_equal(found, expected)
+    with monkeypatch.context() as patch:
+        patch.setattr(Nearest, "sums_of_others", None)  # once for all
+        np.testing.assert_array_equal(again.predict_radius(new, 0.8), expected)
     for each in (made, again):
         each.extend(new, np.arange(1.0, 41.0))
     np.testing.assert_array_equal(again.predict_radius(new), made.predict_radius(new))

@@ -221,12 +221,10 @@ class NormalizedKNN(Calibrator):
             raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
 
     def _units(self) -> FloatArray:
-        """The median of each part of the difficulty at the points, its mean or 1, (p,)."""
+        """Medians of the parts of the difficulty at the points, or means, or 1, (p,)."""
         raw = self._raw(None)
-        units = np.ones(len(raw))
-        for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
-            units[unit > 0] = unit[unit > 0]
-        return units
+        mean, median = raw.mean(axis=1), np.median(raw, axis=1)
+        return np.where(median > 0, median, np.where(mean > 0, mean, 1.0))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""

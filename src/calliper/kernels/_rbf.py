@@ -48,16 +48,7 @@ from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import rescale
-from calliper.kernels._kernel import (
-    NOTHING,
-    Bag,
-    Found,
-    Known,
-    LocalQuantile,
-    Rng,
-    ScalesAtLevel,
-    check_parameter,
-)
+from calliper.kernels._kernel import Bag, Known, LocalQuantile, Rng, ScalesAtLevel, check_parameter
 from calliper.kernels._search import EUCLIDEAN, Metric, all_distances, check_metric
 from calliper.kernels._weighted import (
     BagWeighted,
@@ -264,11 +255,9 @@ class Radial(Weights):
     def mean(self, magnitudes: FloatArray) -> WeightedMeans:
         return super().mean(magnitudes) if self.floor else RadialMeans(self, magnitudes)
 
-    def bag(
-        self, magnitudes: FloatArray, scores: FloatArray, offset: float, known: Found = NOTHING
-    ) -> Bag:
+    def bag(self, *given: Any, **named: Any) -> Bag:
         smoothed = BagInPlaces if self.side else BagWeighted
-        return (smoothed if self.floor else BagRadial)(self, magnitudes, scores, offset, known)
+        return (smoothed if self.floor else BagRadial)(self, *given, **named)
 
     def local_quantile(self, scores: FloatArray) -> Callable[..., FloatArray]:
         """As :meth:`quantile`, of the scores of the points."""

@@ -47,10 +47,7 @@ class _Statistic:
 
 @dataclass(eq=False, repr=False)
 class MeanStatistic(_Statistic):
-    """Mean of K neighbours' magnitudes.
-
-    Sums of ``crowded`` points are over all points, so they wait until they are first needed.
-    """
+    """Mean of K neighbours' magnitudes."""
 
     @staticmethod
     def kept_of(nearer: FloatArray) -> FloatArray:
@@ -62,7 +59,7 @@ class MeanStatistic(_Statistic):
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
-        #: Points whose sums wait. Copies share this list as they share the sums.
+        #: Their sums are over all points, and wait. Copies share this list as they share sums.
         self._waiting = [self.crowded] if len(self.crowded) else []
 
     def _settle(self) -> None:

@@ -27,16 +27,7 @@ from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import (
-    NOTHING,
-    Bag,
-    Found,
-    Kernel,
-    Known,
-    LeaveTwoOut,
-    Rng,
-    found_before,
-)
+from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, LeaveTwoOut, Rng, found_before
 from calliper.kernels._nearest import same_length, sums_without
 from calliper.rows import Rows
 
@@ -65,7 +56,7 @@ class Weights(ABC):
         return weight, np.zeros(len(weight))
 
     def leave_two_out(
-        self, magnitudes: FloatArray, offset: float, without_one: Known = None
+        self, magnitudes: FloatArray, offset: float, without_one: Any = None
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
         means = self.mean(magnitudes)
@@ -92,7 +83,7 @@ class WeightedKernel(Kernel, ABC):
         """The weights of calibration rows."""
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Any = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration rows."""
         found = found_before(known, "without_one")
@@ -159,7 +150,8 @@ class BagWeighted(Bag):
     ) -> None:
         self.weights, self.magnitudes = weights, magnitudes
         self.scores, self.offset = scores, offset
-        sums = found_before(known, "sums") if self._is_large else known.get("sums")
+        self._many = self.n_places > FEW_SUMS
+        sums = found_before(known, "sums") if self._many else known.get("sums")
         sums = self._summed() if sums is None else fitting(sums, magnitudes)
         self.total, self.weight, self.largest = sums
         #: Points without any weight, and the sums of all others.
@@ -176,15 +168,9 @@ class BagWeighted(Bag):
         """How many points have pairs."""
         return len(self.scores)
 
-    @property
-    def _is_large(self) -> bool:
-        """Whether sums over all pairs take long."""
-        return self.n_places > FEW_SUMS
-
     def for_file(self) -> dict[str, Any]:
         """The sums over all pairs, where they take long."""
-        sums = np.stack([self.total, self.weight, self.largest]) if self._is_large else None
-        return {"sums": sums}
+        return {"sums": np.stack([self.total, self.weight, self.largest]) if self._many else None}
 
     def calibration_scale(self, level: float) -> FloatArray:
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
