@@ -152,10 +152,10 @@ def test_no_pair_of_points_is_compared_again(method, n_known, tmp_path, monkeypa
             patch.setattr(kind, name, None)
         patch.setattr(Radial, "exponents", None)
         again, other = (calliper.load(tmp_path / "x") for _ in "12")
+    expected = made.predict_radius(new, 0.8)
     if not n_known:
         scale = other.bag_.calibration_scale(0.5)
         np.testing.assert_array_equal(scale, made.bag_.calibration_scale(0.5))
-    expected = made.predict_radius(new, 0.8)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: again.predict_radius(new, 0.8), range(8)):
             np.testing.assert_array_equal(found, expected)

@@ -150,8 +150,7 @@ class BagWeighted(Bag):
     ) -> None:
         self.weights, self.magnitudes = weights, magnitudes
         self.scores, self.offset = scores, offset
-        self._many = self.n_places > FEW_SUMS
-        sums = found_before(known, "sums") if self._many else known.get("sums")
+        sums = found_before(known, "sums") if known and self.n_places > FEW_SUMS else None
         sums = self._summed() if sums is None else fitting(sums, magnitudes)
         self.total, self.weight, self.largest = sums
         #: Points without any weight, and the sums of all others.
@@ -170,7 +169,8 @@ class BagWeighted(Bag):
 
     def for_file(self) -> dict[str, Any]:
         """The sums over all pairs, where they take long."""
-        return {"sums": np.stack([self.total, self.weight, self.largest]) if self._many else None}
+        many = self.n_places > FEW_SUMS
+        return {"sums": np.stack([self.total, self.weight, self.largest]) if many else None}
 
     def calibration_scale(self, level: float) -> FloatArray:
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
