@@ -10,7 +10,14 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import calliper
-from calliper import CalliperError, ConformalRegressor, QuantileError, SignedError, Split
+from calliper import (
+    CalliperError,
+    ConformalRegressor,
+    QuantileError,
+    SignedError,
+    Split,
+    monitoring,
+)
 from calliper.calibrators import Grouped, JackknifeRescaled
 from calliper.lab.report import MonitorDisplay
 from calliper.monitoring import (
@@ -325,6 +332,20 @@ def test_exchangeability_is_judged_by_ranks_with_ties():
     monitor = ExchangeabilityMonitor(random_state=5).fit(first).update(scores)
     expected = jumper(first, scores, np.random.default_rng(5).random(60))
     assert np.exp(monitor.log_evidence) == pytest.approx(expected, rel=1e-12)
+
+
+def test_scores_that_are_merged_later_count_as_before(monkeypatch):
+    rng = np.random.default_rng(0)
+    first, later = (rng.integers(0, 9, size=n).astype(float) for n in (20, 300))
+    fitted = ExchangeabilityMonitor(random_state=0).fit
+    expected = fitted(first).update(later).log_evidence
+    monkeypatch.setattr(monitoring, "LABELS_TOGETHER", 7)
+    one_by_one = fitted(first)
+    for score in later:
+        one_by_one.update(score)
+        assert len(one_by_one._fresh) < 7  # so that none is moved often
+    for made in (one_by_one, fitted(first).update(later)):
+        np.testing.assert_array_equal(made.log_evidence, expected)
 
 
 def test_exchangeable_scores_hardly_ever_alarm_and_others_do():

@@ -38,6 +38,9 @@ from checks.fuzzing.machines import is_named
 #: Seconds of processor time that loading and asking may each take, and bytes that they may add.
 MOST_SECONDS, MOST_BYTES = 5, 400 << 20
 
+#: Rows of a file that is large, and numbers of an array that is made so.
+MANY, MOST_TILED, FEW_BYTES = 20_000, 1 << 20, 8 * 20_000
+
 #: What must not happen while a file is read.
 FORBIDDEN = ("exec", "compile", "subprocess", "os.", "socket")
 FORBIDDEN += ("pickle", "marshal", "ctypes", "shutil")
@@ -58,6 +61,18 @@ STRANGE = [
     {"datetime": "9999-12-31T23:59:59"}, {"dict": [[[1], 2]]}, {"dict": [[{"tuple": [1]}, 2]]}, {"nothing": 1},
     {"RandomState": [{"array": 0}, 0, 0, 0.0]}, {"RandomState": [{"array": 0}, 10**6, 0, 0.0]}, {"RandomState": 7}, {"dict": [[k * (2**61 - 1), 0] for k in range(4)]},
 ]  # fmt: skip
+COLUMN_TYPES = ["S2000000000", "datetime64[ns, dateutil//etc/passwd]", "Sparse[S2000000000, b'']"]
+COLUMN_TYPES += [
+    "Array",
+    "Struct",
+    "List",
+    "Decimal",
+    "Enum",
+    "object",
+    "U9",
+    "period[D]",
+    "category",
+]
 CLASSES = [name for module in _codec.CLASSES for name in _codec.classes_of(module)]
 CLASSES += ["Tree", "RandomForestRegressor", "Pipeline", "os:system", "builtins:eval"]
 CLASSES += ["", 7, None, ["Split"]]
@@ -297,6 +312,58 @@ def _emptied(header, nodes, arrays, rng):
     here[key] = None if isinstance(key, str) else here[key]
 
 
+def _many(header, nodes, arrays, rng):
+    """Many rows: all that there are of the calibration rows, or of all rows, are tiled.
+
+    Then each row may be a little off its copies, and optional arrays are null, or numbers large.
+    """
+    lengths = [len(array) for array in arrays if array.ndim and 8 <= len(array) <= 400]
+    wanted = {rng.choice(lengths)} if rng.random() < 0.5 else {*lengths}
+    apart = rng.choice([0.0, 1e-9, 0.1])
+    for place, array in enumerate(arrays):
+        for axis, size in enumerate(array.shape[:2]):
+            if size in wanted and array.size * (MANY // size) <= MOST_TILED:
+                array = np.repeat(array, MANY // size, axis=axis)  # as many of each, side by side
+        if array.shape != arrays[place].shape and array.dtype.kind == "f" and array.ndim == 2:
+            array = array + apart * np.random.default_rng(place).random(array.shape)
+        arrays[place] = array
+    optional = [(here, key) for here, key in nodes_of(nodes["object"]) if str(key).endswith("_")]
+    for here, key in optional:
+        if rng.random() < 0.2:
+            here[key] = None
+    whole = [(here, key) for here, key in nodes_of(nodes["object"]) if type(here[key]) is int]
+    for here, key in whole:
+        if key not in ("array", "brought") and isinstance(key, str) and rng.random() < 0.3:
+            here[key] = 10**6
+
+
+def retyped(nodes, kind, name):
+    """Columns of the rows that are remembered, in a frame of this kind, have a type of this name."""
+    frame = dict(nodes["probe"]["dict"])["rows"]["dict"]
+    for pair in frame:
+        pair[1] = kind if pair[0] == "kind" else pair[1]
+    for column in dict(frame)["columns"]:
+        (pairs,) = column.values()
+        pairs[:] = [pair for pair in pairs if pair[0] != "type"] + [["type", name]]
+
+
+def _types(header, nodes, arrays, rng):
+    """Columns of a frame have a strange type, or one that does not fit."""
+    fit = [
+        "Int8",
+        "Float32",
+        "boolean",
+        "Boolean",
+        "string",
+        "String",
+        "Date",
+        "Categorical",
+        "Null",
+    ]
+    fit += ["Sparse[int64, nan]", "timestamp[ns][pyarrow]", "date32[day][pyarrow]", "x[pyarrow]"]
+    retyped(nodes, rng.choice(["pandas", "polars"]), rng.choice([*COLUMN_TYPES, *fit]))
+
+
 def _transplanted(header, nodes, arrays, rng):
     """A parameter is an object of some class, perhaps inside others."""
     node = deepcopy(rng.choice(GIVEN))
@@ -317,8 +384,8 @@ def _given():
 
 GIVEN = [*_given()]
 FORGERIES = (_numbers, _arrays, _node, _number_of_node, _sharing, _name, _nesting, _head)
-FORGERIES += (_emptied, _transplanted)
-FORGED = (6, 4, 4, 4, 2, 2, 1, 1, 3, 2)
+FORGERIES += (_emptied, _transplanted, _types, _many)
+FORGED = (6, 4, 4, 4, 2, 2, 1, 1, 3, 2, 1, 2)
 
 
 WAYS = {raw: 1, members_changed: 1, forged: 8}
@@ -389,6 +456,8 @@ def examine(bases, number, path, watch):
         signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     if not has_hash:
         return "read without its hash", "raised"
+    if len(data) > FEW_BYTES:
+        return "", "many rows read"  # what is asked of them may be compared pair by pair
     try:
         found = answers(made, base.case.X, base.case.asked)
         calliper.save(made, path)
@@ -421,7 +490,8 @@ def examine_alone(bases, path, watch, number):
 def good_files(folder):
     """Files that are tampered with."""
     with suppress(ImportError):
-        import torch  # noqa: F401 (an engine may be named, and is then imported)
+        import polars  # noqa: F401 (a kind of frame, or an engine, may be named, and is imported)
+        import torch  # noqa: F401
     few = {"shift_trees": (5,), "side_trees": 5}  # small files are read sooner
     ErrorModel.__init__.__kwdefaults__.update(few)
     with warnings.catch_warnings():

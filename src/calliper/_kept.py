@@ -115,7 +115,7 @@ class Keeps:
         super().__init_subclass__(**kwargs)
         hints = get_annotations(cls, eval_str=True).items()
         own = {n: how for n, hint in hints for how in get_args(hint)[1:] if isinstance(how, Field)}
-        cls.keeps = own or cls.keeps
+        cls.keeps = {**cls.keeps, **own}
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of it, by the names of ``keeps``."""

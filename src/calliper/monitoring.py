@@ -406,7 +406,8 @@ class ExchangeabilityMonitor(_Monitor):
         if not len(self._first):
             raise NotFittedError("call fit with the scores of calibration rows first.")
         self._draws = np.random.default_rng(self._seed)
-        self._sorted: list[float] = np.sort(self._first).tolist()
+        #: All scores so far in order: most of them, and the latest, which are still to be merged.
+        self._sorted, self._fresh = np.sort(self._first), list[float]()
         self._wealth, self._log_wealth = np.full(3, 1 / 3), 0.0  # its sum is kept at 1
         #: Of ε = −1 and 1: the walk, its least value, and where that was.
         self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
@@ -416,18 +417,22 @@ class ExchangeabilityMonitor(_Monitor):
         return self._update(scores, step)
 
     def _look(self, scores: FloatArray) -> None:
-        draws = self._draws.random(len(scores)).tolist()
-        for score, draw in zip(scores.tolist(), draws, strict=True):
-            low, high = bisect_left(self._sorted, score), bisect_right(self._sorted, score)
-            n = len(self._sorted)
+        draws, fresh = self._draws.random(len(scores)).tolist(), self._fresh
+        below = np.searchsorted(self._sorted, scores).tolist()
+        up_to = np.searchsorted(self._sorted, scores, "right").tolist()
+        for score, draw, low, high in zip(scores.tolist(), draws, below, up_to, strict=True):
+            n, place = len(self._sorted) + len(fresh), bisect_right(fresh, score)
+            low, high = low + bisect_left(fresh, score), high + place
             p = (n - high + draw * (1 + high - low)) / (n + 1)
-            self._sorted.insert(high, score)
+            fresh.insert(place, score)
             self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + SIDES * (p - 0.5))
             total = float(self._wealth.sum())
             self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)
             self._trace.append(self._log_wealth)
             if self._alarm_at is None:
                 self._walk(p)
+        if len(fresh) >= LABELS_TOGETHER:
+            self._sorted, self._fresh = np.sort(np.append(self._sorted, fresh), kind="stable"), []
 
     def _walk(self, p: float) -> None:
         """Where things were most out of line, and whether there is an alarm."""

@@ -21,6 +21,7 @@ needed. Subsampling, other losses and penalties on leaves leave no such sign.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -55,6 +56,11 @@ GIVEN = Ellipsis
 TREND_LEVEL, ZERO_SUM = 1e-4, 1e-5
 #: How names of time types begin, in pandas and Polars; fewer times may be in order by chance.
 TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
+#: Names of types of columns that are kept; of others, pandas opens files, or Polars panics.
+COLUMN_TYPES = re.compile(
+    r"U?Int(8|16|32|64|128)|Float(16|32|64)|[Bb]oolean|[Ss]tring|str|Date|Categorical|Null"
+    r"|Sparse\[(bool|u?int|float)\d*, [\w.-]+\]|\w+(\[\w+\])?\[pyarrow\]"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -524,18 +530,18 @@ def rows_again(state: dict[str, Any]) -> Any:
     """The rows of :func:`state_of`."""
     if state["kind"] == "tensor":
         return as_tensor(state["rows"])
+    for kind in (each.get("type") for each in state.get("columns", ())):
+        if kind is not None and not COLUMN_TYPES.fullmatch(kind):
+            raise CalliperError(f"a column has type {kind!r:.40}.")
     if state["kind"] == "pandas":
         import pandas as pd
 
         series = []
         for each in state["columns"]:
-            cells, kind = each["cells"], each.get("type")
-            known = None if kind is None else pd.api.types.pandas_dtype(kind)
-            if isinstance(known, np.dtype) and known.itemsize > 16:  # of each cell, however short
-                raise CalliperError(f"a column has type {kind!r:.40}.")
+            cells = each["cells"]
             if "categories" in each:
                 cells = pd.Categorical.from_codes(cells, each["categories"], each["ordered"])
-            series.append(pd.Series(cells, dtype=kind))
+            series.append(pd.Series(cells, dtype=each.get("type")))
         return pd.concat(series, axis=1).set_axis(state["names"], axis=1)
     if state["kind"] == "polars":
         import polars as pl

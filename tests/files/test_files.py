@@ -8,14 +8,18 @@ Files of a format are kept beside this test. A change of what classes keep is a 
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
+from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 if __name__ == "__main__":
@@ -27,9 +31,10 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import calliper
 from calliper import KNN, RBF, ConformalRegressor, ErrorModel, JackknifeRescaled, Split
-from calliper._kept import columns_for_file
+from calliper._kept import Number, columns_for_file
 from calliper._trees import PlainTrees
 from calliper.calibrators import (
+    LCP,
     LVD,
     RCP,
     RLCP,
@@ -38,13 +43,17 @@ from calliper.calibrators import (
     Grouped,
     LoCart,
     MADSplit,
+    NormalizedKNN,
 )
 from calliper.exceptions import CalliperError
-from calliper.files import _file
+from calliper.files import _codec, _file
 from calliper.kernels import GradedKNN, Radial, _weighted
+from calliper.kernels._nearest import Nearest
 from calliper.kernels._search import NeighborSearch
 from calliper.kernels._weighted import MOST_WEIGHT, fitting
+from calliper.rows import RowTrend, rows_again, state_of
 from calliper.scale import Cells
+from calliper.scores import SignedError
 from cases.kept import Case, answers, brought, by_frame, forging_cases, rows, small_cases
 from checks.fuzzing.files import members_of, rehashed
 
@@ -111,6 +120,112 @@ def test_no_neighbour_is_searched_for_again(tmp_path, monkeypatch):
     calliper.save(fresh.fit(Z, np.abs(Z[:, 0])), tmp_path / "x")  # no level was asked for yet
     monkeypatch.setattr(NeighborSearch, "_propose", None)
     calliper.load(tmp_path / "x")
+
+
+def blob(n=600, d=40):
+    """Every point is as near to half of the others, which are one point."""
+    Z = np.random.default_rng(0).normal(size=(n, d))
+    Z /= np.linalg.norm(Z, axis=1)[:, None]
+    Z[::2] = 0
+    return Z, np.arange(1.0, n + 1)
+
+
+#: Methods, and what is known of training rows, that would compare many pairs of points again.
+DEAR = {
+    "crowded": (FullRescaled(KNN(5)), 0),
+    "crowded and global": (FullRescaled(KNN(5), shrinkage=0.3), 0),
+    "crowded twice": (FullRescaled(GradedKNN(5)), 0),
+    "difficulty": (NormalizedKNN(5, difficulty="distance+labels"), 3),
+    "nearest errors": (MADSplit(KNN(5)), 2),
+    "all errors": (MADSplit(RBF(1.0)), 2),
+}
+
+
+@pytest.mark.parametrize(("method", "n_known"), DEAR.values(), ids=DEAR)
+def test_no_pair_of_points_is_compared_again(method, n_known, tmp_path, monkeypatch):
+    (Z, scores), new = blob(), blob(40)[0]
+    given = {"training": (Z + 0.01, scores, scores)[:n_known]} if n_known else {}
+    made = clone(method).fit(Z, scores, **given)
+    calliper.save(made, tmp_path / "x")
+    with monkeypatch.context() as patch:
+        for kind, name in ((NeighborSearch, "_find"), (NeighborSearch, "over_candidates")):
+            patch.setattr(kind, name, None)
+        patch.setattr(Radial, "exponents", None)
+        again, other = (calliper.load(tmp_path / "x") for _ in "12")
+    expected = made.predict_radius(new, 0.8)
+    if not n_known:
+        scale = other.bag_.calibration_scale(0.5)
+        np.testing.assert_array_equal(scale, made.bag_.calibration_scale(0.5))
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: again.predict_radius(new, 0.8), range(8)):
+            np.testing.assert_array_equal(found, expected)
+    with monkeypatch.context() as patch:
+        patch.setattr(Nearest, "sums_of_others", None)  # once for all
+        np.testing.assert_array_equal(again.predict_radius(new, 0.8), expected)
+    for each in (made, again):
+        each.extend(new, np.arange(1.0, 41.0))
+    np.testing.assert_array_equal(again.predict_radius(new), made.predict_radius(new))
+
+
+def test_a_regressor_is_asked_for_scales_again():
+    Z, scores = blob()
+    known = {"training": (Z + 0.01, scores)}
+    made, other = (MADSplit(Ridge(alpha)).fit(Z, scores, **known) for alpha in (1.0, 9.0))
+    again = MADSplit(Ridge())
+    again.restore({**made.for_file(), "learnt_": other.learnt_})
+    np.testing.assert_array_equal(again.sizes_, other.sizes_)
+    assert not np.array_equal(again.sizes_, made.sizes_)
+
+
+FRAMES = {
+    "whole": pd.DataFrame({"x": pd.Series([1, None, 3], dtype="Int64")}),
+    "yes": pd.DataFrame({"x": pd.Series([True, None, False], dtype="boolean")}),
+    "text": pd.DataFrame({"x": pd.Series(["a", None, "b"], dtype="string")}),
+    "sparse": pd.DataFrame({"x": pd.arrays.SparseArray([0.0, 1.5, 0.0])}),
+    "arrow": pd.DataFrame({"x": pd.Series([1.5, 2.5], dtype="double[pyarrow]")}),
+    "days of arrow": pd.DataFrame({"x": pd.Series([date(2024, 1, 1)], dtype="date32[pyarrow]")}),
+    "towns": pd.DataFrame({"x": pd.Categorical(["Bern", "Thun", None])}),
+    "times": pd.DataFrame({"x": pd.date_range("2024-01-01", periods=3)}),
+    "polars": pl.DataFrame({"x": [1, None], "y": [1.5, None], "z": ["a", None], "w": [True, None]}),
+    "days": pl.DataFrame({"x": [date(2024, 1, 1), None], "y": [None, None]}),
+    "classes": pl.DataFrame({"x": pl.Series(["a", "b"], dtype=pl.Categorical)}),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+def test_columns_of_usual_types_are_kept(frame):
+    assert rows_again(state_of(frame)).equals(frame)
+
+
+class Near(Split):
+    """A method of one's own, which has a kernel under another name."""
+
+    def __init__(self, near=None, *, by=None):
+        self.near, self.by = near, by
+
+
+def test_a_parameter_of_any_name_holds_a_kernel_a_score_or_a_method(tmp_path, monkeypatch):
+    monkeypatch.setitem(_codec.classes_of("calibrators"), "Near", Near)
+    made = Near(KNN(7), by=SignedError()).fit(*rows(20)[:1], np.abs(rows(20)[1]))
+    calliper.save(made, tmp_path / "x")
+    assert repr(calliper.load(tmp_path / "x")) == repr(made)
+
+
+def test_what_derives_from_something_kept_keeps_its_fields():
+    class Longer(RowTrend):
+        more: Annotated[int, Number(int)]
+
+    assert [*Longer.keeps] == [*RowTrend.keeps, "more"]
+
+
+def test_only_what_was_brought_is_asked_for_radii(tmp_path, monkeypatch):
+    """LCP compares all pairs of points before its first answer."""
+    Z, scores = blob(60, 2)
+    made = ConformalRegressor(Ridge().fit(Z, scores), LCP(bandwidth=1.0), embed=np.abs)
+    made.calibrate(Z, np.sin(scores))
+    monkeypatch.setattr(LCP, "_localizer", None)
+    calliper.save(made, tmp_path / "x")
+    calliper.load(tmp_path / "x", made.estimator_, embed=np.abs)
 
 
 def kept_models():
@@ -503,6 +618,8 @@ def test_sums_over_many_pairs_are_read(kernel, monkeypatch):
     assert np.array_equal(
         fresh.predict_radius(new, [0.5, 0.9]), made.predict_radius(new, [0.5, 0.9])
     )
+    with pytest.raises(CalliperError, match="lacks 'sums'"):
+        clone(made).restore({**state, "sums_": None})
     factors = np.array([[1e9, 1, 1], [-1, 1, 1], [1, 1e99, 1]])
     for wrong in (
         *(state["sums_"] * each[:, None] for each in factors),

@@ -1,6 +1,7 @@
 """Files that say what they should not: each refused by name; see ``checks/fuzzing/files.py``."""
 
 import json
+import re
 import time
 import tracemalloc
 from dataclasses import replace
@@ -18,6 +19,7 @@ from calliper.exceptions import CalliperError, DamagedFileError
 from calliper.files import _codec, _file
 from calliper.kernels import TunedRBF
 from calliper.scale import Cells
+from calliper.scale._cells import CellSearch
 from cases.trees import with_trees
 from checks.fuzzing import files as fuzz
 
@@ -145,6 +147,10 @@ FORGED = {
     "neighbours": ("nearest", {"near_": None}, "lacks 'near'"),
     "wider": ("graded", {"wide_": None}, "lacks 'wide'"),
     "scales": ("neighbours", {"without_one_": None}, "lacks 'without_one'"),
+    "radial scales": ("radial", {"without_one_": None}, "lacks 'without_one'"),
+    "kept columns": ("learnt", {"metric_ kept": lambda of: of[::-1].copy()}, "not in order"),
+    "medians": ("normalized", {"units_": np.ones(2)}, "2 units are not those"),
+    "no medians": ("normalized", {"units_": np.zeros(1)}, "units_ of NormalizedKNN"),
     "choices": ("tuned", {"chosen_": None}, r"no len\(\)"),
     "all choices": ("tuned", {"chosen_": None, "without_one_": None}, r"no len\(\)"),
     "cells": ("mahalanobis", {KERNEL: PLACED}, "too many for 40"),
@@ -256,7 +262,10 @@ def test_forged_values_are_refused(load, name, values, words):
         load(name, change)
 
 
-@pytest.mark.parametrize("params", [{"n_probes": 3000, "n_cells": 3000}, {"n_neighbors": 3000}])
+@pytest.mark.parametrize(
+    "params",
+    [{"n_probes": n, "n_cells": 3000} for n in (3000, 2000)] + [{"n_neighbors": 3000}],
+)
 def test_cells_that_compare_too_many_pairs(tmp_path, params):
     Z, path = np.random.default_rng(0).normal(size=(3000, 2)), tmp_path / "x"
     calliper.save(FullRescaled(KNN(3, cells=Cells(random_state=0))).fit(Z, np.abs(Z[:, 0])), path)
@@ -267,9 +276,17 @@ def test_cells_that_compare_too_many_pairs(tmp_path, params):
         here[name] = value
     path.write_bytes(fuzz.packed(contents.header, contents.nodes, contents.arrays))
     start = time.process_time()
+    tracemalloc.start()
     with pytest.raises(DamagedFileError, match="pairs of points"):
         calliper.load(path)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 2 and tracemalloc.get_traced_memory()[1] < 9e6
+    tracemalloc.stop()
+
+
+def test_rows_are_compared_with_a_few_centres():
+    points = np.random.default_rng(0).normal(size=(9000, 2))
+    with pytest.raises(CalliperError, match="81,000,000 pairs of points"):
+        CellSearch(points, points, 1)
 
 
 def test_cells_of_equal_points():
@@ -277,14 +294,16 @@ def test_cells_of_equal_points():
         FullRescaled(KNN(3, cells=Cells(random_state=0))).fit(np.zeros((3000, 2)), np.ones(3000))
 
 
-def test_no_column_says_how_long_its_cells_are(load):
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("name", fuzz.COLUMN_TYPES)
+def test_a_column_has_one_of_a_few_types(load, kind, name):
+    """Others take memory for each cell, make pandas open a file, or Polars panic."""
+
     def change(header, nodes, arrays):
-        for column in dict(nodes["probe"]["dict"][0][1]["dict"])["columns"]:
-            (pairs,) = column.values()
-            pairs[:] = [pair for pair in pairs if pair[0] != "type"] + [["type", "S2000000000"]]
+        fuzz.retyped(nodes, kind, name)
 
     tracemalloc.start()
-    with pytest.raises(DamagedFileError, match="has type 'S2000000000'"):
+    with pytest.raises(DamagedFileError, match=re.escape(f"has type {name!r:.40}")):
         load("frame", change)
     assert tracemalloc.get_traced_memory()[1] < 9e6
     tracemalloc.stop()

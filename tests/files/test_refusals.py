@@ -161,7 +161,7 @@ def test_models_that_are_missing_or_not_needed(path, tmp_path):
 @pytest.mark.usefixtures("ridge")
 def test_a_newer_format(path):
     rewritten(path, lambda header, whole: header.update(format=99))
-    with pytest.raises(NewerFormatError, match=r"has format 99.*reads formats up to 3: update"):
+    with pytest.raises(NewerFormatError, match=r"has format 99.*reads formats up to 4: update"):
         calliper.load(path, RIDGE)
 
 

@@ -421,7 +421,8 @@ class FullRescaled(Calibrator):
         else:
             self.bag_ = self._fit_bag(rows, local)
             self._signed_weights = rows.weights  # the bag keeps the order of the points
-            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
+            if not self._known:
+                warn_if_zero_scales(self.bag_.calibration_scale(0.5))
 
     def _choose(self, rows: Rows) -> Locality:
         """What the user gave, else the rule, else what left-out errors prefer."""

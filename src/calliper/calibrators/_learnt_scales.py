@@ -39,6 +39,7 @@ conformal prediction", arXiv:2206.13092, whose published code mixes up the train
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -107,7 +108,10 @@ class MADSplit(Calibrator):
     )
     has_law = True
     has_distribution = True
-    learns: ClassVar[Mapping[str, Field]] = {"learnt_": Plain("scale")}
+    learns: ClassVar[Mapping[str, Field]] = {
+        "learnt_": Plain("scale"),
+        "sizes_": Array("float64", ("N",), least=0),
+    }
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
         self.scale, self.offset, self.random_state = scale, offset, random_state
@@ -125,9 +129,11 @@ class MADSplit(Calibrator):
         if isinstance(self.learnt_, Kernel):
             kernel = self.learnt_ = self.learnt_.resolved()
             self.scale_ = kernel.mean(train.Z, train.scores)
-        scale = self._local_scale(rows.Z)
-        warn_if_zero_scales(scale)
-        self._rescale(rows, scale)
+        local = partial(self._local_scale, rows.Z)
+        # What a regressor says is asked again: another one may have been brought.
+        self.sizes_ = self._once("sizes_", local) if self.scale_ is not self.learnt_ else local()
+        warn_if_zero_scales(self.sizes_)
+        self._rescale(rows, self.sizes_)
 
     def _learn_scale(self, Z_train: FloatArray, scores_train: FloatArray, rng: Any) -> Any:
         """The fitted regressor, or the kernel that training errors lead to."""
@@ -185,6 +191,11 @@ class NormalizedKNN(Calibrator):
         of_each = ("signs", "weights", "errors", "targets")
         return Uses(*of_each, needs=("training", *named), learns=f"the {self.difficulty} of points")
 
+    learns: ClassVar[Mapping[str, Field]] = {
+        "units_": Array("float64", ("p",), least=5e-324),
+        "sizes_": Array("float64", ("N",), least=0, most=LARGEST_SCALE),
+    }
+
     n_neighbors: int = 10
     _: KW_ONLY
     difficulty: str = "distance"
@@ -201,11 +212,11 @@ class NormalizedKNN(Calibrator):
         self._values = train.targets if "labels" in self._parts else train.scores
         self._search, self._Z_train = NeighborSearch(train.Z, kernel.metric), train.Z
         self._k = kernel.at_most(n - 1)
-        raw = self._raw(None)
-        self.units_ = np.ones(len(raw))
-        for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
-            self.units_[unit > 0] = unit[unit > 0]
-        self._rescale(rows, self._local_scale(rows.Z))
+        self.units_ = self._once("units_", self._units)
+        if len(self.units_) != len(self._parts):
+            raise CalliperError(f"{len(self.units_)} units are not those of {self.difficulty!r}.")
+        self.sizes_ = self._once("sizes_", lambda: self._local_scale(rows.Z))
+        self._rescale(rows, self.sizes_)
 
     def _check_parameters(self) -> None:
         check_option(self.difficulty, DIFFICULTIES, "difficulty")
@@ -216,6 +227,12 @@ class NormalizedKNN(Calibrator):
             raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
         if self.form == "sum" or "+" not in self.difficulty:
             warn_of_unused(self, ("rho",), "it weighs the second part if form='exp'")
+
+    def _units(self) -> FloatArray:
+        """Medians of the parts of the difficulty at the points, or means, or 1, (p,)."""
+        raw = self._raw(None)
+        mean, median = raw.mean(axis=1), np.median(raw, axis=1)
+        return np.where(median > 0, median, np.where(mean > 0, mean, 1.0))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""

@@ -58,10 +58,11 @@ LARGEST_INT = 2**63
 MOST_SHARED, FEW_BYTES = 16, 256
 #: Parameters that say how to compute and not what, and are not kept.
 NOT_KEPT = frozenset({"n_jobs", "progress"})
-#: Where an object of ours may stand, by parameter or attribute, and the modules of its class.
-OBJECTS = dict.fromkeys(("kernel", "learnt_", "metric", "scale"), "kernels")
+#: A parameter that is not declared, and the modules of classes whose objects may stand in it; in
+#: others, or in what is declared, those of these modules.
+PARAMETER, ANYWHERE = kept.Plain(), "kernels scores calibrators"
+OBJECTS = dict.fromkeys(("random_state", "slope"), "") | {"learnt_": "kernels", "score": "scores"}
 OBJECTS |= dict.fromkeys(("embed", "mapping"), "models kernels")
-OBJECTS |= {"score": "scores", "score_function": "scores", "calibrator": "calibrators"}
 OBJECTS |= {"cells": "scale._cells", "error_model": "space", "weights": "shift"}
 OBJECTS |= {"about": "shift"}
 #: How deep objects may be in one another, since each makes scikit-learn's ``repr`` take twice as
@@ -101,7 +102,7 @@ def fields_of(kind: Any) -> tuple[Mapping[str, kept.Field], Mapping[str, kept.Fi
         return keeps, {}
     params = [name for name in kind._get_param_names() if name not in NOT_KEPT]
     state = {name: each for name, each in keeps.items() if name not in params}
-    return {name: keeps.get(name, kept.Plain()) for name in params}, state
+    return {name: keeps.get(name, PARAMETER) for name in params}, state
 
 
 def refuse(why: str) -> Any:
@@ -222,12 +223,13 @@ class Writer:
                     "cannot be saved. Calibrate on arrays in main memory instead."
                 )
             return self._array(np.asarray(value, dtype=declared.dtype))
-        if isinstance(declared, kept.Plain) and declared.name and not self._holds(value):
+        if isinstance(declared, kept.Plain) and declared.name and not self.holds(value):
             self.brought[declared.name] = value  # fitted, instead of what it was fitted from
             return {"brought": declared.name}
         return self.plain(value, name)
 
-    def _holds(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
+        """Whether a file can, or the value is one of the models."""
         simple = value is None or isinstance(value, bool | int | str | list | np.generic)
         model = any(value is model for model, _ in self.models)
         return simple or model or bool(name_of(value) or way_of(value))
@@ -298,6 +300,12 @@ def in_words(value: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"[:200]
 
 
+def has_brought(method: BaseEstimator) -> bool:
+    """Whether a parameter of it, or of its parameters, is something that no file holds."""
+    given, holds = method.get_params().items(), Writer().holds
+    return not all(holds(v) for name, v in given if name.rpartition("__")[2] not in NOT_KEPT)
+
+
 def ways_to_open(model: Any) -> dict[str, OpenedModel]:
     """A model taken apart to its core; and as a whole."""
     return {"core": open_model(model), "whole": OpenedModel(core=unwrapped(model))}
@@ -360,7 +368,7 @@ class Reader:
         if isinstance(declared, kept.Plain):
             own = name.partition(" ")[0]
             node = {"brought": node["brought"]} if own == "estimator" else node  # nothing of ours
-            return self.plain(node, OBJECTS.get(own, ""))
+            return self.plain(node, OBJECTS.get(own, ANYWHERE if declared is PARAMETER else ""))
         if isinstance(declared, kept.Opened):
             how, number = node["opened"]
             return ways_to_open(self._brought(number))[how]

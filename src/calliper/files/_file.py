@@ -30,7 +30,7 @@ from calliper._writing import whole_file
 from calliper.exceptions import CalliperError, DamagedFileError, MissingFileError, NewerFormatError
 
 #: Number of the format that is written, and the largest that is read.
-FORMAT = 3
+FORMAT = 4
 
 #: Types that arrays may have: numbers, texts and times.
 ARRAY_TYPES = re.compile(r"b1|[iu][1248]|f[248]|U[1-9][0-9]*|[mM]8\[([YMWDhms]|[munpfa]s)\]")

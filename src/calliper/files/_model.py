@@ -21,7 +21,7 @@ from calliper._stored import CalibratedOnStored, stored_predictions
 from calliper._types import FloatArray
 from calliper.calibrators import Calibrator, Grouped
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError, unheard
-from calliper.files._codec import in_words
+from calliper.files._codec import has_brought, in_words
 from calliper.models import unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
@@ -118,8 +118,8 @@ def answering(calibrated: Any) -> list[Calibrator]:
     return [each for part in parts for each in part]
 
 
-def ask(calibrated: Any, X: Any, *, radii: bool) -> dict[str, NDArray[Any]]:
-    """What must be the same after loading, by name; radii if other objects are passed as well."""
+def ask(calibrated: Any, X: Any) -> dict[str, NDArray[Any]]:
+    """What must be the same after loading, by name; radii of what needs objects of the user's."""
     found: dict[str, NDArray[Any]] = {}
     if isinstance(calibrated, CalibratedRegressor) and X is not None:
         given = vars(calibrated.calibration_.per_row).items()
@@ -131,7 +131,7 @@ def ask(calibrated: Any, X: Any, *, radii: bool) -> dict[str, NDArray[Any]]:
     elif X is not None:
         found["y_pred"], Z = calibrated.embedding_.predict_and_transform(X)
         found |= {"Z": Z} if isinstance(Z, np.ndarray) and Z.dtype.kind == "f" else {}
-    several = answering(calibrated)[:N_ASKED] if radii else ()
+    several = filter(has_brought, answering(calibrated)[:N_ASKED])
     return found | {f"radius {number}": _radius(each) for number, each in enumerate(several)}
 
 
@@ -162,7 +162,7 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
         "weights": ("the function for weights weighs", "Pass the function used at calibration."),
     }
     try:
-        found = ask(calibrated, X, radii=bool(brought))
+        found = ask(calibrated, X)
     except Exception as error:  # whatever a model may raise that meets strange columns
         either = f"{placed_by}, or {model}," if embed else model
         raise OtherModelError(

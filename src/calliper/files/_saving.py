@@ -270,7 +270,7 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
     tried.plain(rows, "rows")
     rows = None if tried.brought else rows
     again = None if rows is None else rows_again(rows)
-    said = _model.ask(calibrated, again, radii=bool(writer.brought))
+    said = _model.ask(calibrated, again)
     owners = (_model.parts_of(calibrated) or (calibrated,)) if front and again is not None else ()
     for owner in owners:
         made = owner.calibration_

@@ -154,6 +154,11 @@ class LearntMetric(Keeps):
     n_iter: Annotated[int, Number(int, 0)]
     converged: Annotated[bool, Number(bool)]
 
+    def check_kept(self) -> None:
+        """Each column is kept once."""
+        if (np.diff(self.kept) <= 0).any():
+            raise CalliperError("the columns that a metric keeps are not in order.")
+
     def transform(self, Z: FloatArray) -> FloatArray:
         """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
         directions = self.matrix

@@ -254,11 +254,9 @@ class Radial(Weights):
     def mean(self, magnitudes: FloatArray) -> WeightedMeans:
         return super().mean(magnitudes) if self.floor else RadialMeans(self, magnitudes)
 
-    def bag(
-        self, magnitudes: FloatArray, scores: FloatArray, offset: float, sums: Known = None
-    ) -> Bag:
+    def bag(self, *given: Any, **named: Any) -> Bag:
         smoothed = BagInPlaces if self.side else BagWeighted
-        return (smoothed if self.floor else BagRadial)(self, magnitudes, scores, offset, sums)
+        return (smoothed if self.floor else BagRadial)(self, *given, **named)
 
     def local_quantile(self, scores: FloatArray) -> Callable[..., FloatArray]:
         """As :meth:`quantile`, of the scores of the points."""

@@ -59,8 +59,14 @@ class MeanStatistic(_Statistic):
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
-        if len(self.crowded):
-            self.share(self.nearest.sums_of_others(self.crowded), self.crowded)
+        #: Their sums are over all points, and wait. Copies share this list as they share sums.
+        self._waiting = [self.crowded] if len(self.crowded) else []
+
+    def _settle(self) -> None:
+        """Sums that wait; if several threads find them, they find the same."""
+        for crowded in [*self._waiting]:
+            self.share(self.nearest.sums_of_others(crowded), crowded)
+            self._waiting.clear()
 
     def share(self, tied: SharedSums, crowded: IntArray) -> None:
         """Correct the sums of points whose last place is shared."""
@@ -75,6 +81,7 @@ class MeanStatistic(_Statistic):
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration rows that the new point does not enter."""
+        self._settle()
         return np.asarray(self.full_sum / self.k + self.offset)
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
@@ -96,6 +103,7 @@ class MeanStatistic(_Statistic):
 
     def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
         """The weight of the new point, and the sum of the others."""
+        self._settle()
         weight = np.where(at_edge, self.edge_weight[point], 1.0)
         return weight, np.where(at_edge, self.edge_sum[point], self.inner_sum[point])
 

@@ -27,7 +27,7 @@ from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
+from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, LeaveTwoOut, Rng, found_before
 from calliper.kernels._nearest import same_length, sums_without
 from calliper.rows import Rows
 
@@ -56,7 +56,7 @@ class Weights(ABC):
         return weight, np.zeros(len(weight))
 
     def leave_two_out(
-        self, magnitudes: FloatArray, offset: float, without_one: Known = None
+        self, magnitudes: FloatArray, offset: float, without_one: Any = None
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+."""
         means = self.mean(magnitudes)
@@ -65,10 +65,10 @@ class Weights(ABC):
         return LeaveTwoOut(means, offset, same_length(without_one, magnitudes))
 
     def bag(
-        self, magnitudes: FloatArray, scores: FloatArray, offset: float, sums: Known = None
+        self, magnitudes: FloatArray, scores: FloatArray, offset: float, known: Found = NOTHING
     ) -> Bag:
         """Thresholds of full conformal."""
-        return BagWeighted(self, magnitudes, scores, offset, sums)
+        return BagWeighted(self, magnitudes, scores, offset, known)
 
     def mean(self, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
@@ -83,17 +83,17 @@ class WeightedKernel(Kernel, ABC):
         """The weights of calibration rows."""
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Any = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration rows."""
-        found = known.get("without_one")
+        found = found_before(known, "without_one")
         return self.weights(rows.Z).leave_two_out(rows.magnitudes, offset, found)
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
-        return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset, known.get("sums"))
+        return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset, known)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMeans":
         """The weighted mean."""
@@ -146,10 +146,11 @@ class BagWeighted(Bag):
         magnitudes: FloatArray,
         scores: FloatArray,
         offset: float,
-        sums: Known = None,
+        known: Found = NOTHING,
     ) -> None:
         self.weights, self.magnitudes = weights, magnitudes
         self.scores, self.offset = scores, offset
+        sums = found_before(known, "sums") if known and self.n_places > FEW_SUMS else None
         sums = self._summed() if sums is None else fitting(sums, magnitudes)
         self.total, self.weight, self.largest = sums
         #: Points without any weight, and the sums of all others.

@@ -56,8 +56,9 @@ LEARNT_ON, ROUNDS = 40, 8
 FEW_CELLS = 64
 #: Rows that are searched for together: neighbouring rows share cells.
 SEARCHED = 1 << 14
-#: Pairs that may be compared, so many or so many times N√N; and kept, for each row on average.
-FEW_PAIRS, MOST_OF_ROOT, MOST_KEPT = 1 << 22, 48, 512
+#: Pairs that may be compared, so many or so many times N√N; and kept, for each row on average. How
+#: many cells each row may probe, where that makes more pairs.
+FEW_PAIRS, MOST_OF_ROOT, MOST_KEPT, MOST_PROBED = 1 << 22, 48, 512, 64
 #: Distances near the smallest number have absolute errors, up to this.
 UNDERFLOW = 1e4 * float(np.finfo(float).tiny)
 
@@ -251,7 +252,8 @@ class CellSearch:
                 f"{largest:.3g}. Divide the features by a constant, or use KNN without cells."
             )
         most = max(FEW_PAIRS, MOST_OF_ROOT * len(points) ** 1.5)
-        _refuse_many(len(points) * self.n_probes, most)
+        _refuse_many(len(points) * self.n_probes, max(FEW_PAIRS, MOST_PROBED * len(points)))
+        _refuse_many(len(points) * len(centres), max(16 * FEW_PAIRS, most))
         self.centres, self.placed = centres, self.locate(points)
         #: Who is in each cell, and who probes it.
         self.members = _Lists(self.placed.cell[:, None], len(centres))
@@ -382,7 +384,9 @@ class CellSearch:
 def _refuse_many(n_pairs: int, most: float) -> None:
     """Refuse what would take longer, or more memory, than a search without cells."""
     if n_pairs > most:
-        raise CalliperError(f"cells find {n_pairs:,} pairs of points: probe fewer, or use none.")
+        raise CalliperError(
+            f"cells find {n_pairs:,} pairs of points: take or probe fewer, or use none."
+        )
 
 
 class _Lists:
@@ -414,6 +418,7 @@ class CellMean(kernels.MeanStatistic):
         self.edge_sum = self.inner_sum + 0.5 * np.where(short, 0.0, member[:, -1])
         crowded, tied = found.shared(magnitudes, bag.grid)
         self.share(tied, crowded)
+        self._waiting = []
         self.alone = found.size == 0
 
     def of_calibration(self, level: float) -> FloatArray:
