@@ -69,6 +69,12 @@ def test_inputs_in_the_wrong_order_are_pointed_out():
         assert len(said) == swapped
 
 
+@pytest.mark.parametrize("kind", [Recency, LikelihoodRatio])
+def test_a_class_is_no_weight(kind):
+    with pytest.raises(TypeError, match=f"weights is the class {kind.__name__}: pass an instance"):
+        calibrated(kind)
+
+
 def test_a_ratio_that_is_no_weight_is_refused():
     before, now = np.zeros((20, 1)), np.ones((20, 1))
     certain = LikelihoodRatio(DecisionTreeClassifier()).fit(before, now)

@@ -223,6 +223,11 @@ class RowSources(Keeps):
     groups: Annotated[Any, Plain("groups")] = None
     weights: Annotated[Any, Plain("weights")] = None
 
+    def __post_init__(self) -> None:
+        for name, given in vars(self).items():
+            if isinstance(given, type):
+                raise TypeError(f"{name} is the class {given.__name__}: pass an instance of it.")
+
     def check_kept(self) -> None:
         """Refuse values of rows, which no file holds."""
         if any(remembered(each) is not each for each in vars(self).values()):

@@ -60,3 +60,9 @@ def test_bad_input():
         pit_histogram([0.0], batch(np.ones(5), 1), n_bins=0)
     with pytest.raises(CalliperError, match="p must lie"):
         quantile_calibration([0.0], batch(np.ones(5), 1), p=[2])
+
+
+@pytest.mark.parametrize("measure", [crps, pit_histogram, quantile_calibration])
+def test_intervals_are_no_distribution(measure):
+    with pytest.raises(TypeError, match=r"must come from predict_distribution\(X\); got tuple"):
+        measure([1.0], ([0.0], [2.0]))

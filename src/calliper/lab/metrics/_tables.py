@@ -359,7 +359,7 @@ def crps(y: Any, distribution: Distribution) -> float:
     >>> round(crps([0.0, 2.0], split.predict_distribution(np.zeros((2, 1)), [0.0, 0.0])), 3)
     0.889
     """
-    return float(distribution.crps(y).mean())
+    return float(_checked(distribution).crps(y).mean())
 
 
 def pit_histogram(
@@ -389,7 +389,7 @@ def pit_histogram(
     array([0.75, 0.25])
     """
     edges = np.linspace(0, 1, at_least(n_bins, 1, "n_bins") + 1)
-    pit = distribution.pit(y, random_state=random_state)
+    pit = _checked(distribution).pit(y, random_state=random_state)
     share = np.histogram(pit, edges)[0] / len(pit)
     n = distribution.n_effective
     return _share_table(edges[:-1], share, np.full(n_bins, (n + 1) / n_bins), n, len(pit))
@@ -419,7 +419,7 @@ def quantile_calibration(
     >>> quantile_calibration([-60.0, -10.0, 10.0, 80.0], found, p=[0.5, 0.9]).share
     array([0.75, 1.  ])
     """
-    levels = check_levels(p, "p")
+    levels, distribution = check_levels(p, "p"), _checked(distribution)
     (y,) = same_rows(distribution, "distribution", y=y)
     target, n = check_vector(y, "y", n=len(distribution)), distribution.n_effective
     share = (target[:, None] <= distribution.quantile(levels)).mean(axis=0)
@@ -427,6 +427,14 @@ def quantile_calibration(
     if n == distribution.n_calibration:
         ranks = np.array([conformal_rank(each, int(n)) for each in levels])
     return _share_table(np.array(levels), share, ranks, n, len(target))
+
+
+def _checked(distribution: Any) -> Distribution:
+    """What ``predict_distribution`` returned; anything else is refused."""
+    if isinstance(distribution, Distribution):
+        return distribution
+    kind = type(distribution).__name__
+    raise TypeError(f"distribution must come from predict_distribution(X); got {kind}.")
 
 
 def _share_table(
