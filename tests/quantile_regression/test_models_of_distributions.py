@@ -493,7 +493,7 @@ class NoQuantiles(NGBoostLike):
         (spoilt(np.inf), DistributionError(P), r"column 1 .* \(inf at position 2"),
         (quantiles, DistributionError(P[:3]), r"must predict 3 quantiles for each of 200 rows"),
         (lambda X: X[:, 0], DistributionError(P), r"it gave shape \(200,\)"),
-        (NoQuantiles(), None, r"must have ppf\(p\), its quantiles; got a object"),
+        (NoQuantiles(), None, r"must have ppf\(p\), its quantiles; got object"),
         ({}, None, r"pass two models or more, one for each quantile; got {}"),
         ([], DistributionError(P), r"pass two models or more, one for each quantile; got \[\]"),
         ({10: normal, 90: normal}, None, r"If these are percentages, divide by 100"),

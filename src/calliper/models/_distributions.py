@@ -388,7 +388,7 @@ def _of_distribution(distribution: Any, p: Sequence[float]) -> list[Any]:
     if ppf is None:
         what = "a predicted distribution must have ppf(p), its quantiles"
         how = "pass a function that returns (m, K) quantiles"
-        raise CalliperError(f"{what}; got a {type(distribution).__name__}: {how}.")
+        raise CalliperError(f"{what}; got {type(distribution).__name__}: {how}.")
     return [np.asarray(ppf(each), dtype=np.float64).reshape(-1) for each in p]
 
 
