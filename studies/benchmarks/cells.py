@@ -58,8 +58,8 @@ def against_exact(n: int = 50_000, m: int = 5_000) -> str:
     (Z, errors), (new, truth), (train, _) = (embedding(each, rng) for each in (n, m, n))
 
     def ask(kernel: KNN) -> tuple[float, Any]:
-        method = FullRescaled(kernel)
-        return seconds(lambda: method.fit(Z, errors, training=train).predict_radius(new, LEVEL))
+        method, known = FullRescaled(kernel), {} if kernel.cells is None else {"training": train}
+        return seconds(lambda: method.fit(Z, errors, **known).predict_radius(new, LEVEL))
 
     exact, radius = ask(KNN(K))
     expected = score(radius, truth)
@@ -90,8 +90,8 @@ def at_scale(n: int, m: int, exact: str, inner: int, cells: Cells) -> list[str]:
     train, _ = embedding(min(n, 600_000), rng, inner=inner)
 
     def ask(kernel: KNN) -> tuple[float, float, float, float]:
-        method = FullRescaled(kernel)
-        to_fit, _ = seconds(lambda: method.fit(Z, errors, training=train))
+        method, known = FullRescaled(kernel), {} if kernel.cells is None else {"training": train}
+        to_fit, _ = seconds(lambda: method.fit(Z, errors, **known))
         to_predict, radius = seconds(lambda: method.predict_radius(new, LEVEL))
         return to_fit, to_predict, score(radius, truth), float(np.mean(truth <= radius))
 
