@@ -185,7 +185,10 @@ def test_rows_in_order_of_time_are_pointed_out_by_calibrate_and_cv_plus():
             ConformalRegressor(model, shuffle=shuffle).calibrate(rows, y)
         made = ConformalRegressor(model, Split()).calibrate(rows, y, weights=Recency(50))
         made.extend(rows, y, window=100)
-        ConformalRegressor(model, Split()).calibrate(*turned).extend(*turned)
+        made = ConformalRegressor(model, Split()).calibrate(*turned)
+        made.extend(*turned).extend(*turned, window=10_000)  # which drops no row
+        gaps = rows.set_axis(days.where(np.arange(400) % 50 > 0))
+        ConformalRegressor(model, Split(), shuffle=False).calibrate(gaps, y)
 
 
 def test_a_gap_is_left_between_parts():

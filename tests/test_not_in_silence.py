@@ -585,6 +585,22 @@ def test_parameters_without_effect_are_named(estimator, words):
         assert any(words in str(each.message) for each in told) is said
 
 
+class OfKernel(FullRescaled):
+    """A subclass whose parameters have no defaults."""
+
+    def __init__(self, kernel, offset):
+        super().__init__(kernel, offset=offset, shrinkage=1)
+
+
+def test_defaults_are_defaults_in_any_type_and_subclasses_may_have_none():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnusedWarning)
+        FullRescaled(shrinkage=1, offset=0).fit(X, np.abs(Y))
+        NormalizedKNN(rho=np.float64(0.5)).fit(X, np.abs(Y), training=(X, np.abs(Y), Y))
+    with pytest.warns(UnusedWarning, match="kernel, offset have no effect on OfKernel"):
+        OfKernel(KNN(9), 0.1).fit(X, np.abs(Y))
+
+
 def uses_of(estimator):
     return estimator.uses if isinstance(estimator, Calibrator) else ()
 

@@ -65,7 +65,9 @@ def test_inputs_in_the_wrong_order_are_pointed_out():
             warnings.simplefilter("always", ShiftWarning)
             made.predict_interval(NEW[0])
             made.predict_interval(NEW[0][:29])  # too few to say
-        said = [str(each.message) for each in told if "in this order" in str(each.message)]
+        said = [
+            str(each.message) for each in told if "takes X_train, then X_new" in str(each.message)
+        ]
         assert len(said) == swapped
 
 

@@ -549,8 +549,10 @@ def at_least(value: Any, least: int, name: str) -> int:
 
 def warn_of_unused(estimator: Any, names: Sequence[str], why: str) -> None:
     """Warn of parameters that differ from their defaults, and change nothing."""
-    given, usual = estimator.get_params(deep=False), type(estimator)().get_params(deep=False)
-    changed = [name for name in names if repr(given[name]) != repr(usual[name])]
+    usual = signature(type(estimator)).parameters
+    given = {name: usual[name].default for name in names if name in usual}
+    now = estimator.get_params(deep=False)
+    changed = [name for name, value in given.items() if not np.array_equal(now[name], value)]
     if changed:
         verb, them = ("has", "it") if len(changed) == 1 else ("have", "them")
         text = f"{', '.join(changed)} {verb} no effect on {type(estimator).__name__}, since {why}"

@@ -287,7 +287,7 @@ def extended(
     if isinstance(ageing, AgeingWeights):
         new = replace(new, weights=ageing.of_age(len(y)))
         before = tuple(each.aged(new.weights[0]) for each in before)
-    if window is not None or isinstance(ageing, AgeingWeights):
+    if n < made.n_calibration + len(y) or isinstance(ageing, AgeingWeights):
         warn_of_times(X, y, "extend")
     tails = measured(made.score, new.Z, y, y_pred, new)
     if enough:

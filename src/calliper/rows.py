@@ -494,6 +494,7 @@ def _times(table: Any) -> dict[str, str]:
     orders = {}
     for where, values in found.items():
         times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
+        times = times[times == times] if len(times) else times  # without missing ones
         if len(times) >= FEWEST_TIMES and times[0] != times[-1]:
             rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
             orders[where] = "ascending" if rises else "descending" if falls else "no"

@@ -264,8 +264,9 @@ def warn_if_reversed(shares: Shares) -> None:
     if gap > SURELY * np.hypot(*(each.std() / np.sqrt(len(each)) for each in (old, new))):
         warn(
             f"On average, new rows have {100 * new.mean() / old.mean():.2g} % of the weight of "
-            "calibration rows. Weights should be larger where new rows are more frequent: check "
-            "that LikelihoodRatio.fit was given X_train and X_new in this order.",
+            "calibration rows. Unless these are only some of the new rows, check the weights: they "
+            "should be larger where new rows are more frequent (LikelihoodRatio.fit takes X_train, "
+            "then X_new).",
             ShiftWarning,
         )
 

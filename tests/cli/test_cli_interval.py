@@ -245,6 +245,9 @@ def test_coverage_far_below_the_level_is_pointed_out(calliper, files, base):
     far.to_csv(files / "far.csv", index=False)
     done = calliper(*base, "--new", "far.csv", "--quiet")
     assert done.returncode == 0 and done.stderr.startswith("warning: far fewer targets are inside")
+    far[:3].to_csv(files / "few.csv", index=False)
+    done = calliper(*base, "--new", "few.csv", "--quiet", "--coverage", "0.97")
+    assert "far fewer" not in done.stderr, "three rows say little"
 
 
 def test_the_promise_is_spelt_out_once(calliper, files, base):

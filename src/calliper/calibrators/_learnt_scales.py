@@ -226,7 +226,7 @@ class NormalizedKNN(Calibrator):
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 if form='sum', since a difficulty may be 0.")
         if self.form == "sum" or "+" not in self.difficulty:
-            warn_of_unused(self, ("rho",), "it weighs the second part if form='exp'")
+            warn_of_unused(self, ("rho",), "it needs form='exp' and a difficulty of two parts")
 
     def _units(self) -> FloatArray:
         """Medians of the parts of the difficulty at the points, or means, or 1, (p,)."""

@@ -48,6 +48,7 @@ JOURNAL = "_calliper.jsonl"
 _HIDDEN = ("_", ".")  # by convention, what has such a name is not data
 _ADVICE = "choose another --output folder, or pass --overwrite"
 
+ENOUGH = 4  # misses that are expected before their number is judged
 MOST_DEATHS = 3  # of processes at one file, before the run fails
 PATIENCE = 10  # seconds to wait for a scheduler
 
@@ -155,7 +156,8 @@ class Answering:
         asked = np.array(self.coverage)
         n_before = self.calibration.calibrated.regressor.calibration_.n_calibration
         chance = np.sqrt(asked * (1 - asked) * (1 / n + 1 / n_before))
-        if (shares < asked - SURELY * chance).any():
+        enough = n * (1 - asked) > ENOUGH  # misses expected, for chance to be normal
+        if (enough & (shares < asked - SURELY * chance)).any():
             out.note(
                 "warning: far fewer targets are inside than requested, so the intervals are too "
                 "narrow. Either the model was trained on the calibration rows, or the new rows "

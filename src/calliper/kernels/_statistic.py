@@ -55,12 +55,13 @@ class MeanStatistic(_Statistic):
         return sum_of_each(nearer)[:, None]
 
     def __post_init__(self, kept: FloatArray, last: FloatArray) -> None:
+        #: Whose sums are over all points, and wait. Copies share this list as they share sums; it
+        #: is copied before them, so that no copy takes sums that wait for sums that are found.
+        self._waiting = [self.crowded] if len(self.crowded) else []
         self.k, self.inner_sum = self.nearest.k, kept[:, 0].copy()
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
-        #: Their sums are over all points, and wait. Copies share this list as they share sums.
-        self._waiting = [self.crowded] if len(self.crowded) else []
 
     def _settle(self) -> None:
         """Sums that wait; if several threads find them, they find the same."""

@@ -58,7 +58,7 @@ FEW_CELLS = 64
 SEARCHED = 1 << 14
 #: Pairs that may be compared, so many or so many times N√N; and kept, for each row on average. How
 #: many cells each row may probe, where that makes more pairs.
-FEW_PAIRS, MOST_OF_ROOT, MOST_KEPT, MOST_PROBED = 1 << 22, 48, 512, 64
+FEW_PAIRS, MOST_OF_ROOT, MOST_KEPT, MOST_PROBED = 1 << 22, 48, 512, 256
 #: Distances near the smallest number have absolute errors, up to this.
 UNDERFLOW = 1e4 * float(np.finfo(float).tiny)
 
@@ -253,7 +253,7 @@ class CellSearch:
             )
         most = max(FEW_PAIRS, MOST_OF_ROOT * len(points) ** 1.5)
         _refuse_many(len(points) * self.n_probes, max(FEW_PAIRS, MOST_PROBED * len(points)))
-        _refuse_many(len(points) * len(centres), max(16 * FEW_PAIRS, most))
+        _refuse_many(len(points) * len(centres), max(16 * FEW_PAIRS, 2 * most))
         self.centres, self.placed = centres, self.locate(points)
         #: Who is in each cell, and who probes it.
         self.members = _Lists(self.placed.cell[:, None], len(centres))
@@ -385,7 +385,7 @@ def _refuse_many(n_pairs: int, most: float) -> None:
     """Refuse what would take longer, or more memory, than a search without cells."""
     if n_pairs > most:
         raise CalliperError(
-            f"cells find {n_pairs:,} pairs of points: take or probe fewer, or use none."
+            f"these cells need {n_pairs:,} comparisons: use fewer cells or probes, or none."
         )
 
 
