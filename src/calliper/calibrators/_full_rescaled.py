@@ -388,8 +388,8 @@ class FullRescaled(Calibrator):
         own = WITH_LEFT_OUT if chosen and self.shrinkage != 1 else USES  # at 1 nothing is local
         if self.kernel is None:
             return own
-        placed = isinstance(self.kernel, KNN) and self.kernel.cells is not None
-        taken = own - {"length_scale"} | ({"training"} if placed else set())
+        in_cells = isinstance(self.kernel, KNN) and self.kernel.cells is not None
+        taken = own - {"length_scale"} | ({"training"} if in_cells else set())
         return Uses(*taken, needs=kernel_needs(self.kernel, fixed=True))
 
     kernel: Any = None

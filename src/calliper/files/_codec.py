@@ -50,9 +50,9 @@ CLASSES = {
     "shift": "LikelihoodRatio",
     "models": "Layer",
     "space": "ErrorModel",
-    "scale._cells": "Cells PlacedCells",
+    "scale._cells": "Cells FixedCells",
 }
-#: Whole numbers beyond have no place in an array either.
+#: Larger whole numbers do not fit into an array either.
 LARGEST_INT = 2**63
 #: How many may hold one array, and from how many bytes on it is written once for them.
 MOST_SHARED, FEW_BYTES = 16, 256

@@ -114,7 +114,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     cells: Any = None
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
-        """A copy with its parameters checked, and with its cells in their places."""
+        """A copy with its parameters checked, and with its cells fixed."""
         check_metric(self.metric)
         check_engine(self.engine)
         k, cells = at_least(self.n_neighbors, 1, "n_neighbors"), self._cells()
@@ -122,8 +122,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             what = "cells work only with Euclidean distances on the CPU"
             got = f"got metric={self.metric!r}, engine={self.engine!r}"
             raise ValueError(f"{what}; {got}. Leave out both, or the cells.")
-        placed = None if cells is None else cells.placed(Z_train, rng)
-        return replace(self, n_neighbors=k, cells=placed)
+        fixed = None if cells is None else cells.fixed(Z_train, rng)
+        return replace(self, n_neighbors=k, cells=fixed)
 
     def _cells(self) -> Any:
         return None if self.cells is None else import_module(CELLS).as_cells(self.cells)
@@ -160,7 +160,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """Thresholds of full conformal."""
         k = self.at_most(len(rows.Z))
         if self.cells is not None and statistic != "quantile":
-            cells = self._cells().placed(None, None)
+            cells = self._cells().fixed(None, None)
             bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
             return bag
         nearest = Nearest(self._search(rows.Z, "local quantiles"), rows.magnitudes, k)
@@ -215,7 +215,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
-        self.ordered, self.position = with_places(super().prepare(scores))
+        self.ordered, self.position = with_positions(super().prepare(scores))
         return self.rescaled
 
     def order_statistics(
@@ -425,13 +425,13 @@ class BagKNN(Bag):
         return scale
 
     def _ordered(self, level: float, signs: FloatArray | None) -> tuple[FloatArray, IntArray]:
-        """The ratios ±s_i / ŝ_i in ascending order, and the place of each point among them."""
+        """The ratios ±s_i / ŝ_i in ascending order, and the position of each point among them."""
         key = self.statistic.key(level)
         if signs is not None:
             ratio = with_signs(rescale(self.scores, self.calibration_scale(level)), signs)
-            return with_places(ratio)
+            return with_positions(ratio)
         if key not in self._orders:
-            self._orders[key] = with_places(rescale(self.scores, self.calibration_scale(level)))
+            self._orders[key] = with_positions(rescale(self.scores, self.calibration_scale(level)))
         return self._orders[key]
 
     def _around(self, Z: FloatArray) -> tuple[Any, Entered]:
@@ -439,7 +439,7 @@ class BagKNN(Bag):
         return self.search.around(Z, self.n_neighbors, self.reach)
 
 
-def with_places(values: FloatArray) -> tuple[FloatArray, IntArray]:
-    """(N,) values in ascending order, and the place of each among them."""
+def with_positions(values: FloatArray) -> tuple[FloatArray, IntArray]:
+    """(N,) values in ascending order, and the position of each among them."""
     order = np.argsort(values)
     return values[order], np.argsort(order)
