@@ -230,7 +230,7 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     (n, d), space = Z.shape, embedding.space
     if n > 1 and not np.ptp(Z, axis=0).any():
         problem = (
-            f"gives all {n} calibration rows the same place: all are equally near, and "
+            f"gives all {n} calibration rows the same coordinates: all are equally near, and "
             f"widths do not adapt. Pass embed= with something that varies."
         )
     elif d > n:

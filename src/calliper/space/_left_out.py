@@ -52,7 +52,7 @@ FEWEST_OF_DISTRIBUTIONS, MOST_OF_FEW, PART_OF_DISTRIBUTIONS = 120, 0.6, 0.4
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LeftOut(Rows, Keeps):
-    """Training rows, by number, predicted and placed by models that were not trained on them.
+    """Training rows, by number, predicted and located by models that were not trained on them.
 
     Others of ``n_training`` were in (nearly) every bag; ``source`` is "out of bag" or "5 folds".
     ``weaker`` says that these models fit worse, so that their bias is not the model's own.

@@ -1,7 +1,7 @@
 """The spaces, of inputs, predictions, a model's spread or the user's map, and a model in one.
 
 Each maps rows to coordinates, and most predict on the way. Everything here is learnt from the
-fitted model and training rows. A scaler fitted to the calibration rows would place them, and not
+fitted model and training rows. A scaler fitted to the calibration rows would put them, and not
 the new row, at the centre of their own cloud: new and calibration rows would no longer be treated
 alike, which the proof of coverage needs.
 
@@ -71,7 +71,7 @@ class Scaling(Keeps):
 
 
 class Space(Keeps):
-    """A way to place rows.
+    """A map from rows to coordinates.
 
     The name says what the coordinates are; with a unit, a distance means the same for every model
     and data set. One that depends on the model has it ``opened``; ``mapping`` is what the user's
@@ -239,9 +239,9 @@ class PredictionAndSpread(Space):
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions and coordinates, in one pass."""
-        return self.place(self.opened.prepare(X) if self.opened.steps else X)
+        return self.locate_prepared(self.opened.prepare(X) if self.opened.steps else X)
 
-    def place(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+    def locate_prepared(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """Predictions and coordinates of rows that are prepared for the core."""
         mean, spreads = self.doubt.measure(rows)
         y_pred = self.opened.finish(mean) if self.opened.targets else mean
