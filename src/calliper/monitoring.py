@@ -421,10 +421,10 @@ class ExchangeabilityMonitor(_Monitor):
         below = np.searchsorted(self._sorted, scores).tolist()
         up_to = np.searchsorted(self._sorted, scores, "right").tolist()
         for score, draw, low, high in zip(scores.tolist(), draws, below, up_to, strict=True):
-            n, place = len(self._sorted) + len(fresh), bisect_right(fresh, score)
-            low, high = low + bisect_left(fresh, score), high + place
+            n, index = len(self._sorted) + len(fresh), bisect_right(fresh, score)
+            low, high = low + bisect_left(fresh, score), high + index
             p = (n - high + draw * (1 + high - low)) / (n + 1)
-            fresh.insert(place, score)
+            fresh.insert(index, score)
             self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + SIDES * (p - 0.5))
             total = float(self._wealth.sum())
             self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)

@@ -330,10 +330,10 @@ class NeighborSearch:
         def first(near: IntArray | None, distance: FloatArray) -> IntArray:
             shells = Shells.of_points(distance, n)
             chosen = shells.tied & (np.cumsum(shells.tied, axis=1) <= shells.seats[:, None])
-            place = np.nonzero(shells.near | chosen)[1].reshape(-1, n)  # of tied ones the first
-            some = np.take_along_axis(distance, place, axis=1)
-            place = np.take_along_axis(place, np.argsort(some, axis=1, kind="stable"), axis=1)
-            found = place if near is None else np.take_along_axis(near, place, axis=1)
+            column = np.nonzero(shells.near | chosen)[1].reshape(-1, n)  # of tied ones the first
+            some = np.take_along_axis(distance, column, axis=1)
+            column = np.take_along_axis(column, np.argsort(some, axis=1, kind="stable"), axis=1)
+            found = column if near is None else np.take_along_axis(near, column, axis=1)
             return np.column_stack([found, shells.size > 1])
 
         found = self.over_candidates(locations, n, first, left_out)

@@ -150,7 +150,7 @@ class BagWeighted(Bag):
     ) -> None:
         self.weights, self.magnitudes = weights, magnitudes
         self.scores, self.offset = scores, offset
-        sums = found_before(known, "sums") if known and self.n_places > FEW_SUMS else None
+        sums = found_before(known, "sums") if known and self.n_sites > FEW_SUMS else None
         sums = self._summed() if sums is None else fitting(sums, magnitudes)
         self.total, self.weight, self.largest = sums
         #: Points without any weight, and the sums of all others.
@@ -163,13 +163,13 @@ class BagWeighted(Bag):
         return sums_of_others(self.weights, self.magnitudes)
 
     @property
-    def n_places(self) -> int:
+    def n_sites(self) -> int:
         """How many points have pairs."""
         return len(self.scores)
 
     def for_file(self) -> dict[str, Any]:
         """The sums over all pairs, where they take long."""
-        many = self.n_places > FEW_SUMS
+        many = self.n_sites > FEW_SUMS
         return {"sums": np.stack([self.total, self.weight, self.largest]) if many else None}
 
     def calibration_scale(self, level: float) -> FloatArray:
