@@ -179,7 +179,7 @@ def _is_transformer(embed: Any) -> bool:
 def learnt_from_training(space: Space) -> bool:
     """Whether training rows had a part in a space that was chosen with them."""
     if isinstance(space, spaces.PredictionAndSpread):
-        return space.doubt.unit() is None
+        return space.reader.unit() is None
     if isinstance(space, spaces.Mapped):
         return _is_transformer(space.mapping)
     standardised = isinstance(space, spaces.Inputs) and space.scaling is not None

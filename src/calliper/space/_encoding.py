@@ -71,10 +71,9 @@ Names = tuple[Hashable, ...] | None
 
 @dataclass(frozen=True, kw_only=True)
 class Column(Keeps):
-    """What becomes of one column.
+    """What becomes of one column; ``by_target`` says whether targets ordered its levels.
 
-    ``gap`` is the feature of a cell that has none of its own, ``origin`` the day that is 0,
-    ``places`` are the codes of levels, and ``by_target`` says whether targets ordered them.
+    ``gap`` is the feature of a cell without one, ``origin`` the day 0, ``places`` codes of levels.
     """
 
     kind: Annotated[str, Text(("numbers", "times", "levels"))]
