@@ -160,7 +160,6 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         return Radial(Z, length, self.metric, step, smoothing)
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
-        """Quantile by radial weights."""
         if self.smoothing:
             return super().local_quantile(Z, scores)
         quantile: LocalQuantile = self.weights(Z).local_quantile(scores)
