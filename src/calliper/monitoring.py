@@ -297,8 +297,8 @@ class CoverageMonitor(_Monitor):
         odds = np.concatenate(chosen) * self._promised / (1 - self._promised)
         self._rates: FloatArray = odds / (1 + odds)
         self._shares = np.log(np.tile(SHARES, len(chosen)) / len(chosen)) + self._start
-        # Of each rate: the walk of its bets, its least value and where that was; and ln of the
-        # sum over starts of their weights, each over its wealth when it began.
+        # For each rate: log wealth, its minimum and when; log of the sum over starts of
+        # weight/wealth, with the wealth at the start.
         self._walk, self._least, self._sums = np.zeros(len(odds)), np.zeros(len(odds)), odds - inf
         self._least_at = np.zeros(len(odds), dtype=np.int64)
         self._n_missed = 0

@@ -222,7 +222,6 @@ class RadialLocalizer:
         self.below, self.total = np.concatenate(map_row_blocks(sums, n, n), axis=1)
 
     def compare(self, x: FloatArray) -> Compared:
-        """Weights and shares of new rows."""
         weight = self._weights(x)
         total = weight + self.total
         return weight, self.below / total, (self.below + weight) / total
@@ -250,7 +249,6 @@ class NeighborLocalizer:
         self.near, self.tied, self.edge, self.seats, self.size = found
 
     def compare(self, x: FloatArray) -> Compared:
-        """Weights and shares of new rows."""
         distances = all_distances(x, self.points, EUCLIDEAN)
         inside, at_edge = distances < self.edge, distances == self.edge
         entering = np.where(inside, 1.0, np.where(at_edge, self.seats / (self.size + 1), 0.0))
