@@ -91,7 +91,7 @@ def test_an_error_with_its_sign_leads_back_to_the_target():
     y, y_pred, score = np.array([1.0, 5.0, -2.0]), np.array([3.0, 3.0, -2.0]), AbsoluteError()
     signed = score.signed(y, y_pred)
     np.testing.assert_array_equal(signed, [-2.0, 2.0, 0.0])
-    np.testing.assert_array_equal(score.place(y_pred, signed), y)
+    np.testing.assert_array_equal(score.target_at(y_pred, signed), y)
     np.testing.assert_array_equal(score.magnitude(y, y_pred), np.abs(signed))
 
 
@@ -114,7 +114,7 @@ def test_scaled_errors_and_their_intervals_belong_together(y, centre, down, up, 
         assert lower <= y <= upper
     signed = score.signed(y, rows)
     np.testing.assert_allclose(np.abs(signed), score.magnitude(y, rows))
-    np.testing.assert_allclose(score.place(rows, signed), y, atol=1e-9 * (1 + abs(centre)))
+    np.testing.assert_allclose(score.target_at(rows, signed), y, atol=1e-9 * (1 + abs(centre)))
 
 
 few = st.integers(-8, 8).map(float)
@@ -147,7 +147,9 @@ def test_intervals_stop_at_the_ends_of_the_targets(y, centre, down, up, radius, 
         assert (lower <= y <= upper) == (literal <= radius)
     if radius < 20:
         assert lowest <= lower and upper <= highest
-    np.testing.assert_allclose(score.place(rows, score.signed(y, rows)), y, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        score.target_at(rows, score.signed(y, rows)), y, rtol=1e-9, atol=1e-9
+    )
     wider = score.invert(rows, np.array([radius + 1]))
     assert wider[0] <= lower and upper <= wider[1]
 
@@ -356,7 +358,7 @@ def test_a_score_of_ones_own_has_no_signs_unless_it_says_so():
         def invert(self, y_pred, radius):
             return y_pred - radius, y_pred + radius
 
-    for ask in (Own().signed, Own().place):
+    for ask in (Own().signed, Own().target_at):
         with pytest.raises(NotImplementedError):
             ask(np.ones(1), np.ones(1))
 
@@ -388,5 +390,5 @@ def test_no_room_without_an_end_pulls_nothing():
 
 def test_a_target_is_placed_where_its_score_says_and_no_further():
     rows = np.tile([2.0, 1.0, 4.0], (3, 1))
-    found = ScaledError().place(rows, np.array([-0.3, 0.0, 0.7]))
+    found = ScaledError().target_at(rows, np.array([-0.3, 0.0, 0.7]))
     np.testing.assert_array_equal(found, [2.0 - 0.3, 2.0, 2.0 + 0.7 * 4.0])

@@ -241,7 +241,7 @@ class Calibration(Keeps):
         made: Distribution = calibrator.predict_distribution(
             new.Z, np.zeros(len(y_pred)), bounds=bounds, weights=new.weights, groups=new.groups
         )
-        return made._placed(y_pred, self.score, valid.labels_of(X))
+        return made._moved(y_pred, self.score, valid.labels_of(X))
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""

@@ -32,15 +32,17 @@ SEEN_IN_TRAINING = (
     "The model's errors on them are therefore smaller than on new rows. Calibrate on rows that "
     "were not used for training."
 )
-#: Share of a column's spread within which numbers agree; standard deviations beyond chance.
-AGREEMENT, BEYOND = 1e-4, 6.0
+AGREEMENT = 1e-4  # share of a column's spread within which numbers agree
+BEYOND = 6.0  # standard deviations beyond which chance explains nothing
 #: Fewest shared rows, in number and share, that are noticed where only copies can coincide.
 FEW = ((5, 0.05), (10, 0.01))
-#: Share of the rows that counts as all; share of different values that makes a column fine; fewest
-#: different rows for which two equal sets mean copies; most copies of one row that are few.
-NEARLY_ALL, FINE, FEWEST_KINDS, _FEW_ROWS = 0.99, 0.95, 20, 8
-#: Numbers that a row is projected to; more columns are projected without units; stands for a gap.
-_PROJECTED, _WIDE, _GAP = 3, 512, -97.3
+NEARLY_ALL = 0.99  # share of the rows that counts as all
+FINE = 0.95  # share of different values that makes a column fine
+FEWEST_KINDS = 20  # fewest different rows for which two equal sets mean copies
+_FEW_ROWS = 8  # most rows of a cell whose division between the sets is judged
+_PROJECTED = 3  # numbers that a row is projected to
+_WIDE = 512  # most columns that are projected in units of their spread
+_GAP = -97.3  # stands for a gap
 #: Offsets of two grids, since rows at the edge of a cell may fall on either side; and factors
 #: that make one number of the cell of a row.
 _OFFSETS = (0.318, 0.818)

@@ -21,7 +21,7 @@ from calliper.exceptions import CalliperError
 
 #: The child of a leaf.
 LEAF = -1
-#: How many steps trees may take together, in units of their nodes, and a row in one of them.
+#: Most steps of a walk, depth times all trees but one, in units of the nodes; deepest tree.
 MOST_STEPS, DEEPEST = 64, 4096
 #: Rows times trees that are walked together.
 AT_ONCE = 1 << 20
@@ -81,7 +81,6 @@ class PlainTrees(Keeps):
         return cls(sizes, feature, threshold, left, right, gap_left.astype(bool), value, n_features)
 
     def check_kept(self) -> None:
-        """Refuse nodes that cannot be walked."""
         own, inner = np.arange(len(self.left)), self.left != LEAF
         if not 0 < self.sizes.sum() == len(own):
             raise CalliperError("trees do not have the number of nodes that they declare.")

@@ -38,7 +38,6 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 LARGEST_FEATURE = 1e150
 #: Beyond this, sums of scores may overflow.
 LARGEST_SCORE = 1e302
-
 #: Most levels that an error message lists.
 N_LISTED = 9
 #: What holds rows that cannot be counted or picked, by the name of its type, and what to pass.
@@ -50,10 +49,13 @@ NO_ROWS = {
 }
 #: The default level; its identity tells it from a 0.9 that the user passes.
 USUAL_COVERAGE = float("0.9")
-#: Names of other libraries for a share of misses and a level; our own, elsewhere; other words.
+#: What other libraries call a share of misses.
 MISSES = frozenset({"alpha", "significance", "significance_level"})
+#: What they call a level, or such a share.
 LEVEL_WORDS = MISSES | {"confidence_level", "level"}
+#: These, and arguments of other methods of ours.
 OUR_WORDS = LEVEL_WORDS | {"coverage", "confidence"}
+#: What to write for other arguments of other libraries, and for ours where they do not belong.
 INSTEAD = {
     **dict.fromkeys(("group", "bins", "mc"), "calibrate(X, y, groups=…)"),
     **dict.fromkeys(("prefit", "X_cal"), "calibrate(X_cal, y_cal) of a fitted model"),
@@ -90,9 +92,8 @@ def refuse_level_words(called: Any, known: Mapping[str, Any]) -> None:
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return  # it passes on what it does not know
     for name in (known.keys() - found.keys()) & INSTEAD.keys():
-        use = INSTEAD[name].format(
-            called.__name__ if "calibrator" in found else "ConformalRegressor"
-        )
+        owner = called.__name__ if "calibrator" in found else "ConformalRegressor"
+        use = INSTEAD[name].format(owner)
         raise TypeError(f"{called.__name__} has no argument {name!r}. Use {use}.")
     here = "coverage" in found
     for name in (known.keys() - found.keys()) & (LEVEL_WORDS if here else OUR_WORDS):

@@ -94,7 +94,7 @@ def calibrate_model(
         targets = given.targets
         if ageing:  # a partition does not know how many rows come after it
             given = replace(given, weights=per_row.weights.of_age(len(targets)))
-        # Those at hand are the first of them.
+        # The rows in memory are the first of the collection; all later ones calibrate.
         kept = order = np.append(kept, np.arange(at_hand, len(targets)))
         y_pred, given = y_pred[kept], given.take(kept)
         y, Z = given.targets, given.Z

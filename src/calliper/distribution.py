@@ -213,14 +213,15 @@ class Distribution:
         names = [f"quantile_{level:g}" for level in valid.check_levels(p, "p")]
         return pd.DataFrame(self.quantile(list(p)), columns=names, index=self.index)
 
-    def _placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> Distribution:
-        """The same errors around other predictions, (m,), as this score places them."""
+    def _moved(self, y_pred: FloatArray, score: Any, index: Any = None) -> Distribution:
+        """The same errors around other predictions, (m,), by this score."""
         return replace(self, y_pred=y_pred, score=score, index=index)
 
     @property
     def centre(self) -> FloatArray:
         """Where an error of 0 would put the target, (m,)."""
-        return np.asarray(self.score.place(self.y_pred[:, None], np.zeros((len(self), 1)))[:, 0])
+        zero = np.zeros((len(self), 1))
+        return np.asarray(self.score.target_at(self.y_pred[:, None], zero)[:, 0])
 
     @property
     def n_effective(self) -> float:
@@ -270,7 +271,7 @@ class Distribution:
 
     def _points(self, rows: slice) -> FloatArray:
         """All y_i* of some rows, (m, N), in no order."""
-        points = self.score.place(self.y_pred[rows][:, None], self._signed(self._Z[rows]))
+        points = self.score.target_at(self.y_pred[rows][:, None], self._signed(self._Z[rows]))
         return np.asarray(np.clip(points, *self.bounds))
 
     def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
@@ -294,7 +295,8 @@ class Distribution:
         to the prediction: then the sum is rounded to the target or beyond, and never falls.
         """
         with np.errstate(over="ignore"):  # beyond the largest number there is no bound
-            low, high = (self.score.place(y_pred, side * _up(side * signed)) for side in (-1, 1))
+            target_at = self.score.target_at
+            low, high = (target_at(y_pred, side * _up(side * signed)) for side in (-1, 1))
         return low, high
 
     def _counts(self, y: Any, *, bounded: bool = True) -> FloatArray:
@@ -388,8 +390,8 @@ class GroupedDistribution(Distribution):
 
     parts: tuple[tuple[IntArray, Distribution], ...] = ()
 
-    def _placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> GroupedDistribution:
-        parts = tuple((rows, part._placed(y_pred[rows], score)) for rows, part in self.parts)
+    def _moved(self, y_pred: FloatArray, score: Any, index: Any = None) -> GroupedDistribution:
+        parts = tuple((rows, part._moved(y_pred[rows], score)) for rows, part in self.parts)
         return replace(self, y_pred=y_pred, score=score, index=index, parts=parts)
 
     @property
@@ -421,7 +423,7 @@ class GroupedDistribution(Distribution):
 
 
 def _targets(y: Any) -> FloatArray:
-    """Values to be placed in distributions, of at most two axes."""
+    """Targets to ask distributions about, of at most two axes."""
     try:
         given = np.asarray(y, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:

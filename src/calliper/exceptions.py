@@ -114,8 +114,8 @@ __all__ = sorted(each.__name__ for each in _CLASSES if issubclass(each, Exceptio
 
 #: Modules that may lie between the user's line and a warning.
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
-#: Of this thread: warnings that are not shown, warnings that were shown and are not repeated, and
-#: what shows others.
+#: In this thread: classes silenced; classes shown once already, None if all are shown again; the
+#: function that shows.
 _SILENT: ContextVar[tuple[tuple[type[Warning], ...], set[type[Warning]] | None, Any]] = ContextVar(
     "silent", default=((), None, warnings.warn)
 )

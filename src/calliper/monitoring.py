@@ -297,8 +297,8 @@ class CoverageMonitor(_Monitor):
         odds = np.concatenate(chosen) * self._promised / (1 - self._promised)
         self._rates: FloatArray = odds / (1 + odds)
         self._shares = np.log(np.tile(SHARES, len(chosen)) / len(chosen)) + self._start
-        # Of each rate: the walk of its bets, its least value and where that was; and ln of the
-        # sum over starts of their weights, each over its wealth when it began.
+        # For each rate: log wealth, its minimum and when; log of the sum over starts of
+        # weight/wealth, with the wealth at the start.
         self._walk, self._least, self._sums = np.zeros(len(odds)), np.zeros(len(odds)), odds - inf
         self._least_at = np.zeros(len(odds), dtype=np.int64)
         self._n_missed = 0
@@ -421,10 +421,10 @@ class ExchangeabilityMonitor(_Monitor):
         below = np.searchsorted(self._sorted, scores).tolist()
         up_to = np.searchsorted(self._sorted, scores, "right").tolist()
         for score, draw, low, high in zip(scores.tolist(), draws, below, up_to, strict=True):
-            n, place = len(self._sorted) + len(fresh), bisect_right(fresh, score)
-            low, high = low + bisect_left(fresh, score), high + place
+            n, index = len(self._sorted) + len(fresh), bisect_right(fresh, score)
+            low, high = low + bisect_left(fresh, score), high + index
             p = (n - high + draw * (1 + high - low)) / (n + 1)
-            fresh.insert(place, score)
+            fresh.insert(index, score)
             self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + SIDES * (p - 0.5))
             total = float(self._wealth.sum())
             self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)

@@ -154,10 +154,10 @@ def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> Fl
     """The first value of each row of (m, N) at which its weights reach what is needed, else +∞."""
     order = np.argsort(values, axis=1)
     reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
-    place = count_true(reached < needed[:, None])[:, None]
+    index = count_true(reached < needed[:, None])[:, None]
     ordered = np.take_along_axis(values, order, axis=1)
     extended = np.hstack([ordered, np.full((len(order), 1), np.inf)])
-    return np.asarray(np.take_along_axis(extended, place, axis=1)[:, 0])
+    return np.asarray(np.take_along_axis(extended, index, axis=1)[:, 0])
 
 
 def in_order(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, Any]:

@@ -5,7 +5,7 @@
 by a few last digits, so that no tie is lost. A score of two tails has two columns; each tail is
 calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. A score that tells sides
 apart has ``signed(y, ŷ)``, whose size is the score and which grows with y, and its inverse
-``place(ŷ, signed)``. Predictions may carry an axis of levels before the last: (m, 1, n_outputs)
+``target_at(ŷ, signed)``. Predictions may carry an axis of levels before the last: (m, 1, n_outputs)
 against a radius of shape (m, L).
 
 ``QuantileError`` is conformalised quantile regression: the error of an interval that a model of
@@ -77,7 +77,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     n_outputs : predictions a row
     units : (k,) sizes of usual errors of k targets, or None
     has_sides : whether ``signed`` tells on which side of the prediction a target lies
-    has_distribution : whether ``place`` is the inverse of ``signed``, so that there is one
+    has_distribution : whether ``target_at`` is the inverse of ``signed``, so that there is one
     about : what people choose it by, where it makes a method of its own
     cli : its names on the command line, each with the parameters that it stands for
 
@@ -115,7 +115,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
         """The score with the sign of the error, (n,); it grows with y."""
         raise NotImplementedError
 
-    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+    def target_at(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """The target with this signed score."""
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class AbsoluteError(Score):
         """The signed error, y − ŷ, from which distributions are built."""
         return y - y_pred
 
-    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+    def target_at(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """The target with this signed error: ŷ + signed."""
         return y_pred + signed
 
@@ -280,7 +280,7 @@ class CurveError(Score):
         down, up = self.sides(y_pred)
         return np.where(y < up.knots[..., 0], -down.reach(-np.asarray(y)), up.reach(y))
 
-    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+    def target_at(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """q(z)."""
         (down, up), size = self.sides(y_pred), np.abs(signed)
         return np.where(signed < 0, -down.end(size), up.end(size))
@@ -358,11 +358,11 @@ class ScaledError(CurveError):
         z = super().signed(y, y_pred)
         return z + self.beyond * (np.greater(y, self.highest).astype(float) - (y < self.lowest))
 
-    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+    def target_at(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """q(z), which waits at an end until z has passed ``beyond``."""
-        near = super().place(y_pred, signed)
+        near = super().target_at(y_pred, signed)
         further = np.sign(signed) * np.maximum(np.abs(signed) - self.beyond, 0.0)
-        far = super().place(y_pred, further)
+        far = super().target_at(y_pred, further)
         below, above = np.minimum(far, self.lowest), np.maximum(far, self.highest)
         return np.asarray(np.clip(near, below, above))
 
@@ -546,8 +546,8 @@ class DistributionError(CurveError):
         y_pred = np.asarray(y_pred)[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
             # By rows: a matrix product rounds a row differently in another batch.
-            mean = (self.place(y_pred, MEAN_NODES) * MEAN_WEIGHTS).sum(axis=-1)
-            low, high = self.place(y_pred, ndtri([0.05, 0.95])).T
+            mean = (self.target_at(y_pred, MEAN_NODES) * MEAN_WEIGHTS).sum(axis=-1)
+            low, high = self.target_at(y_pred, ndtri([0.05, 0.95])).T
         mean = np.where(np.isnan(mean), self.centre(y_pred)[:, 0], mean)
         return np.asarray(np.clip([mean, low, high], -most, most))
 
@@ -599,20 +599,20 @@ def sides_through(
     They are straight between knots, and beyond the outermost ones with slopes ``first`` and
     ``last``, (…,). No target is further out than at the height ``farthest``.
     """
-    place = int(np.searchsorted(heights, 0.0))
-    if place == len(heights) or heights[place] != 0:  # a knot at the centre parts the sides
-        before = max(place - 1, 0)
+    index = int(np.searchsorted(heights, 0.0))
+    if index == len(heights) or heights[index] != 0:  # a knot at the centre parts the sides
+        before = max(index - 1, 0)
         with np.errstate(over="ignore", invalid="ignore"):
             pieces = np.diff(knots, axis=-1) / np.diff(heights)
             steps = np.concatenate([first[..., None], pieces, last[..., None]], axis=-1)
-            middle = knots[..., before] - steps[..., place] * heights[before]
-        if place < len(heights):  # rounding may carry it over a knot
-            middle = np.minimum(middle, knots[..., place])
-        if place:
+            middle = knots[..., before] - steps[..., index] * heights[before]
+        if index < len(heights):  # rounding may carry it over a knot
+            middle = np.minimum(middle, knots[..., index])
+        if index:
             middle = np.maximum(middle, knots[..., before])
-        knots, heights = np.insert(knots, place, middle, -1), np.insert(heights, place, 0.0)
-    down = Side(-knots[..., place::-1], -heights[place::-1], first, farthest)
-    return down, Side(knots[..., place:], heights[place:], last, farthest)
+        knots, heights = np.insert(knots, index, middle, -1), np.insert(heights, index, 0.0)
+    down = Side(-knots[..., index::-1], -heights[index::-1], first, farthest)
+    return down, Side(knots[..., index:], heights[index:], last, farthest)
 
 
 class Side:

@@ -193,7 +193,7 @@ def test_a_regressor_with_any_method_that_can(method, problem):
     ranks = [1, 100, batch.n_calibration]
     points = np.sort(batch._points(slice(None)), axis=1)[:, [rank - 1 for rank in ranks]]
     y_pred, _ = model.embedding_.predict_and_transform(X[:20])  # or centre and units
-    placed = model.score_.place(y_pred[:, None], batch._signed(batch._Z, ranks))
+    placed = model.score_.target_at(y_pred[:, None], batch._signed(batch._Z, ranks))
     np.testing.assert_allclose(placed, points, rtol=1e-6, atol=1e-9)
 
 

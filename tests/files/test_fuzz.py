@@ -112,7 +112,7 @@ KERNELS = {
 NEAREST = of_class("KNN", **KERNELS["KNN"])
 TUNED = {"criterion": "mse", "n_components": None, "mi_neighbors": 3, "metric": "euclidean"}
 TUNED = of_class("TunedKNN", **TUNED, n_neighbors=[3])
-PLACED = of_class("KNN", **KERNELS["KNN"] | {"cells": of_class("PlacedCells", **CELLS)})
+FIXED = of_class("KNN", **KERNELS["KNN"] | {"cells": of_class("FixedCells", **CELLS)})
 ERRORS = {"recentre": True, "units": True, "shift_trees": [10**9], "side_trees": 10**9}
 ERRORS |= {"max_errors": 8000, "random_state": 0}
 CORE, RATIO = {"opened": {"opened": ["core", 0]}}, "per_row weights state trees sums"
@@ -153,7 +153,7 @@ FORGED = {
     "no medians": ("normalized", {"units_": np.zeros(1)}, "units_ of NormalizedKNN"),
     "choices": ("tuned", {"chosen_": None}, r"no len\(\)"),
     "all choices": ("tuned", {"chosen_": None, "without_one_": None}, r"no len\(\)"),
-    "cells": ("mahalanobis", {KERNEL: PLACED}, "too many for 40"),
+    "cells": ("mahalanobis", {KERNEL: FIXED}, "too many for 40"),
     "two spaces": ("mahalanobis", {KERNEL: TUNED}, "a learnt space needs a distance kernel"),
     "no fold": (
         "refitted",

@@ -188,7 +188,7 @@ def test_functions_are_brought_again_and_known_by_their_answers(path):
         calliper.load(path, RIDGE)
     again = calliper.load(path, RIDGE, embed=lambda X: np.asarray(X)[:, :1])
     assert np.array_equal(ends(again), ends(made))
-    with pytest.raises(OtherModelError, match="places the 5 rows"):
+    with pytest.raises(OtherModelError, match="locates the 5 rows"):
         calliper.load(path, RIDGE, embed=halves)
     assert any("embed=" in line for line in calliper.files.inspect(path).describe())
 

@@ -16,7 +16,7 @@ from calliper.kernels import all_distances
 from calliper.quantile import Shares, conformal_rank, row_thresholds, with_signs
 from calliper.rows import Rows
 from calliper.scale import Cells
-from calliper.scale._cells import CellSearch, PlacedCells, number_of_cells
+from calliper.scale._cells import CellSearch, FixedCells, number_of_cells
 from oracles import cells as oracle
 from oracles.shared_ties import exact_row, exact_rows
 
@@ -53,7 +53,7 @@ WORLDS = range(100)
 
 
 def fitted(Z, scores, how):
-    cells = PlacedCells(how["centres"], None, how["n_probes"], 0)
+    cells = FixedCells(how["centres"], None, how["n_probes"], 0)
     rest = {name: how[name] for name in ("statistic", "offset", "shrinkage")}
     return FullRescaled(KNN(how["k"], cells=cells), **rest).fit(Z, scores)
 
@@ -124,7 +124,7 @@ def test_a_larger_search_is_exact_among_candidates(d, kind):
     search = CellSearch(points, points[rng.choice(1000, 40, replace=False)], 4)
     new = search.locate(rows)
     found, others = search.nearest(new, 5), search.nearest_others(5)
-    members = [np.flatnonzero(np.isin(search.placed.cell, p)) for p in new.probes]
+    members = [np.flatnonzero(np.isin(search.located.cell, p)) for p in new.probes]
     reach = np.array([others.reach[i] for i in range(3000)])
     pairs = set()
     for r, (row, mine) in enumerate(zip(rows, members, strict=True)):
@@ -137,7 +137,7 @@ def test_a_larger_search_is_exact_among_candidates(d, kind):
             np.testing.assert_array_equal(np.sort(near), order[:5])
             assert order[3] < order[4] < order[5] and found.reach[r] == order[4]
         everyone = np.cumsum((row - points) ** 2, axis=1)[:, -1]
-        probing = (search.placed.probes == new.cell[r]).any(axis=1)
+        probing = (search.located.probes == new.cell[r]).any(axis=1)
         pairs |= {(r, i) for i in np.flatnonzero(probing & (everyone <= reach))}
     row, point, _ = search.entering(new, reach)
     assert set(zip(row.tolist(), point.tolist(), strict=True)) == pairs and len(pairs) > 50
@@ -267,15 +267,15 @@ def test_signed_and_weighted_order_statistics_are_those_of_the_thresholds(seed):
 def test_how_many_cells_and_on_how_many_rows_they_are_learnt():
     assert [number_of_cells(n) for n in (1, 10, 100, 2000, 10**6)] == [1, 1, 12, 179, 4000]
     Z = np.random.default_rng(0).normal(size=(200, 2))
-    by_default = Cells(random_state=0).placed(Z, None)
+    by_default = Cells(random_state=0).fixed(Z, None)
     assert len(by_default.learnt) == number_of_cells(200) == 25
-    learnt = Cells(3, random_state=0).placed(Z, None)  # on 40 rows a cell
+    learnt = Cells(3, random_state=0).fixed(Z, None)  # on 40 rows a cell
     drawn = Z[np.random.RandomState(0).choice(200, 120, replace=False)]
     assert len(learnt.learnt) == 3
     np.testing.assert_allclose(learnt.learnt.mean(axis=0), drawn.mean(axis=0), atol=0.5)
     with pytest.raises(CalliperError, match="9 cells need at least as many training rows; got 8"):
-        Cells(9).placed(Z[:8], None)
-    assert len(Cells(8, random_state=0).placed(Z[:8], None).learnt) == 8
+        Cells(9).fixed(Z[:8], None)
+    assert len(Cells(8, random_state=0).fixed(Z[:8], None).learnt) == 8
 
 
 @pytest.mark.parametrize("tight", [False, True])
@@ -291,14 +291,14 @@ def test_rows_are_told_apart_where_products_cannot_tell(tight):
     assert not len(found.shells[0])
 
 
-def is_ahead(i, placed, scores, k, offset, slope, t):
+def is_ahead(i, located, scores, k, offset, slope, t):
     """Whether point i is at least as strange as a new one, the last of the rows, of score t."""
     values, scales = np.append(scores, t), []
     for j in (i, len(scores)):
-        mine = np.isin(placed.cell, placed.probes[j]) & (np.arange(len(values)) != j)
+        mine = np.isin(located.cell, located.probes[j]) & (np.arange(len(values)) != j)
         local = np.sort(values)[(len(values) + 1) // 2 - 1]
         if mine.any():
-            far = ((placed.rows[mine] - placed.rows[j]) ** 2).sum(axis=1)
+            far = ((located.rows[mine] - located.rows[j]) ** 2).sum(axis=1)
             least = min(k, mine.sum())
             reach = np.sort(far)[least - 1]
             near, tied = far < reach, far == reach
@@ -312,9 +312,9 @@ def assert_thresholds(Z, scores, new, k, cells, offset, slope):
     """Each comparison holds up to its threshold, and not beyond."""
     kernel = KNN(k, cells=cells)
     bag = kernel.bag(Rows(Z, scores, scores), statistic="mean", offset=offset)
-    placed = bag.search.locate(np.vstack([Z, new]))
+    located = bag.search.locate(np.vstack([Z, new]))
     for i, t in enumerate(bag.thresholds(new, slope=slope)[0]):
-        holds = partial(is_ahead, i, placed, scores, k, offset, slope)
+        holds = partial(is_ahead, i, located, scores, k, offset, slope)
         if np.isinf(t):
             assert holds(1e30)
         else:
@@ -327,7 +327,7 @@ def test_thresholds_are_where_comparisons_end(part):
     """Many worlds in floating point, which is faster than exact, with scales that rise with t."""
     for seed in range(200 + 20 * part, 220 + 20 * part):
         Z, scores, new, how = world(seed)
-        cells = PlacedCells(how["centres"], None, how["n_probes"], 0)
+        cells = FixedCells(how["centres"], None, how["n_probes"], 0)
         assert_thresholds(Z, scores, new, how["k"], cells, how["offset"], how["shrinkage"])
 
 
@@ -339,7 +339,7 @@ def test_thresholds_of_a_row_alone_between_two_scores(offset, slope):
     Its scale is the median of all scores with its own, which lies between two of them.
     """
     rng = np.random.default_rng(0)
-    cells, new = PlacedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0), [[28.0]]
+    cells, new = FixedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0), [[28.0]]
     for k in (1, 1, 2, 2, 3, 3, 5, 5):
         n = int(rng.integers(max(k, 5), 10))
         x = np.where(rng.random(n) < 0.4, rng.integers(-3, 4, n), rng.choice([42, 44, 56, 60], n))
@@ -355,7 +355,7 @@ def test_thresholds_of_a_row_alone_between_two_scores(offset, slope):
     ],
 )
 def test_a_threshold_between_two_scores_of_a_row_alone(x, scores, offset, expected):
-    cells = PlacedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0)
+    cells = FixedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0)
     Z, scores, new = np.array(x)[:, None] * 1.0, np.array(scores), np.array([[28.0]])
     assert_thresholds(Z, scores, new, 1, cells, offset, 0.0)
     bag = KNN(1, cells=cells).bag(Rows(Z, scores, scores), statistic="mean", offset=offset)
@@ -365,7 +365,7 @@ def test_a_threshold_between_two_scores_of_a_row_alone(x, scores, offset, expect
 def test_tied_sums_do_not_depend_on_the_order_of_points():
     """To the last bit, where large ones share one place and small ones another; some are nought."""
     rng = np.random.default_rng(0)
-    Z, cells = np.repeat([[0.0], [9.0]], 30, axis=0), PlacedCells(np.zeros((1, 1)), None, 1, 0)
+    Z, cells = np.repeat([[0.0], [9.0]], 30, axis=0), FixedCells(np.zeros((1, 1)), None, 1, 0)
     scores = np.append(1e20 * rng.random(30), 1e-20 * rng.random(30)) * (rng.random(60) < 0.9)
     found = []
     for _ in range(12):
@@ -373,7 +373,7 @@ def test_tied_sums_do_not_depend_on_the_order_of_points():
         bag = KNN(3, cells=cells).bag(
             Rows(Z[order], scores[order], scores[order]), statistic="mean", offset=0.0
         )
-        scale = bag._scale_of_new(Z[::30], 0.5, bag._placed(Z[::30]))
+        scale = bag._scale_of_new(Z[::30], 0.5, bag._located(Z[::30]))
         found.append(scale)
     assert (np.array(found) == found[0]).all()
     expected = [math.fsum(scores[:30]) / 30, math.fsum(scores[30:]) / 30]
@@ -445,7 +445,7 @@ def test_thresholds_are_the_same_in_any_unit_of_the_features(unit):
         rng.exponential(size=150),
     )
     found, expected = (
-        KNN(3, cells=PlacedCells(by * centres, None, 2, 0))
+        KNN(3, cells=FixedCells(by * centres, None, 2, 0))
         .bag(Rows(by * Z[:120], scores[:120], scores[:120]), statistic="mean", offset=0.0)
         .thresholds(by * Z[120:])
         for by in (unit, 1.0)
@@ -456,7 +456,7 @@ def test_thresholds_are_the_same_in_any_unit_of_the_features(unit):
 def test_the_reach_of_points_that_share_a_place_is_the_distance_of_their_kth():
     rng = np.random.default_rng(0)
     Z, scores = rng.integers(12, size=(300, 2)) * 1.0, rng.exponential(size=300)
-    cells, squared = PlacedCells(np.zeros((1, 2)), None, 1, 0), ((Z[:, None] - Z) ** 2).sum(axis=2)
+    cells, squared = FixedCells(np.zeros((1, 2)), None, 1, 0), ((Z[:, None] - Z) ** 2).sum(axis=2)
     np.fill_diagonal(squared, np.inf)
     for k in (1, 4):
         bag = KNN(k, cells=cells).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
@@ -465,16 +465,16 @@ def test_the_reach_of_points_that_share_a_place_is_the_distance_of_their_kth():
 
 
 def test_scores_that_are_all_nought_share_places_too():
-    Z, cells = np.repeat([[0.0], [1.0]], 5, axis=0), PlacedCells(np.zeros((1, 1)), None, 1, 0)
+    Z, cells = np.repeat([[0.0], [1.0]], 5, axis=0), FixedCells(np.zeros((1, 1)), None, 1, 0)
     bag = KNN(3, cells=cells).bag(Rows(Z, np.zeros(10), np.zeros(10)), statistic="mean", offset=0.0)
     assert (bag.calibration_scale(0.5) == 0).all()
-    np.testing.assert_array_equal(bag._scales(bag._placed(np.array([[0.5]])))[0], 0.0)
+    np.testing.assert_array_equal(bag._scales(bag._located(np.array([[0.5]])))[0], 0.0)
 
 
 def test_one_cell_and_one_probe_are_enough_and_tiny_features_are_refused():
     Z, scores = np.random.default_rng(0).normal(size=(40, 2)), np.ones(40)
-    placed = Cells(1, n_probes=1, random_state=0).placed(Z, None)
-    assert len(placed.learnt) == 1 and placed.n_probes == 1
+    fixed = Cells(1, n_probes=1, random_state=0).fixed(Z, None)
+    assert len(fixed.learnt) == 1 and fixed.n_probes == 1
     with pytest.raises(CalliperError, match="between 1e-100 and 1e\\+100 in size"):
         FullRescaled(KNN(5, cells=4)).fit(1e-120 * Z, scores)
 
@@ -509,9 +509,9 @@ def test_of_a_row_far_away_all_candidates_are_compared(sign):
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_centres_are_means_of_training_rows_wherever_these_are(shift):
     Z = np.random.default_rng(0).uniform(size=(39, 2)) + shift
-    (mean,) = Cells(1).placed(Z, None).learnt
+    (mean,) = Cells(1).fixed(Z, None).learnt
     np.testing.assert_allclose(mean - shift, (Z - shift).mean(axis=0), atol=1e-6)
-    learnt = Cells(4, random_state=0).placed(Z, None).learnt
+    learnt = Cells(4, random_state=0).fixed(Z, None).learnt
     assert (learnt > Z.min(axis=0)).all() and (learnt < Z.max(axis=0)).all()
 
 
@@ -519,16 +519,16 @@ def test_copies_of_training_rows_are_fewer_centres_without_a_word():
     Z = np.repeat(np.eye(3), 10, axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        learnt = Cells(6, random_state=0).placed(Z, None).learnt
+        learnt = Cells(6, random_state=0).fixed(Z, None).learnt
     np.testing.assert_allclose(learnt[np.argsort(learnt @ [1, 2, 3])], np.eye(3), atol=1e-6)
 
 
 def test_random_directions_are_all_of_one_length_and_different():
     for d in (1, 2, 30):
-        drawn = PlacedCells(None, 50, 1, 0).centres(1000, d)
+        drawn = FixedCells(None, 50, 1, 0).centres(1000, d)
         np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), 1.0)
         assert len(drawn) == (2 if d == 1 else 50)  # on a line there are two directions
-    seeds = {Cells(3, random_state=seed).placed(None, None).seed for seed in range(100)}
+    seeds = {Cells(3, random_state=seed).fixed(None, None).seed for seed in range(100)}
     assert len(seeds) == 100
 
 
@@ -536,10 +536,10 @@ def test_nothing_is_divided_by_nought_at_a_centre_or_without_candidates():
     Z = np.random.default_rng(0).normal(size=(40, 2))
     Z[0], Z[1] = [0.0, 0.0], [50.0, 0.0]
     scores, near = Z[:, 0] ** 2, np.argsort((Z**2).sum(axis=1))
-    cells = PlacedCells(np.array([[0.0, 0.0], [60.0, 0.0], [90.0, 0.0]]), None, 1, 0)
+    cells = FixedCells(np.array([[0.0, 0.0], [60.0, 0.0], [90.0, 0.0]]), None, 1, 0)
     with np.errstate(divide="raise", invalid="raise"):
         bag = KNN(3, cells=cells).bag(Rows(Z, scores, scores), statistic="mean", offset=0.1)
-        scale, alone = bag._scales(bag._placed(np.array([[0.0, 0.0], [99.0, 9.0]])))
+        scale, alone = bag._scales(bag._located(np.array([[0.0, 0.0], [99.0, 9.0]])))
         own = bag.calibration_scale(0.5)
     assert alone.tolist() == [False, True]
     above = np.sort(scores)[20]

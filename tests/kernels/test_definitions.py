@@ -374,7 +374,7 @@ def test_engines_have_no_means():
             ask(Z, scores)
 
 
-def test_sums_by_place_are_those_of_all_pairs():
+def test_sums_by_site_are_those_of_all_pairs():
     rng = np.random.default_rng(0)
     Z = np.vstack([rng.normal(size=(80, 2)), [[50.0, 50.0], [90.0, 0.0], [90.0, 0.1]]])
     sizes = rng.exponential(size=83) * np.where(np.arange(83) % 9, 1.0, 1e8)

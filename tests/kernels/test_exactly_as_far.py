@@ -56,11 +56,13 @@ def test_of_centres_as_near_the_first_is_the_cell(n_probes):
     centres = np.stack(np.meshgrid(side, side, indexing="ij"), axis=2).reshape(-1, 2)
     rows = np.vstack([centres + 0.5, centres + np.array([0.5, 0.0])])
     rows = rows[(rows < 13).all(axis=1)]
-    placed = CellSearch(rows, centres, n_probes).placed
+    located = CellSearch(rows, centres, n_probes).located
     distance = all_distances(rows, centres, "euclidean")
     named = np.full(distance.shape, np.inf)
-    np.put_along_axis(named, placed.probes, np.take_along_axis(distance, placed.probes, 1), axis=1)
-    np.testing.assert_array_equal(placed.cell, named.argmin(axis=1))
+    np.put_along_axis(
+        named, located.probes, np.take_along_axis(distance, located.probes, 1), axis=1
+    )
+    np.testing.assert_array_equal(located.cell, named.argmin(axis=1))
 
 
 def nearest_in_one_cell(points, row):

@@ -9,7 +9,7 @@ from calliper.kernels._arithmetic import times
 from calliper.kernels._learnt import learn_metric
 from calliper.kernels._search import NeighborSearch
 from calliper.rows import Rows
-from calliper.scale._cells import PlacedCells
+from calliper.scale._cells import FixedCells
 
 
 def nearest(k, row, others, values):
@@ -43,7 +43,7 @@ def test_cells_that_are_all_probed_are_none(where):
     draw = np.random.default_rng(1)
     Z, scores, new = draw.normal(size=(40, 3)), draw.exponential(size=40), draw.normal(size=(90, 3))
     centres = draw.normal(size=(12, 3)) + (1e9 if where == "far" else 0.0)
-    cells = PlacedCells(centres, None, 12, 0)
+    cells = FixedCells(centres, None, 12, 0)
     found, expected = (
         kernel.bag(Rows(Z, scores, scores), statistic="mean", offset=0.0).thresholds(new)
         for kernel in (KNN(2, cells=cells), KNN(2))

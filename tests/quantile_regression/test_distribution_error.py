@@ -50,7 +50,7 @@ def test_the_score_is_that_of_the_definition(row, y):
         rounding = 1e-6
     assert abs(found - float(expected)) <= rounding
     assert abs(float(score.centre(q)[0]) - float(middle)) <= 1e-12 * (unit + abs(float(middle)))
-    placed = score.place(q, np.array([found]))[0]
+    placed = score.target_at(q, np.array([found]))[0]
     assert abs(placed - float(curve.at(Fraction(found)))) <= 1e-12 * (unit + abs(y))
 
 
@@ -144,7 +144,7 @@ def test_a_curve_of_one_knot_is_two_lines(unit):
     said[:, 0] *= unit
     found = ScaledError().signed(y * unit, said)
     np.testing.assert_allclose(found, expected * unit, rtol=1e-12, atol=1e-14 * unit)
-    np.testing.assert_allclose(ScaledError().place(said, found), y * unit, rtol=1e-12)
+    np.testing.assert_allclose(ScaledError().target_at(said, found), y * unit, rtol=1e-12)
     lower, upper = ScaledError().invert(said, np.abs(found))
     assert np.all((lower <= y * unit) & (y * unit <= upper)) and np.isfinite([lower, upper]).all()
 

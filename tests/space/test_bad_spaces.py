@@ -80,7 +80,9 @@ def test_pipelines_must_end_in_a_regressor():
 def test_models_without_scale():
     """Targets that are all alike: no unit, no spread, and still an interval."""
     forest = RandomForestRegressor(3, random_state=0).fit(X_TRAIN, np.zeros(100))
-    with pytest.warns(EmbeddingWarning, match="gives all 100 calibration rows the same place"):
+    with pytest.warns(
+        EmbeddingWarning, match="gives all 100 calibration rows the same coordinates"
+    ):
         model = ConformalRegressor(forest).calibrate(X_CAL, Y_CAL)
     assert repr(model.embedding_) == "spread of 3 trees (1 dimension)"
     assert np.isfinite(model.predict_interval(X_NEW).width).all()
@@ -94,8 +96,8 @@ def test_bagged_models_without_unit():
     assert trained.embedding_.space.unit == pytest.approx(bagged.predict(X_TRAIN).std())
 
 
-def test_places_that_say_nothing():
-    with pytest.warns(EmbeddingWarning, match="same place: all are equally near"):
+def test_coordinates_that_say_nothing():
+    with pytest.warns(EmbeddingWarning, match="same coordinates: all are equally near"):
         model = ConformalRegressor(MODEL, embed=lambda X: np.zeros(len(X))).calibrate(X_CAL, Y_CAL)
     assert np.isfinite(model.predict_interval(X_NEW).width).all()
     wide = rng.normal(size=(3, 150))
@@ -138,7 +140,7 @@ def test_bad_embeddings():
         lambda X: (X - X.mean(axis=0)) / X.std(axis=0),  # batch normalisation left on
     ],
 )
-def test_places_that_change_between_calls(embed):
+def test_coordinates_that_change_between_calls(embed):
     with pytest.raises(CalliperError, match=r"differs between calls.*module\.eval"):
         ConformalRegressor(MODEL, embed=embed).calibrate(X_CAL, Y_CAL)
 

@@ -123,8 +123,8 @@ def space_of(model, X_cal, y_cal, **known):
 
 def check_steps(space, model, X):
     """Steps by look-up are the library's own, over the later half of the stages."""
-    _, (steps, scarce) = space.doubt.measure(X)
-    n = space.doubt.n_stages
+    _, (steps, scarce) = space.reader.measure(X)
+    n = space.reader.n_stages
     sums = np.asarray(staged(model, X, n), float)
     assert len(sums) == n
     expected = np.abs(np.diff(sums, axis=0))[n // 2 - 1 :].sum(axis=0)
@@ -158,7 +158,7 @@ def test_stages_after_the_best_are_not_asked(name):
     model = stopped_early(name)
     space = space_of(model, NUMBERS[300:], Y[300:])
     best = {"xgboost": "best_iteration", "lightgbm": "best_iteration_", "catboost": "tree_count_"}
-    assert space.doubt.n_stages == getattr(model, best[name]) + (name == "xgboost") >= 4
+    assert space.reader.n_stages == getattr(model, best[name]) + (name == "xgboost") >= 4
     check_steps(space, model, NUMBERS[300:])
 
 
@@ -175,17 +175,17 @@ def test_other_ways_of_boosting(name, settings):
     """With DART an early stage is no prediction: all leaves together must give the last one."""
     model = regressor(name, **settings).fit(NUMBERS[:300], Y[:300])
     space = space_of(model, NUMBERS[300:], Y[300:])
-    trees, booster = space.doubt.trees(), space.doubt
+    trees, booster = space.reader.trees(), space.reader
     leaves = booster.leaves(NUMBERS[300:]).astype(int)
     total = sum(values[leaf] for values, leaf in zip(trees.values, leaves.T, strict=True))
     np.testing.assert_allclose(np.ptp(model.predict(NUMBERS[300:]) - total), 0, atol=1e-4)
-    assert space.doubt.n_stages == N_STAGES
+    assert space.reader.n_stages == N_STAGES
 
 
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
 def test_rows_in_leaves_are_the_training_rows(name):
     model = regressor(name).fit(NUMBERS[:300], Y[:300])
-    read = space_of(model, NUMBERS[300:], Y[300:]).doubt
+    read = space_of(model, NUMBERS[300:], Y[300:]).reader
     leaves = read.leaves(NUMBERS[:300])[:, 0].astype(int)
     counts = read.trees().counts[0]
     np.testing.assert_allclose(np.bincount(leaves, minlength=len(counts)), counts)
@@ -221,7 +221,7 @@ def test_steps_before_a_link_are_brought_to_the_unit_of_y(name, settings):
     known = {"X_train": NUMBERS[:300], "y_train": y[:300]}
     model = regressor(name, learning_rate=0.01, **settings).fit(NUMBERS[:300], y[:300])
     space = space_of(model, NUMBERS[300:], y[300:], **known)
-    y_pred, (steps, _) = space.doubt.measure(NUMBERS[300:])
+    y_pred, (steps, _) = space.reader.measure(NUMBERS[300:])
     raw = np.abs(np.diff(staged(model, NUMBERS[300:], N_STAGES), axis=0))[11:].sum(axis=0)
     slope = 2 * np.sqrt(y_pred) if "reg_sqrt" in settings else y_pred
     np.testing.assert_allclose(steps, raw * slope, rtol=1e-3, atol=1e-5)

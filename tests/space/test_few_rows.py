@@ -22,7 +22,7 @@ from calliper import CalliperError, ConformalRegressor
 from calliper._validation import check_features, check_new_features
 from calliper.models import _forests, without_names
 from calliper.models._boosting import Stages
-from calliper.models._forests import Grove, Members
+from calliper.models._forests import JoinedTrees, Members
 from calliper.space._encoding import ColumnEncoder
 
 RNG = np.random.default_rng(0)
@@ -62,10 +62,10 @@ def test_members_of_few_rows(name, given, monkeypatch):
     trees = [member.tree_ for member in model.estimators_]
     rows = np.vstack([on_thresholds(trees), given[:30]])
     members = [read.ask(number, read.rows(rows)) for number in range(len(trees))]
-    np.testing.assert_array_equal(read.grove.nodes.values(read.rows(rows)), members)
-    monkeypatch.setattr(read.grove, "takes", lambda n: True)
+    np.testing.assert_array_equal(read.joined.nodes.values(read.rows(rows)), members)
+    monkeypatch.setattr(read.joined, "takes", lambda n: True)
     few = read.measure(rows)
-    monkeypatch.setattr(read.grove, "takes", lambda n: False)
+    monkeypatch.setattr(read.joined, "takes", lambda n: False)
     for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert read.is_by_row
@@ -92,16 +92,16 @@ STAGED = {
 def test_stages_of_few_rows(name, given, monkeypatch):
     model = STAGED[name].fit(given, np.abs(Y))
     read = Stages(model)
-    assert (read.grove is None) == (name == "categories")
+    assert (read.joined is None) == (name == "categories")
     rows = given[:40].copy()
-    if read.grove is not None:
-        monkeypatch.setattr(read.grove, "takes", lambda n: True)
-        nodes = np.concatenate([tree.nodes for tree in read.grove.trees])
+    if read.joined is not None:
+        monkeypatch.setattr(read.joined, "takes", lambda n: True)
+        nodes = np.concatenate([tree.nodes for tree in read.joined.trees])
         cuts = nodes["num_threshold"][(nodes["feature_idx"] == 4) & (nodes["is_leaf"] == 0)]
         rows[:20, 4] = RNG.choice(cuts, 20)
     few = read.measure(rows)
-    if read.grove is not None:
-        monkeypatch.setattr(read.grove, "takes", lambda n: False)
+    if read.joined is not None:
+        monkeypatch.setattr(read.joined, "takes", lambda n: False)
     for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(few[0], model.predict(rows))
@@ -110,7 +110,7 @@ def test_stages_of_few_rows(name, given, monkeypatch):
 def test_threads_share_rows_so_that_each_is_added_up_in_one_order(monkeypatch):
     model = RandomForestRegressor(20, random_state=0, n_jobs=2).fit(X, Y)
     read = Members(model)
-    monkeypatch.setattr(read.grove, "takes", lambda n: False)
+    monkeypatch.setattr(read.joined, "takes", lambda n: False)
     alone = read.measure(X)
     monkeypatch.setattr(_forests, "FEWEST_IN_THREADS", 1)
     for found, expected in zip(read.measure(X), alone, strict=True):
@@ -119,14 +119,14 @@ def test_threads_share_rows_so_that_each_is_added_up_in_one_order(monkeypatch):
 
 def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
     model = RandomForestRegressor(30, random_state=0).fit(X, Y)
-    grove = Grove([member.tree_ for member in model.estimators_])
-    before = len(pickle.dumps(grove))
-    expected = grove.nodes.values(X[:2].astype(np.float32))
-    assert len(pickle.dumps(grove)) == before
-    again = pickle.loads(pickle.dumps(grove))
+    joined = JoinedTrees([member.tree_ for member in model.estimators_])
+    before = len(pickle.dumps(joined))
+    expected = joined.nodes.values(X[:2].astype(np.float32))
+    assert len(pickle.dumps(joined)) == before
+    again = pickle.loads(pickle.dumps(joined))
     np.testing.assert_array_equal(again.nodes.values(X[:2].astype(np.float32)), expected)
     monkeypatch.setattr(_forests, "MOST_NODES", 100)
-    assert not Grove(grove.trees).takes(1)
+    assert not JoinedTrees(joined.trees).takes(1)
 
 
 MODELS = {

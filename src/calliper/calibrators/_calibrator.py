@@ -277,8 +277,8 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         if len(known) < 0.9 * n_known:
             return
         near = EQUAL * np.abs(new)
-        place = np.minimum(np.searchsorted(known, new - near), len(known) - 1)
-        n = int(np.count_nonzero(np.abs(known[place] - new) <= near))
+        index = np.minimum(np.searchsorted(known, new - near), len(known) - 1)
+        n = int(np.count_nonzero(np.abs(known[index] - new) <= near))
         # Chance lets two rows agree as often as within either set, and by closeness.
         ties = n_known - len(known) + n_new - len(new)
         chance = (2 * ties / (n_known**2 + n_new**2) + EQUAL) * n_known * n_new

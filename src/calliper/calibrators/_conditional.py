@@ -154,7 +154,7 @@ class ConditionalCalibration(Calibrator):
         self.basis_ = self.basis
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
-        columns, place = np.unique(Z, axis=0, return_inverse=True)
+        columns, index = np.unique(Z, axis=0, return_inverse=True)
         rows, inside = self.span_.coordinates(columns)
         distinct = np.full((len(rows), len(levels)), np.inf)
         for j, level in enumerate(levels):
@@ -162,7 +162,7 @@ class ConditionalCalibration(Calibrator):
                 distinct[i, j] = self._cutoff(rows[i], level)
         if self._scores.min() >= 0:
             np.maximum(distinct, 0.0, out=distinct)
-        radius = distinct[place.ravel()] * self._unit
+        radius = distinct[index.ravel()] * self._unit
         self._warn(radius, levels)
         return np.where(np.isnan(radius), np.inf, radius)
 

@@ -69,12 +69,7 @@ from sklearn.utils import check_random_state
 from calliper import quantile
 from calliper._kept import Array, Field, Inline, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
-from calliper._validation import (
-    check_option,
-    check_size,
-    warn_if_zero_scales,
-    warn_of_unused,
-)
+from calliper._validation import check_option, check_size, warn_if_zero_scales, warn_of_unused
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
@@ -388,8 +383,8 @@ class FullRescaled(Calibrator):
         own = WITH_LEFT_OUT if chosen and self.shrinkage != 1 else USES  # at 1 nothing is local
         if self.kernel is None:
             return own
-        placed = isinstance(self.kernel, KNN) and self.kernel.cells is not None
-        taken = own - {"length_scale"} | ({"training"} if placed else set())
+        in_cells = isinstance(self.kernel, KNN) and self.kernel.cells is not None
+        taken = own - {"length_scale"} | ({"training"} if in_cells else set())
         return Uses(*taken, needs=kernel_needs(self.kernel, fixed=True))
 
     kernel: Any = None
@@ -459,7 +454,7 @@ class FullRescaled(Calibrator):
 
     def _fit_bag(self, rows: Rows, before: Any = None) -> Bag | ShrunkBag:
         """Thresholds of the whole bag; ``before``, that of the first rows, is extended."""
-        # A root mean square crosses where the mean of squares does, at the squared radius.
+        # With rms, thresholds are found on squared scores; the radius is their root.
         power = self.power_ = 2 if self.statistic_ == "rms" else 1
         # A power of two changes no digit. The largest number is so large that products of small
         # ones do not vanish, and so small that those of large ones do not overflow.

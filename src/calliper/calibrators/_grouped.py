@@ -119,9 +119,9 @@ class Grouped(Calibrator):
 
     def for_file(self) -> dict[str, Any]:
         """The calibrators of all groups, and which row is in which."""
-        place = {label: number for number, label in enumerate(self.calibrators_)}
-        code = np.array([place[label] for label in self._rows.groups])
-        return {"labels": [*place], "code": code, "parts": [*self.calibrators_.values()]}
+        number_of = {label: number for number, label in enumerate(self.calibrators_)}
+        code = np.array([number_of[label] for label in self._rows.groups])
+        return {"labels": [*number_of], "code": code, "parts": [*self.calibrators_.values()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The calibrators as they are, and the rows of all of them in order."""

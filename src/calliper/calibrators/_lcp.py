@@ -152,7 +152,7 @@ class LCP(Calibrator):
         # Built when first needed: loading a file must not compare all pairs of points.
         if bandwidth not in self._localizers:
             kind = NeighborLocalizer if self.localizer_ == "neighbors" else RadialLocalizer
-            known = self.points_, first_places(self.scores_), self.localizer_, bandwidth
+            known = self.points_, numbers_below(self.scores_), self.localizer_, bandwidth
             self._localizers[bandwidth] = kind(*known)
         return self._localizers[bandwidth]
 
@@ -172,7 +172,7 @@ def largest_kept(scores: FloatArray, ranks: list[int], compared: Compared) -> Fl
     own /= own[:, -1:] + 1.0
     own -= TOLERANCE
     columns, rows = np.arange(n), np.arange(m)
-    different = np.unique(first_places(scores))
+    different = np.unique(numbers_below(scores))
     starts, candidates = np.append(different, n), np.append(scores[different], np.inf)
     threshold = np.empty((m, len(ranks)))
     for level, rank in enumerate(ranks):
@@ -188,7 +188,7 @@ def largest_kept(scores: FloatArray, ranks: list[int], compared: Compared) -> Fl
     return threshold
 
 
-def first_places(scores: FloatArray) -> IntArray:
+def numbers_below(scores: FloatArray) -> IntArray:
     """For each of the ascending scores, how many are smaller, (N,)."""
     return np.searchsorted(scores, scores)
 
@@ -222,7 +222,6 @@ class RadialLocalizer:
         self.below, self.total = np.concatenate(map_row_blocks(sums, n, n), axis=1)
 
     def compare(self, x: FloatArray) -> Compared:
-        """Weights and shares of new rows."""
         weight = self._weights(x)
         total = weight + self.total
         return weight, self.below / total, (self.below + weight) / total
@@ -250,7 +249,6 @@ class NeighborLocalizer:
         self.near, self.tied, self.edge, self.seats, self.size = found
 
     def compare(self, x: FloatArray) -> Compared:
-        """Weights and shares of new rows."""
         distances = all_distances(x, self.points, EUCLIDEAN)
         inside, at_edge = distances < self.edge, distances == self.edge
         entering = np.where(inside, 1.0, np.where(at_edge, self.seats / (self.size + 1), 0.0))
@@ -307,16 +305,16 @@ def _grid(name: str, distances: FloatArray) -> list[float]:
 
 def _left_out(scores: FloatArray, H: FloatArray, rank: int) -> FloatArray:
     """The radius of each point from all the others, (n,); ``H`` are weights of others, (n, n)."""
-    n, n_below = len(scores), first_places(scores)
+    n, n_below = len(scores), numbers_below(scores)
     below, total = below_and_all(H + np.eye(n), n_below)  # each weighs itself one
 
     def one_block(rows: slice) -> FloatArray:
-        here, place = np.arange(n)[rows], np.arange(rows.stop - rows.start)
-        back, was_below = H.T[rows], n_below[None, :] > here[:, None]
+        point, row = np.arange(n)[rows], np.arange(rows.stop - rows.start)
+        back, was_below = H.T[rows], n_below[None, :] > point[:, None]
         share = (below - np.where(was_below, back, 0.0)) / total
         with_new = share + back / total
         # The point that is left out does not count.
-        share[place, here] = with_new[place, here] = np.inf
+        share[row, point] = with_new[row, point] = np.inf
         return largest_kept(scores, [rank], (H[rows], share, with_new))[:, 0]
 
     return np.concatenate(map_row_blocks(one_block, n, 4 * n))

@@ -235,7 +235,6 @@ class NormalizedKNN(Calibrator):
         return np.where(median > 0, median, np.where(mean > 0, mean, 1.0))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
-        """σ at each row, (m,)."""
         with np.errstate(over="ignore"):
             part = self._raw(Z) / self.units_[:, None]
             if self.form == "exp":

@@ -188,9 +188,9 @@ class FileCalibration:
         if explain and isinstance(calibrator, FullRescaled):
             out.note(f"locality: {calibrator.locality_.describe()}")
         given = "the same conditions" if explain else "conditions that --explain lists"
-        for place, text in enumerate(dict.fromkeys(each.describe() for each in promises)):
+        for index, text in enumerate(dict.fromkeys(each.describe() for each in promises)):
             promise, *conditions = map(out.in_options, text.splitlines())
-            if conditions and not (explain and place == 0):
+            if conditions and not (explain and index == 0):
                 promise, conditions = f"{promise.removesuffix('.')}, under {given}.", []
             for line in (promise, *conditions):
                 out.note(line)

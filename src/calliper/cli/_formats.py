@@ -118,21 +118,21 @@ class CsvTable(TableFile):
         return self._header if delimiter == self.form.delimiter else super().header(delimiter)
 
     def chunks(self, columns: Sequence[str] | None = None) -> "Iterator[Chunk]":
-        place_of = {name: place for place, name in enumerate(self.columns)}
-        names = [*dict.fromkeys(place_of if columns is None else columns)]
+        index_of = {name: index for index, name in enumerate(self.columns)}
+        names = [*dict.fromkeys(index_of if columns is None else columns)]
         with self._readable(lambda: self._reader.line_num):
             records = self._records()
             while block := _block(records):
                 lines, cells, raws = zip(*block, strict=True)
                 for line, record in zip(lines, cells, strict=True):
-                    if len(record) != len(place_of):
+                    if len(record) != len(index_of):
                         raise CalliperError(
                             f"{self.name}, line {line}: {len(record)} cells, but the header has "
-                            f"{len(place_of)} columns; fix the line (put a cell that contains "
+                            f"{len(index_of)} columns; fix the line (put a cell that contains "
                             f"{self.form.delimiter!r} in quotation marks)."
                         )
-                places = [place_of[name] for name in names]
-                texts = [pa.array([row[place] for row in cells], pa.string()) for place in places]
+                indices = [index_of[name] for name in names]
+                texts = [pa.array([row[index] for row in cells], pa.string()) for index in indices]
                 yield Chunk(self, pa.record_batch(texts, names), lines, raws)
 
     def _lines(self) -> Iterator[str]:
@@ -183,7 +183,7 @@ class ParquetTable(TableFile):
 
     def _batch_size(self) -> int:
         about = self._file.metadata
-        groups = (about.row_group(place) for place in range(about.num_row_groups))
+        groups = (about.row_group(index) for index in range(about.num_row_groups))
         row_bytes: int = sum(group.total_byte_size for group in groups) // max(1, about.num_rows)
         by_values = CHUNK_VALUES // max(1, len(self.columns))
         return max(1, min(CHUNK_ROWS, by_values, CHUNK_BYTES // max(1, row_bytes)))
@@ -191,18 +191,18 @@ class ParquetTable(TableFile):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows of a table: columns, the place of each row in the file, and lines of CSV as text."""
+    """Rows of a table: columns, the number of each row in the file, and lines of CSV as text."""
 
     table: TableFile
     batch: Any
-    places: Sequence[int]
+    numbers: Sequence[int]
     raws: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.batch)
 
     def where(self, row: int) -> str:
-        return f"{self.table.unit} {self.places[row]}"
+        return f"{self.table.unit} {self.numbers[row]}"
 
     def why(self, row: int, name: str) -> str:
         """Why a cell is not a finite number."""

@@ -73,14 +73,14 @@ def monitor(request: MonitorRequest) -> None:
         why = "the alarm, and since when it holds, may be wrong"
         warn(f"{what}: {why}. Sort the rows first.", RowOrderWarning)
     made.update(inside)
-    places: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}
+    positions: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}
     named: dict[str, str] = {}
     if time is not None and made.alarm:
-        named = {f"{name}_{time}": times[at or 0] for name, at in places.items()}
+        named = {f"{name}_{time}": times[at or 0] for name, at in positions.items()}
     if request.json:
         known = {"labels": len(inside), "missed": int((~inside).sum()), "evidence": made.evidence}
         words = {"limit": made.limit, "says": made.describe()}
-        click.echo(to_text({"alarm": made.alarm, **places, **named, **known, **words}, indent=1))
+        click.echo(to_text({"alarm": made.alarm, **positions, **named, **known, **words}, indent=1))
     else:
         click.echo(out.wrapped(made.describe()))
         for name, text in named.items():
@@ -127,9 +127,9 @@ def _ends(chunk: Any, name: str, path: str) -> FloatArray:
     """One end of each interval; infinite only if the file says so."""
     values, texts = chunk.floats(name), chunk.labels(name)
     values = np.full(len(chunk), np.nan) if values is None else values
-    for place in np.flatnonzero(~np.isfinite(values)):
-        sign = texts[place].strip().lower().lstrip("+-")
-        if np.isnan(values[place]) or sign not in ("inf", "infinity"):
-            what = f"column {name!r}: {texts[place]!r} is not a number"
+    for index in np.flatnonzero(~np.isfinite(values)):
+        sign = texts[index].strip().lower().lstrip("+-")
+        if np.isnan(values[index]) or sign not in ("inf", "infinity"):
+            what = f"column {name!r}: {texts[index]!r} is not a number"
             raise CalliperError(f"{path}, {what}; fix or remove the row.")
     return np.asarray(values)

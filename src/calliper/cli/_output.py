@@ -205,8 +205,8 @@ def print_table(
     table = Table(title=title, box=box.SIMPLE_HEAD, **look, **style)
     for name, how in columns.items():
         table.add_column(name, **how)
-    for place, row in enumerate(rows):
-        table.add_row(*row, end_section=place == line_after)
+    for index, row in enumerate(rows):
+        table.add_row(*row, end_section=index == line_after)
     console().print(table)
 
 

@@ -50,11 +50,11 @@ CLASSES = {
     "shift": "LikelihoodRatio",
     "models": "Layer",
     "space": "ErrorModel",
-    "scale._cells": "Cells PlacedCells",
+    "scale._cells": "Cells FixedCells",
 }
-#: Whole numbers beyond have no place in an array either.
+#: Larger whole numbers do not fit into an array either.
 LARGEST_INT = 2**63
-#: How many may hold one array, and from how many bytes on it is written once for them.
+#: Most references to one array; arrays of more bytes are stored once and referred to.
 MOST_SHARED, FEW_BYTES = 16, 256
 #: Parameters that say how to compute and not what, and are not kept.
 NOT_KEPT = frozenset({"n_jobs", "progress"})

@@ -154,17 +154,17 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
     brought, made_for = header["brought"], header["model"]
     embed = f" and embed={brought['embed']}" if "embed" in brought else ""
     advice = f"This file was made for {made_for}{embed}: pass that model."
-    placed_by = "the embed that was passed" if embed else model
+    located_by = "the embed that was passed" if embed else model
     blamed = {
         "y_pred": (f"{model} predicts", advice),
-        "Z": (f"{placed_by} places", advice),
+        "Z": (f"{located_by} locates", advice),
         "groups": ("the function for groups labels", "Pass the function used at calibration."),
         "weights": ("the function for weights weighs", "Pass the function used at calibration."),
     }
     try:
         found = ask(calibrated, X)
     except Exception as error:  # whatever a model may raise that meets strange columns
-        either = f"{placed_by}, or {model}," if embed else model
+        either = f"{located_by}, or {model}," if embed else model
         raise OtherModelError(
             f"{either} failed on the rows stored in the file ({type(error).__name__}: {error}). "
             f"{advice}"

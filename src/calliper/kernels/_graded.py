@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError
-from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, Rng, ScalesAtLevel, found_before
+from calliper.kernels._kernel import NOTHING, Kernel, Known, Rng, ScalesAtLevel, Stored, stored
 from calliper.kernels._knn import KNN, BagKNN, Entered
 from calliper.kernels._nearest import Nearest
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, search_of
@@ -66,7 +66,6 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     metric: Metric = EUCLIDEAN
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
-        """A copy with its parameters checked."""
         check_metric(self.metric)
         return replace(self, n_neighbors=at_least(self.n_neighbors, 1, "n_neighbors"))
 
@@ -77,9 +76,8 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return KNN(k, metric=self.metric), KNN(WIDER * k, metric=self.metric)
 
     def bag(
-        self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING
+        self, rows: Rows, *, statistic: str, offset: float, known: Stored = NOTHING
     ) -> "BagGraded":
-        """Thresholds of full conformal."""
         if statistic == "quantile":
             raise TypeError(
                 f"{self!r} does not support statistic='quantile': use KNN(...), or the mean."
@@ -88,7 +86,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
         def bag(name: str, k: int) -> BagKNN:
             nearest = Nearest(search, rows.magnitudes, k)
-            return BagKNN(nearest, rows.scores, MeanStatistic, 0.0, found_before(known, name))
+            return BagKNN(nearest, rows.scores, MeanStatistic, 0.0, stored(known, name))
 
         inner, outer = bag("near", min(self.n_neighbors, wide)), bag("wide", wide)
         if known and (inner.reach > outer.reach).any():
@@ -104,7 +102,6 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def scales_of_others(
         cls, kernels: Sequence[Any], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
-        """Scales over the nearest others; neighbours are sorted once for all K."""
         both = [part for kernel in kernels for part in kernel.parts]
         means = KNN.scales_of_others(both, Z, magnitudes, statistic=statistic)
         return lambda level: (means(level)[::2] + means(level)[1::2]) / 2

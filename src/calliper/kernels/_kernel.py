@@ -26,20 +26,15 @@ from calliper.rows import Rows
 
 #: What draws samples.
 Rng = np.random.RandomState
-
 #: Rows, or numbers for each, where they are known.
 Known = FloatArray | None
-
-#: What was found before at great expense, by name.
-Found = Mapping[str, Any]
-NOTHING: Found = MappingProxyType({})
-
+#: Results that a file holds, by name.
+Stored = Mapping[str, Any]
+NOTHING: Stored = MappingProxyType({})
 #: A parameter of a kernel, whose products with others are finite.
 check_parameter = partial(check_size, most=1e30)
-
 #: Scales at some level, (candidates, N).
 ScalesAtLevel = Callable[[float], FloatArray]
-
 #: Quantiles of other data at rows and levels, (m, L).
 LocalQuantile = Callable[[FloatArray, Sequence[float]], FloatArray]
 
@@ -53,7 +48,7 @@ def named_kernels() -> "dict[str, type[Kernel]]":
     return {each.cli: each for each in sorted(named, key=lambda each: each.cli or "") if each.cli}
 
 
-def found_before(known: Found, name: str) -> Any:
+def stored(known: Stored, name: str) -> Any:
     """What a file holds under this name; refused if it lacks that. None where there is no file."""
     if known and known.get(name) is None:
         raise CalliperError(f"the file lacks {name!r} of its points, which is not computed again.")
@@ -196,7 +191,7 @@ class Kernel:
         return self
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Stored = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+, made of the magnitudes of N ≥ 2 rows, with a constant added.
 
@@ -206,7 +201,7 @@ class Kernel:
             f"{self!r} does not support leave-two-out scales: use FullRescaled, or another kernel."
         )
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Stored = NOTHING) -> Bag:
         """Thresholds of full conformal, whose rows are asked for as :meth:`moved` gives them.
 
         The statistic is the "mean", "rms" (then squares are given) or "quantile" of the neighbours'

@@ -1,8 +1,7 @@
 """The K nearest neighbours count equally.
 
 Without two points. For a new point x with nearest calibration rows n_1, …, n_{K+1}, leaving
-calibration row i out changes the mean only if i is one of n_1 … n_K, and then n_{K+1} takes its
-place:
+calibration row i out changes the mean only if i is one of n_1 … n_K: then n_{K+1} replaces it.
 
     ŝ_{N+1,i} = c = (1/K) Σ_k s_{n_k}                      for i ∉ {n_1 … n_K}
     ŝ_{N+1,i} = c + (s_{n_{K+1}} − s_i) / K                 for i ∈ {n_1 … n_K}
@@ -19,8 +18,7 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
 quantile are in ``_statistic.py``.
 
-Points at the same distance share the last place: where there is a tie, sums and order statistics
-are those of ``_nearest.py``. The code here is for rows without one.
+Where distances tie, sums and order statistics are those of ``_nearest.py``.
 """
 
 from collections.abc import Sequence
@@ -42,14 +40,14 @@ from calliper.kernels._arithmetic import rescale, signed_root, times
 from calliper.kernels._kernel import (
     NOTHING,
     Bag,
-    Found,
     Kernel,
     Known,
     LeaveTwoOut,
     LocalQuantile,
     Rng,
     ScalesAtLevel,
-    found_before,
+    Stored,
+    stored,
 )
 from calliper.kernels._nearest import MOST_PAIRS, Nearest, same_length
 from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric, search_of
@@ -114,7 +112,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     cells: Any = None
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
-        """A copy with its parameters checked, and with its cells in their places."""
+        """A copy with its parameters checked, and with its cells fixed."""
         check_metric(self.metric)
         check_engine(self.engine)
         k, cells = at_least(self.n_neighbors, 1, "n_neighbors"), self._cells()
@@ -122,8 +120,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             what = "cells work only with Euclidean distances on the CPU"
             got = f"got metric={self.metric!r}, engine={self.engine!r}"
             raise ValueError(f"{what}; {got}. Leave out both, or the cells.")
-        placed = None if cells is None else cells.placed(Z_train, rng)
-        return replace(self, n_neighbors=k, cells=placed)
+        fixed = None if cells is None else cells.fixed(Z_train, rng)
+        return replace(self, n_neighbors=k, cells=fixed)
 
     def _cells(self) -> Any:
         return None if self.cells is None else import_module(CELLS).as_cells(self.cells)
@@ -149,30 +147,26 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return int(min(self.n_neighbors, largest))
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Stored = NOTHING
     ) -> "LeaveTwoOutKNN":
-        """Scales of the Jackknife+ for N ≥ 2 calibration rows."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
-        without_one = found_before(known, "without_one")
+        without_one = stored(known, "without_one")
         return LeaveTwoOutKNN(Nearest(search, rows.magnitudes, k), offset, without_one)
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> "BagKNN":
-        """Thresholds of full conformal."""
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Stored = NOTHING) -> Bag:
         k = self.at_most(len(rows.Z))
         if self.cells is not None and statistic != "quantile":
-            cells = self._cells().placed(None, None)
+            cells = self._cells().fixed(None, None)
             bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
             return bag
         nearest = Nearest(self._search(rows.Z, "local quantiles"), rows.magnitudes, k)
-        near = found_before(known, "near")
+        near = stored(known, "near")
         return BagKNN(nearest, rows.scores, STATISTICS[statistic], offset, near)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Nearest:
-        """Mean over the K nearest."""
         return Nearest(self._search(Z, "local means"), magnitudes, self.at_most(len(Z)))
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
-        """Quantile of the K nearest."""
         return Nearest(self._search(Z, "local quantiles"), scores, self.at_most(len(Z))).quantile
 
     def widened(self, multiple: float, most: int) -> Self:
@@ -214,8 +208,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         super().__init__(nearest, offset, same_length(without_one, nearest.magnitudes))
 
     def prepare(self, scores: FloatArray) -> FloatArray:
-        """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
-        self.ordered, self.position = with_places(super().prepare(scores))
+        self.ordered, self.position = with_positions(super().prepare(scores))
         return self.rescaled
 
     def order_statistics(
@@ -425,13 +418,13 @@ class BagKNN(Bag):
         return scale
 
     def _ordered(self, level: float, signs: FloatArray | None) -> tuple[FloatArray, IntArray]:
-        """The ratios ±s_i / ŝ_i in ascending order, and the place of each point among them."""
+        """The ratios ±s_i / ŝ_i in ascending order, and the position of each point among them."""
         key = self.statistic.key(level)
         if signs is not None:
             ratio = with_signs(rescale(self.scores, self.calibration_scale(level)), signs)
-            return with_places(ratio)
+            return with_positions(ratio)
         if key not in self._orders:
-            self._orders[key] = with_places(rescale(self.scores, self.calibration_scale(level)))
+            self._orders[key] = with_positions(rescale(self.scores, self.calibration_scale(level)))
         return self._orders[key]
 
     def _around(self, Z: FloatArray) -> tuple[Any, Entered]:
@@ -439,7 +432,7 @@ class BagKNN(Bag):
         return self.search.around(Z, self.n_neighbors, self.reach)
 
 
-def with_places(values: FloatArray) -> tuple[FloatArray, IntArray]:
-    """(N,) values in ascending order, and the place of each among them."""
+def with_positions(values: FloatArray) -> tuple[FloatArray, IntArray]:
+    """(N,) values in ascending order, and the position of each among them."""
     order = np.argsort(values)
     return values[order], np.argsort(order)

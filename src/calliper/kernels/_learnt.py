@@ -194,7 +194,6 @@ class LearntKernel(Kernel, Keeps):
         return self.metric.transform(Z)
 
     def bag(self, rows: Rows, **how: Any) -> Bag:
-        """Thresholds of full conformal, in the learnt space."""
         return self.kernel.bag(rows, **how)
 
 

@@ -88,7 +88,7 @@ class Nearest:
     def among(self) -> FloatArray:
         """Means at the points without themselves and each other one, (N, N)."""
         near, tied = self.search.nearest_others(self.k + 1)
-        # Of two points, neither has another one that could take a place.
+        # With N = 2 nothing can replace the point left out: repeat the last column.
         near = near[:, np.minimum(np.arange(self.k + 1), near.shape[1] - 1)]
         found, crowded = self._without(near), np.flatnonzero(tied)
 

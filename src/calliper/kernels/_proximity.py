@@ -79,7 +79,6 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         return self
 
     def weights(self, Z: FloatArray) -> "SharedLeaves":
-        """Numbers of common leaves."""
         return SharedLeaves(self, Z)
 
 

@@ -13,9 +13,9 @@ where the weights of all but the nearest vanish, they are taken relative to the 
 Over the bag. Weights of row i are relative to the nearest of the other points; where the new point
 is nearer still, the weights of the others shrink instead.
 
-Places. In few dimensions there are far fewer cells with points than points, and all points of such
-a place p have the same weights. With S_p the sum of its magnitudes, n_p their number, κ the weight
-of a place at itself and k that of the new row there, the sums of point i without itself are
+Sites are cells that hold points. In few dimensions there are far fewer sites than points, and all
+points of a site p have the same weights. With S_p the sum of its magnitudes, n_p their number, κ
+the weight of a site at itself and k that of the new row there, point i without itself has the sums
 
     A_i = Σ_{q≠p} k_pq S_q + κ (S_p − s_i),    B_i = Σ_{q≠p} k_pq n_q + κ (n_p − 1),
 
@@ -160,7 +160,6 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         return Radial(Z, length, self.metric, step, smoothing)
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
-        """Quantile by radial weights."""
         if self.smoothing:
             return super().local_quantile(Z, scores)
         quantile: LocalQuantile = self.weights(Z).local_quantile(scores)
@@ -205,10 +204,10 @@ class Radial(Weights):
         smoothing: float = 0.0,
     ) -> None:
         self.side = step * length_scale if step else 0.0  # the length may be infinite
-        self.points, self.metric, self.length_scale = self.placed(points), metric, length_scale
+        self.points, self.metric, self.length_scale = self.on_grid(points), metric, length_scale
         self.near, self.floor = self.parts_of(smoothing, len(points))
 
-    def placed(self, Z: FloatArray) -> FloatArray:
+    def on_grid(self, Z: FloatArray) -> FloatArray:
         """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
         if not self.side:
             return Z
@@ -224,7 +223,7 @@ class Radial(Weights):
 
     def exponents(self, Z: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """−d²/2l², (m, N), in ``out`` if given."""
-        Z = self.placed(Z)
+        Z = self.on_grid(Z)
         if self.metric == EUCLIDEAN:  # ties do not matter here
             squared: FloatArray = cdist(Z, self.points, "sqeuclidean", out=out)
         else:
@@ -255,7 +254,7 @@ class Radial(Weights):
         return super().mean(magnitudes) if self.floor else RadialMeans(self, magnitudes)
 
     def bag(self, *given: Any, **named: Any) -> Bag:
-        smoothed = BagInPlaces if self.side else BagWeighted
+        smoothed = BagOfSites if self.side else BagWeighted
         return (smoothed if self.floor else BagRadial)(self, *given, **named)
 
     def local_quantile(self, scores: FloatArray) -> Callable[..., FloatArray]:
@@ -352,39 +351,39 @@ class BagRadial(BagWeighted):
         return np.exp(exponent, out=exponent), scale, (row, column, *others)
 
 
-class BagInPlaces(BagWeighted):
-    """Thresholds t_i of points that share places."""
+class BagOfSites(BagWeighted):
+    """Thresholds t_i of points of which many share a site."""
 
     def __init__(self, weights: Radial, magnitudes: FloatArray, *others: Any) -> None:
-        first, self.place = distinct(weights.points)
-        self.size, self.by_place = np.bincount(self.place), np.lexsort((magnitudes, self.place))
+        first, self.site = distinct(weights.points)
+        self.size, self.by_site = np.bincount(self.site), np.lexsort((magnitudes, self.site))
         self.start = np.cumsum(self.size) - self.size
-        # The largest may be nearly all of the sum of its place: the others are summed without it.
-        ordered, last = magnitudes[self.by_place], self.start + self.size - 1
+        # The largest may be nearly all of the sum of its site: the others are summed without it.
+        ordered, last = magnitudes[self.by_site], self.start + self.size - 1
         largest = ordered[last]
         ordered[last] = 0.0
         without = np.add.reduceat(ordered, self.start)
-        #: Sums of magnitudes of the places, and of the others in the place of each point.
+        #: Sums of magnitudes of the sites, and of the others in the site of each point.
         self.sums = without + largest
-        self.rest = self.sums[self.place] - magnitudes
-        self.rest[self.by_place[last]] = without
+        self.rest = self.sums[self.site] - magnitudes
+        self.rest[self.by_site[last]] = without
         super().__init__(weights.some(first), magnitudes, *others)
 
     def _summed(self) -> FloatArray:
-        n, own = self.n_places, self.weights.near + self.weights.floor
+        n, own = self.n_sites, self.weights.near + self.weights.floor
         others = map_row_blocks(
             lambda rows: np.stack(self._totals(self.weights.among(rows)[0])), n, n
         )
         total, number = np.concatenate(others, axis=1)
-        total, number = total[self.place] + own * self.rest, number + own * (self.size - 1)
-        return np.stack([total, number[self.place], np.zeros(len(total))])
+        total, number = total[self.site] + own * self.rest, number + own * (self.size - 1)
+        return np.stack([total, number[self.site], np.zeros(len(total))])
 
     @property
-    def n_places(self) -> int:
+    def n_sites(self) -> int:
         return len(self.size)
 
     def _totals(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums of magnitudes and of numbers by weights of places, (m,) each."""
+        """Sums of magnitudes and of numbers by weights of sites, (m,) each."""
         return (weight * self.sums).sum(axis=1), (weight * self.size).sum(axis=1)
 
     def with_offset(self, offset: float) -> Self:
@@ -398,10 +397,10 @@ class BagInPlaces(BagWeighted):
 
     def _balance(self, Z: FloatArray) -> Balance:
         weight, scale = self._at(Z)
-        return weight[:, self.place], scale, np.empty((4, 0))
+        return weight[:, self.site], scale, np.empty((4, 0))
 
     def _at(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weights of new rows at all places, (m, places), and scales of the rows, (m,)."""
+        """Weights of new rows at all sites, (m, sites), and scales of the rows, (m,)."""
         weight = self.weights.to(Z)
         total, number = self._totals(weight)
         return weight, total / number + self.offset
@@ -409,34 +408,34 @@ class BagInPlaces(BagWeighted):
     def order_statistics(
         self, Z: FloatArray, asked: Any, shares: Any = None, slope: float = 0.0, signs: Any = None
     ) -> FloatArray:
-        places = self.weights.placed(Z)
-        first, place = distinct(places)
+        sites = self.weights.on_grid(Z)
+        first, site = distinct(sites)
         if shares is not None:
-            return self._weighed(places[first], place, asked, shares, slope)
+            return self._weighed(sites[first], site, asked, shares, slope)
         if signs is not None:
-            return super().order_statistics(places[first], asked, slope=slope, signs=signs)[place]
+            return super().order_statistics(sites[first], asked, slope=slope, signs=signs)[site]
         ranks = [conformal_rank(level, len(self.scores)) for level in asked]
 
         def select(rows: slice) -> FloatArray:
-            some = places[first[rows]]
+            some = sites[first[rows]]
             if slope or len(self.scores) <= MANY:
                 return row_order_statistics(self.thresholds(some, slope=slope), ranks)
             known = some, *self._at(some)
             return np.stack([self._window.ranked(*known, rank) for rank in ranks], axis=1)
 
         floats = 2 * len(self.size) + 4 * min(len(self.scores), MANY)
-        return np.concatenate(map_row_blocks(select, len(first), floats))[place]
+        return np.concatenate(map_row_blocks(select, len(first), floats))[site]
 
     def _weighed(
-        self, Z: FloatArray, place: IntArray, levels: list[float], shares: Shares, slope: float
+        self, Z: FloatArray, site: IntArray, levels: list[float], shares: Shares, slope: float
     ) -> FloatArray:
-        """Thresholds by weight of many rows in few places, each of which sorts its own once."""
-        rows_by_place = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place)))
-        found = np.empty((len(place), len(levels)))
+        """Thresholds by weight of many rows in few sites, each of which sorts its own once."""
+        rows_by_site = np.split(np.argsort(site, kind="stable"), np.cumsum(np.bincount(site)))
+        found = np.empty((len(site), len(levels)))
 
         def select(block: slice) -> None:
             values = self.thresholds(Z[block], slope=slope)
-            for row, own in zip(values, rows_by_place[block], strict=True):
+            for row, own in zip(values, rows_by_site[block], strict=True):
                 order = np.argsort(row)
                 sorted_shares = shares.of_rows(own).reordered(order)
                 found[own] = conformal_thresholds(row[order], levels, sorted_shares)
@@ -446,15 +445,15 @@ class BagInPlaces(BagWeighted):
 
 
 class Window:
-    """Points in the order of r_i and of their places, to solve few thresholds of each new row."""
+    """Points in the order of r_i and of their sites, to solve few thresholds of each new row."""
 
-    def __init__(self, bag: BagInPlaces) -> None:
+    def __init__(self, bag: BagOfSites) -> None:
         self.bag, scale = bag, bag.calibration_scale(0.5)
         ratio = rescale(bag.scores, scale)
         self.order = np.argsort(ratio)
         self.ratio, self.position = ratio[self.order], np.argsort(self.order)
-        self.least = np.minimum.reduceat(scale[bag.by_place], bag.start)
-        self.place_weight = bag.weight[bag.by_place[bag.start]]
+        self.least = np.minimum.reduceat(scale[bag.by_site], bag.start)
+        self.site_weight = bag.weight[bag.by_site[bag.start]]
 
     def ranked(self, Z: FloatArray, weight: FloatArray, scale: FloatArray, rank: int) -> FloatArray:
         """The rank-th smallest threshold of new rows with these weights and scales, (m,)."""
@@ -463,7 +462,7 @@ class Window:
         with np.errstate(all="ignore"):  # NaN counts as an exception
             highest = scale * self.ratio[rank - 1 + most] / (1 - DELTA) + self.bag.offset
             stretch = np.maximum(1.0, highest[:, None] / self.least)
-            exceptional = ~(stretch * weight / (self.place_weight + weight) <= DELTA * (1 - 1e-9))
+            exceptional = ~(stretch * weight / (self.site_weight + weight) <= DELTA * (1 - 1e-9))
         count = int((exceptional @ self.bag.size).max())
         if count > most:
             return row_order_statistics(self.bag.thresholds(Z), [rank])[:, 0]
@@ -483,13 +482,13 @@ class Window:
             return bag.solved(entering, *known, scale)
 
         inside = self.order[low:high]
-        window = solved(weight[:, bag.place[inside]], inside, scale[:, None])
-        row, place = np.nonzero(exceptional)
-        size = bag.size[place]
+        window = solved(weight[:, bag.site[inside]], inside, scale[:, None])
+        row, site = np.nonzero(exceptional)
+        size = bag.size[site]
         within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        row, place = np.repeat(row, size), np.repeat(place, size)
-        point = bag.by_place[bag.start[place] + within]
-        value = solved(weight[row, place], point, scale[row])
+        row, site = np.repeat(row, size), np.repeat(site, size)
+        point = bag.by_site[bag.start[site] + within]
+        value = solved(weight[row, site], point, scale[row])
         listed = pad_exceptions(row, self.position[point], value, len(scale), len(self.ratio))
         return merged_order_statistic(window, low, *listed, rank)
 

@@ -43,7 +43,7 @@ MANY_QUERIES = 2000
 #: Points in a leaf of the tree: measured, a quarter less time than with 10 in many dimensions.
 LEAF_POINTS = 32
 EPS = float(np.finfo(float).eps)
-#: Weights of those nearer and of those tied, and weights to be reached, (m,) each.
+#: Weight of a nearer point, of a tied one, and the sums to reach, as whole numbers, (m,) each.
 Case = tuple[IntArray, IntArray, Sequence[IntArray]]
 
 
@@ -68,11 +68,11 @@ class Shells:
         return cls(reach, near, tied, k - count_true(near), count_true(tied))
 
     def quantiles(self, ranks: Sequence[int]) -> Iterator[Case]:
-        """What it takes to reach the ranks."""
+        """Weights, and the sums that reach the ranks."""
         yield self.size, self.seats, [self.size * rank for rank in ranks]
 
     def clamps(self, rank: int) -> Iterator[Case]:
-        """What it takes with a new point nearer, just as far (smaller or not each), without one."""
+        """Cases with a new point nearer, as far, and absent; sums if it is smaller, and if not."""
         size, seats = self.size, self.seats
         yield size, seats - 1, (size * (rank - 1), size * rank)
         yield size + 1, seats, ((size + 1) * rank - seats, (size + 1) * rank)
@@ -249,7 +249,8 @@ class NeighborSearch:
             near, at_edge = self._settle(rows[unsettled[first]], n, twin)
             found[unsettled], tied[unsettled] = near[inverse], at_edge[inverse]
             if own is not None and twin is not None:
-                # Copies of a row share one search, without their twin: it replaces a row itself.
+                # Copies of a row share the search without the first of them; where it found a row
+                # itself, take that first copy.
                 itself = found[unsettled] == own[unsettled, None]
                 found[unsettled] = np.where(itself, twin[inverse, None], found[unsettled])
         return found, tied
@@ -330,10 +331,10 @@ class NeighborSearch:
         def first(near: IntArray | None, distance: FloatArray) -> IntArray:
             shells = Shells.of_points(distance, n)
             chosen = shells.tied & (np.cumsum(shells.tied, axis=1) <= shells.seats[:, None])
-            place = np.nonzero(shells.near | chosen)[1].reshape(-1, n)  # of tied ones the first
-            some = np.take_along_axis(distance, place, axis=1)
-            place = np.take_along_axis(place, np.argsort(some, axis=1, kind="stable"), axis=1)
-            found = place if near is None else np.take_along_axis(near, place, axis=1)
+            column = np.nonzero(shells.near | chosen)[1].reshape(-1, n)  # of tied ones the first
+            some = np.take_along_axis(distance, column, axis=1)
+            column = np.take_along_axis(column, np.argsort(some, axis=1, kind="stable"), axis=1)
+            found = column if near is None else np.take_along_axis(near, column, axis=1)
             return np.column_stack([found, shells.size > 1])
 
         found = self.over_candidates(locations, n, first, left_out)

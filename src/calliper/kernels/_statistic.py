@@ -177,7 +177,7 @@ def clamped_crossing(
     above = _divide(product, b + offset)
     t = np.where(between <= b, between, above)
     t = np.where(between <= a, below, t)
-    # A scale that stays zero however large t is keeps the point ahead of every candidate.
+    # If the scale is 0 for every t, the ratio is infinite and so is the crossing.
     return np.where(np.asarray(b) + offset == 0, np.inf, t)
 
 

@@ -45,11 +45,11 @@ from calliper.information import principal_components, random_ranks, rank_ksg, s
 from calliper.kernels._arithmetic import rescale
 from calliper.kernels._kernel import (
     NOTHING,
-    Found,
     Kernel,
     Known,
     LeaveTwoOut,
     Rng,
+    Stored,
     check_parameter,
 )
 from calliper.kernels._knn import KNN
@@ -238,7 +238,7 @@ class _Tuned(Kernel, BaseEstimator, ABC):  # type: ignore[misc]
         return ("training",) if components else ()
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Stored = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
         Z, magnitudes, n = rows.Z, rows.magnitudes, len(rows.Z)

@@ -27,13 +27,13 @@ from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import signed_root
-from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, LeaveTwoOut, Rng, found_before
+from calliper.kernels._kernel import NOTHING, Bag, Kernel, LeaveTwoOut, Rng, Stored, stored
 from calliper.kernels._nearest import same_length, sums_without
 from calliper.rows import Rows
 
 #: Sums over the pairs of as many points are computed again when a file is loaded.
 FEW_SUMS = 2_000
-#: No point's weights have a larger sum.
+#: Largest sum of weights that a file may hold for a point.
 MOST_WEIGHT = 1e20
 #: The weights k_i of new rows, (m, N), and their scales, (m,); then the row and the column of pairs
 #: for which k_i is 1 and A_i and B_i are other than those of the point, and these.
@@ -58,20 +58,17 @@ class Weights(ABC):
     def leave_two_out(
         self, magnitudes: FloatArray, offset: float, without_one: Any = None
     ) -> LeaveTwoOut:
-        """Scales of the Jackknife+."""
         means = self.mean(magnitudes)
         if without_one is None:
             without_one = means.of_others() + offset
         return LeaveTwoOut(means, offset, same_length(without_one, magnitudes))
 
     def bag(
-        self, magnitudes: FloatArray, scores: FloatArray, offset: float, known: Found = NOTHING
+        self, magnitudes: FloatArray, scores: FloatArray, offset: float, known: Stored = NOTHING
     ) -> Bag:
-        """Thresholds of full conformal."""
         return BagWeighted(self, magnitudes, scores, offset, known)
 
     def mean(self, magnitudes: FloatArray) -> "WeightedMeans":
-        """The weighted mean."""
         return WeightedMeans(self, magnitudes)
 
 
@@ -83,20 +80,17 @@ class WeightedKernel(Kernel, ABC):
         """The weights of calibration rows."""
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Any = None, known: Found = NOTHING
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Any = None, known: Stored = NOTHING
     ) -> LeaveTwoOut:
-        """Scales of the Jackknife+ for N ≥ 2 calibration rows."""
-        found = found_before(known, "without_one")
+        found = stored(known, "without_one")
         return self.weights(rows.Z).leave_two_out(rows.magnitudes, offset, found)
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
-        """Thresholds of full conformal."""
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Stored = NOTHING) -> Bag:
         if statistic == "quantile":
             raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
         return self.weights(rows.Z).bag(rows.magnitudes, rows.scores, offset, known)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMeans":
-        """The weighted mean."""
         return self.weights(Z).mean(magnitudes)
 
 
@@ -146,11 +140,11 @@ class BagWeighted(Bag):
         magnitudes: FloatArray,
         scores: FloatArray,
         offset: float,
-        known: Found = NOTHING,
+        known: Stored = NOTHING,
     ) -> None:
         self.weights, self.magnitudes = weights, magnitudes
         self.scores, self.offset = scores, offset
-        sums = found_before(known, "sums") if known and self.n_places > FEW_SUMS else None
+        sums = stored(known, "sums") if known and self.n_sites > FEW_SUMS else None
         sums = self._summed() if sums is None else fitting(sums, magnitudes)
         self.total, self.weight, self.largest = sums
         #: Points without any weight, and the sums of all others.
@@ -163,13 +157,13 @@ class BagWeighted(Bag):
         return sums_of_others(self.weights, self.magnitudes)
 
     @property
-    def n_places(self) -> int:
+    def n_sites(self) -> int:
         """How many points have pairs."""
         return len(self.scores)
 
     def for_file(self) -> dict[str, Any]:
         """The sums over all pairs, where they take long."""
-        many = self.n_places > FEW_SUMS
+        many = self.n_sites > FEW_SUMS
         return {"sums": np.stack([self.total, self.weight, self.largest]) if many else None}
 
     def calibration_scale(self, level: float) -> FloatArray:

@@ -30,8 +30,8 @@ def number(value: float, digits: int = 4) -> str:
     if value == 0:
         return "0"
     power = floor(log10(abs(value)))
-    places = digits - 1 - power
-    text = f"{value:,.{max(places, 0)}f}" if -4 <= power <= 6 else f"{value:.{digits - 1}e}"
+    decimals = digits - 1 - power
+    text = f"{value:,.{max(decimals, 0)}f}" if -4 <= power <= 6 else f"{value:.{digits - 1}e}"
     return text.replace("-", "−")
 
 
@@ -45,9 +45,9 @@ def with_error(value: float, error: float) -> str:
     """A number and its error, to the second digit of the error."""
     if isnan(error) or isinf(value) or error <= 0:
         return number(value)
-    places = 1 - floor(log10(error))
-    text = f"{value:,.{max(places, 0)}f} ± {error:,.{max(places, 0)}f}"
-    if not -3 <= places <= 7:
+    decimals = 1 - floor(log10(error))
+    text = f"{value:,.{max(decimals, 0)}f} ± {error:,.{max(decimals, 0)}f}"
+    if not -3 <= decimals <= 7:
         text = f"{value:.3e} ± {error:.1e}"
     return text.replace("-", "−")
 

@@ -525,8 +525,8 @@ def _checked(**given: Any) -> list[FloatArray]:
             raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
         valid = (numbers > 0) & (numbers <= 1) if name == "rho" else numbers >= 0
         for where in map(tuple, np.argwhere(~valid).tolist()):
-            place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
-            raise CalliperError(f"{name} {_EXPECTED[name]}; got {numbers[where]:g}{place}.")
+            at = f" at position {where if len(where) > 1 else where[0]}" if where else ""
+            raise CalliperError(f"{name} {_EXPECTED[name]}; got {numbers[where]:g}{at}.")
     try:
         return list(np.broadcast_arrays(*arrays.values()))
     except ValueError:

@@ -46,7 +46,7 @@ PREDICTING = (
     *("_validate_X_predict", "_preprocess_X"),
 )
 #: Rows that are compared before and after a prediction, and the most numbers in them: a model that
-#: writes into them would place and predict different rows.
+#: writes into them would locate and predict different rows.
 N_COMPARED, CELLS_COMPARED = 32, 1 << 14
 #: Families by file and class, tried in this order; imported with the first model.
 FAMILIES = (
@@ -226,7 +226,7 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         raise TypeError(f"{must}; got {what}")
     refuse_crashing(model, X)
     before, y_pred = _some_rows(X), answer_of(model, X)
-    if before is not None and before != _some_rows(X):  # they would be placed as other rows
+    if before is not None and before != _some_rows(X):  # they would be located as other rows
         raise CalliperError(
             "the model modifies the rows that are passed to it, and has modified yours: let it "
             "work on a copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."

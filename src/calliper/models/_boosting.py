@@ -45,7 +45,7 @@ from calliper.models._asking import (
     without_names,
     xgboost_matrix,
 )
-from calliper.models._forests import Grove, root_deviation
+from calliper.models._forests import JoinedTrees, root_deviation
 
 #: Part of the unit below which steps and residuals count as equal: they are smaller than spreads.
 STEP_FLOOR = 0.003
@@ -74,7 +74,8 @@ class Stages(ModelFamily):
         super().__init__(core)
         self.n = int(core.n_iter_)
         trees = [stage[0] for stage in core._predictors]
-        self.grove = Grove(trees) if core._preprocessor is None else None  # no splits by categories
+        by_number = core._preprocessor is None  # no splits by categories
+        self.joined = JoinedTrees(trees) if by_number else None
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
@@ -93,9 +94,9 @@ class Stages(ModelFamily):
 
     def _sums(self, X: Any) -> Iterable[Any]:
         """The prediction by each number of stages, (m,)."""
-        if self.grove is None or not self.grove.takes(n_rows(X)):
+        if self.joined is None or not self.joined.takes(n_rows(X)):
             return self.core.staged_predict(X)  # type: ignore[no-any-return]
-        steps = self.grove.nodes.values(self.core._preprocess_X(X, reset=False))
+        steps = self.joined.nodes.values(self.core._preprocess_X(X, reset=False))
         steps[0] += self.core._baseline_prediction[0]
         return self.core._loss.link.inverse(np.cumsum(steps, axis=0))  # type: ignore[no-any-return]
 

@@ -95,7 +95,7 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
         score = DistributionError(own or PROBABILITIES)
     asked = _probabilities(score.probabilities)
     if own is not None:
-        _places(own, asked)
+        _indices(own, asked)
     return (model if is_asked else AskedForQuantiles(model, asked)), score
 
 
@@ -241,7 +241,7 @@ class QuantileModel(AroundModel):
         if kept.max(initial=-1) <= 0 > kept.min(initial=0):
             why = "the transform of the target decreases, which swaps quantiles at p and 1 − p"
             raise CalliperError(f"{why}: change its sign, so that it increases.")
-        return q[:, _places(own, asked)]
+        return q[:, _indices(own, asked)]
 
 
 def without_asking(model: Any) -> Any:
@@ -259,14 +259,14 @@ def _probabilities(given: Any) -> tuple[float, ...]:
     return tuple(map(float, score.probabilities))
 
 
-def _places(own: Sequence[float], asked: Sequence[float]) -> list[int]:
+def _indices(own: Sequence[float], asked: Sequence[float]) -> list[int]:
     """Which of a model's own probabilities each that is asked for is, up to rounding."""
-    places = [int(np.argmin(np.abs(np.subtract(own, p)))) for p in asked]
-    if not np.allclose(np.take(own, places), asked, rtol=0, atol=1e-6):
+    indices = [int(np.argmin(np.abs(np.subtract(own, p)))) for p in asked]
+    if not np.allclose(np.take(own, indices), asked, rtol=0, atol=1e-6):
         has, wanted = (", ".join(f"{p:g}" for p in each) for each in (own, asked))
         what = f"the model predicts quantiles at {has}, but score_function (or QuantileModel)"
         raise CalliperError(f"{what} expects {wanted}: give it the model's own quantiles.")
-    return places
+    return indices
 
 
 #: Which parameter sets the quantile, for each parameter that names the quantile loss.
@@ -425,4 +425,4 @@ def _columns(ask: Callable[[Any], Any], X: Any, own: Sequence[float]) -> FloatAr
         what = f"the model must predict {k} quantiles for each of {m} rows, shape ({m}, {k})"
         raise CalliperError(f"{what}; it gave shape {answer.shape}. {how}")
     named = _named(labels)
-    return answer[:, _places(named, own)] if named else answer
+    return answer[:, _indices(named, own)] if named else answer

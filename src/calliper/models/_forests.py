@@ -7,9 +7,9 @@ members that have not seen a row predict it without any training: their mean and
 of a model that has not seen the row.
 
 Asking trees one after another costs some microseconds of Python each, which for a single row is
-nearly all of the time. So the nodes of all trees also stand in one list (``Grove``), and few rows
-go down all trees together, a level at a time, to the same leaves. Many rows are faster with the
-library's own loop, which does not jump about in memory.
+nearly all of the time. So the nodes of all trees also stand in one list (``JoinedTrees``), and few
+rows go down all trees together, a level at a time, to the same leaves. Many rows are faster with
+the library's own loop, which does not jump about in memory.
 """
 
 from collections.abc import Sequence
@@ -50,10 +50,10 @@ class Members(ModelFamily):
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         self.columns = learnt(core, "estimators_features_")
-        self.grove: Grove | None = None
+        self.joined: JoinedTrees | None = None
         trees = [each.tree_ for each in core.estimators_] if _all_trees(core.estimators_) else []
         if trees and all(tree.n_outputs == tree.value.shape[-1] == 1 for tree in trees):
-            self.grove, self.is_by_row = Grove(trees, self.columns), True  # in one order
+            self.joined, self.is_by_row = JoinedTrees(trees, self.columns), True  # in one order
             self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
 
     @classmethod
@@ -70,9 +70,9 @@ class Members(ModelFamily):
 
     def rows(self, X: Any) -> Any:
         """Rows converted once for all members."""
-        if self.grove is None and self.columns is None:
+        if self.joined is None and self.columns is None:
             return X
-        kind, finite = (None, False) if self.grove is None else (np.float32, self.finite)
+        kind, finite = (None, False) if self.joined is None else (np.float32, self.finite)
         return validate_data(
             self.core, X, reset=False, dtype=kind, accept_sparse="csr", ensure_all_finite=finite
         )
@@ -80,9 +80,9 @@ class Members(ModelFamily):
     def ask(self, number: int, rows: Any) -> FloatArray:
         """What a member predicts of converted rows, (m,)."""
         rows = rows if self.columns is None else rows[:, self.columns[number]]
-        if self.grove is None:
+        if self.joined is None:
             return predictions(self.core.estimators_[number], rows)
-        return np.asarray(self.grove.trees[number].predict(rows)[:, 0])
+        return np.asarray(self.joined.trees[number].predict(rows)[:, 0])
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread.
@@ -90,8 +90,8 @@ class Members(ModelFamily):
         A thread takes some of the rows, so that the values of a row are added in one order.
         """
         rows, n_members = self.rows(rows), len(self.core.estimators_)
-        if self.grove and isinstance(rows, np.ndarray) and self.grove.takes(len(rows)):
-            values = self.grove.nodes.values(rows)
+        if self.joined and isinstance(rows, np.ndarray) and self.joined.takes(len(rows)):
+            values = self.joined.nodes.values(rows)
             beyond = values - values[0]
             total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
             mean, spread = _moments(values[0], total, squares, n_members)
@@ -125,15 +125,15 @@ class Members(ModelFamily):
         return count, *_moments(first, total, squares, np.maximum(count, 1))
 
     def describe(self) -> str:
-        kind = "members" if self.grove is None else "trees"
+        kind = "members" if self.joined is None else "trees"
         return f"spread of {len(self.core.estimators_)} {kind}"
 
     def unit(self) -> float | None:
         """Standard deviation of the targets that the trees were grown on; mean over the trees."""
         trees, variance = self.core.estimators_, ("squared_error", "friedman_mse")
-        if self.grove is None or any(member.criterion not in variance for member in trees):
+        if self.joined is None or any(member.criterion not in variance for member in trees):
             return None
-        return float(np.mean([root_deviation(tree) for tree in self.grove.trees]))
+        return float(np.mean([root_deviation(tree) for tree in self.joined.trees]))
 
     def left_out(self, rows: Any, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray] | None:
         """Out of bag: means and spreads of the members that have not seen a row."""
@@ -192,11 +192,11 @@ def was_trained_on(core: Any, y: FloatArray) -> bool:
     return means.shape == roots.shape and bool((np.abs(means - roots) < SAME * np.ptp(y)).all())
 
 
-class Grove:
+class JoinedTrees:
     """Trees of scikit-learn, their nodes in one list that is made when few rows first come.
 
     ``trees`` are ``Tree`` of forests, or ``TreePredictor`` of histogram boosting that splits by no
-    categories; ``columns`` those that each is given, None for all, in order.
+    categories; ``columns`` are as in :class:`Members`.
     """
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
@@ -216,7 +216,6 @@ class Grove:
 
     @cached_property
     def nodes(self) -> PlainTrees:
-        """Their nodes in one list."""
         return PlainTrees.of(self.trees, 0, self.columns)
 
 

@@ -98,7 +98,7 @@ class BatchIntervals:
             with one_core():  # engines run a process per core
                 found = regressor.predict_interval(rows, self.coverage, **self.how)
             ends = found.to_frame()[names].to_numpy()
-        columns = {f"{self.prefix}{name}": ends[:, place] for place, name in enumerate(names)}
+        columns = {f"{self.prefix}{name}": ends[:, index] for index, name in enumerate(names)}
         taken = [name for name in columns if name in frame.columns]
         if taken:
             what = f"the batch already has columns {taken}"

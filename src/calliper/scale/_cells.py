@@ -102,14 +102,14 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         self.n_probes = n_probes
         self.random_state = random_state
 
-    def placed(self, Z_train: kernels.Known, rng: kernels.Rng | None) -> "PlacedCells":
+    def fixed(self, Z_train: kernels.Known, rng: kernels.Rng | None) -> "FixedCells":
         """The partition, which depends on training rows alone."""
         at_least(self.n_probes, 1, "n_probes of Cells")
         if self.n_cells is not None:
             at_least(self.n_cells, 1, "n_cells of Cells")
         own = check_random_state(rng if self.random_state is None else self.random_state)
         centres = None if Z_train is None else self._learnt(Z_train, own)
-        return PlacedCells(centres, self.n_cells, int(self.n_probes), own.randint(2**31 - 1))
+        return FixedCells(centres, self.n_cells, int(self.n_probes), own.randint(2**31 - 1))
 
     def _learnt(self, Z: FloatArray, rng: kernels.Rng) -> FloatArray:
         """(C, d) centres: means of what is nearest to them."""
@@ -136,9 +136,9 @@ def number_of_cells(n: int) -> int:
     return max(1, min(round(4 * sqrt(n)), n // 8))
 
 
-def as_cells(given: Any) -> "Cells | PlacedCells | None":
+def as_cells(given: Any) -> "Cells | FixedCells | None":
     """Cells as given, or a number of them."""
-    if given is None or isinstance(given, Cells | PlacedCells):
+    if given is None or isinstance(given, Cells | FixedCells):
         return given
     if isinstance(given, Integral) and not isinstance(given, bool):
         return Cells(int(given))
@@ -146,7 +146,7 @@ def as_cells(given: Any) -> "Cells | PlacedCells | None":
 
 
 @dataclass(frozen=True)
-class PlacedCells(Keeps):
+class FixedCells(Keeps):
     """Centres (C, d) learnt on training rows, or None: the seed then draws directions."""
 
     learnt: Annotated[FloatArray | None, Array("float64", ("C", "d"), optional=True)]
@@ -160,7 +160,7 @@ class PlacedCells(Keeps):
             how = f"{len(self.learnt)} cells of training rows"
         return f"{how}, {self.n_probes} probed"
 
-    def placed(self, Z_train: kernels.Known, rng: kernels.Rng | None) -> Self:
+    def fixed(self, Z_train: kernels.Known, rng: kernels.Rng | None) -> Self:
         """As it is: nothing else is learnt of it."""
         return self
 
@@ -192,7 +192,7 @@ class PlacedCells(Keeps):
 
 
 @dataclass(frozen=True)
-class Placed:
+class Located:
     """Rows (m, d), the cell of each (m,), and the cells that it probes (m, P)."""
 
     rows: FloatArray
@@ -202,9 +202,9 @@ class Placed:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def of(self, rows: IntArray) -> "Placed":
+    def of(self, rows: IntArray) -> "Located":
         """Some of them."""
-        return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
+        return Located(self.rows[rows], self.cell[rows], self.probes[rows])
 
 
 @dataclass(frozen=True)
@@ -254,18 +254,18 @@ class CellSearch:
         most = max(FEW_PAIRS, MOST_OF_ROOT * len(points) ** 1.5)
         _refuse_many(len(points) * self.n_probes, max(FEW_PAIRS, MOST_PROBED * len(points)))
         _refuse_many(len(points) * len(centres), max(16 * FEW_PAIRS, 2 * most))
-        self.centres, self.placed = centres, self.locate(points)
+        self.centres, self.located = centres, self.locate(points)
         #: Who is in each cell, and who probes it.
-        self.members = _Lists(self.placed.cell[:, None], len(centres))
-        self.probing = _Lists(self.placed.probes, len(centres))
+        self.members = _Lists(self.located.cell[:, None], len(centres))
+        self.probing = _Lists(self.located.probes, len(centres))
         self.size = np.diff(self.members.start)
-        _refuse_many(self.size[self.placed.probes].sum(), most)
+        _refuse_many(self.size[self.located.probes].sum(), most)
         #: τ, which bounds the rounding of products.
         self.tau = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps)
 
     select = staticmethod(kernels.selected)
 
-    def locate(self, rows: FloatArray) -> Placed:
+    def locate(self, rows: FloatArray) -> Located:
         """The cells of rows; those of a row do not depend on the other rows."""
         found = [
             np.sort(self.partition.nearest(rows[part], self.n_probes)[0], axis=1).astype(np.int32)
@@ -280,14 +280,14 @@ class CellSearch:
             return np.asarray(named[np.arange(len(named)), np.argmin(every, axis=0)])
 
         cell = np.concatenate(map_slices(nearest, row_slices(len(rows), SEARCHED)))
-        return Placed(rows, cell, probes)
+        return Located(rows, cell, probes)
 
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
         _refuse_many(len(self.points) * k, max(FEW_PAIRS, MOST_KEPT * len(self.points)))
-        return self.nearest(self.placed, k, others=True)
+        return self.nearest(self.located, k, others=True)
 
-    def nearest(self, new: Placed, k: int, *, others: bool = False) -> Found:
+    def nearest(self, new: Located, k: int, *, others: bool = False) -> Found:
         """The K nearest candidates of rows; of the points themselves, the ``others``."""
         order = np.argsort(new.cell, kind="stable")
 
@@ -300,7 +300,7 @@ class CellSearch:
         size = self.size[new.probes].sum(axis=1) - others
         return Found(near[back], size, reach[back], (row, point, tied))
 
-    def _nearest(self, new: Placed, name: IntArray, k: int, others: bool) -> tuple[Any, ...]:
+    def _nearest(self, new: Located, name: IntArray, k: int, others: bool) -> tuple[Any, ...]:
         """The same for rows that are searched together, and what they are called outside."""
         most = self._bound(new, k + others)
         row, point, distance = self._pairs(
@@ -318,7 +318,7 @@ class CellSearch:
         shell = shared[row] & (distance <= reach[row])
         return near, reach, name[row[shell]], point[shell], tied[shell]
 
-    def _bound(self, new: Placed, n: int) -> FloatArray:
+    def _bound(self, new: Located, n: int) -> FloatArray:
         """What the squared distance of a row's n-th candidate does not exceed, (m,)."""
         most, tau = np.full(len(new), np.inf), self.tau
         for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
@@ -327,7 +327,7 @@ class CellSearch:
                 most[mine] = (edge + 3 * tau * x_norm + UNDERFLOW) / (1 - 2 * tau)
         return most
 
-    def entering(self, new: Placed, reach: FloatArray) -> kernels.Pairs:
+    def entering(self, new: Located, reach: FloatArray) -> kernels.Pairs:
         """All pairs (new row, point) such that the row is a candidate of the point within reach.
 
         The third array says where it is just as far as ``reach[point]``.
@@ -347,7 +347,7 @@ class CellSearch:
         return row[by_row], point[by_row], at_edge[by_row]
 
     def _pairs(
-        self, new: Placed, cells: IntArray, lists: "_Lists", limit: Callable[..., FloatArray]
+        self, new: Located, cells: IntArray, lists: "_Lists", limit: Callable[..., FloatArray]
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Rows, points listed for their cells, and distances, all up to a limit and some beyond."""
         kept, rows, points = 0, [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
@@ -365,7 +365,7 @@ class CellSearch:
         found = [kernels.paired_distances(*each) for each in pairs]
         return row, point, np.concatenate([np.empty(0), *found])
 
-    def _products(self, new: Placed, cells: IntArray, lists: "_Lists") -> Iterator[Any]:
+    def _products(self, new: Located, cells: IntArray, lists: "_Lists") -> Iterator[Any]:
         """For each of the cells (m, R) of rows, these rows, and the points listed for the cell.
 
         Then rounded squared distances of both, and their squared norms around the cell's centre.
@@ -500,7 +500,7 @@ class BagCells(kernels.BagKNN):
         self, Z: FloatArray, asked: kernels.Asked, shares: Shares | None
     ) -> tuple[FloatArray, int]:
         """As for constant scales of what has no candidates, unless a radius is below these."""
-        new = self._placed(Z)
+        new = self._located(Z)
         radius, n_pairs = super()._one_chunk(new, asked, shares)  # type: ignore[arg-type]
         levels, ranks, signs = asked
         below = np.abs(radius).min(axis=1, initial=np.inf) < self.high
@@ -517,19 +517,19 @@ class BagCells(kernels.BagKNN):
                 radius[row] = row_thresholds(values, levels, own)[0]
         return radius, n_pairs
 
-    def _placed(self, Z: Any) -> Placed:
-        return Z if isinstance(Z, Placed) else self.search.locate(Z)
+    def _located(self, Z: Any) -> Located:
+        return Z if isinstance(Z, Located) else self.search.locate(Z)
 
-    def _around(self, Z: Any) -> tuple[Placed, kernels.Pairs]:
+    def _around(self, Z: Any) -> tuple[Located, kernels.Pairs]:
         """New rows in their cells, and pairs (new row, calibration row) where it is near."""
-        new = self._placed(Z)
+        new = self._located(Z)
         return new, self.search.entering(new, self.reach)
 
-    def _scale_of_new(self, Z: Any, level: float, found: Placed) -> FloatArray:
+    def _scale_of_new(self, Z: Any, level: float, found: Located) -> FloatArray:
         """The scale of each row, (m,), which is the same at every level."""
         return self._scales(found)[0]
 
-    def _scales(self, new: Placed) -> tuple[FloatArray, BoolArray]:
+    def _scales(self, new: Located) -> tuple[FloatArray, BoolArray]:
         """The scale of each row, with b in the place of g(t) where it has no candidates: (m,)."""
         found = self.search.nearest(new, self.n_neighbors)
         member = np.where(found.near < 0, 0.0, self.magnitudes[found.near])

@@ -2,7 +2,7 @@
 
 The worker that holds a partition of new rows answers for it, with a copy of the regressor that was
 sent to all workers once; an answer has the partitions and the index of the rows. For calibration,
-workers predict the rows they hold and find their places; only targets, predictions and places
+workers predict the rows they hold and find their coordinates; only these, targets and predictions
 travel. The *layout* of rows, and whether the model gives the same answer twice, are judged by the
 first thousand rows alone; from some of them it is learnt how the model errs.
 

@@ -75,7 +75,7 @@ class TorchSearch(kernels.NeighborSearch):
 
     @cached_property
     def points(self) -> FloatArray:  # type: ignore[override]
-        """(N, d) in main memory, where points by the thousand share a place."""
+        """(N, d) in main memory, for where thousands of points coincide."""
         return np.ascontiguousarray(self.columns.T.cpu().numpy())
 
     @cached_property
@@ -105,7 +105,7 @@ class TorchSearch(kernels.NeighborSearch):
         return self._search(self.columns[:, self._there(points)], n, points)[:2]
 
     def extended(self, points: Any) -> None:
-        """None: all points are placed on the device again."""
+        """None: all points are moved to the device again."""
 
     def around(
         self, queries: Any, n: int, reach: FloatArray
@@ -330,8 +330,8 @@ def _smallest(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return column, value.amax(dim=1)
     block = blocks.amin(dim=2).topk(k, largest=False, sorted=False).indices
     inner = blocks.gather(1, block[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
-    value, place = inner.topk(k, largest=False, sorted=False)
-    return block.gather(1, place // BLOCK) * BLOCK + place % BLOCK, value.amax(dim=1)
+    value, index = inner.topk(k, largest=False, sorted=False)
+    return block.gather(1, index // BLOCK) * BLOCK + index % BLOCK, value.amax(dim=1)
 
 
 def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[Tensor, ...]:
@@ -424,11 +424,11 @@ class TorchRadial:
     @cached_property
     def points(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Points (d, N), their mean (d, 1), points less it, and their squared norms (N,)."""
-        columns = self.placed(self.rows)
+        columns = self.on_grid(self.rows)
         centre = columns.mean(dim=1, keepdim=True)
         return columns, centre, columns - centre, (columns - centre).square().sum(dim=0)
 
-    def placed(self, rows: Any) -> Tensor:
+    def on_grid(self, rows: Any) -> Tensor:
         """Rows as columns, rounded to the grid if there is one."""
         columns = to_columns(rows, self.rows.device)
         if not self.side:
@@ -483,7 +483,7 @@ class TorchRadial:
 
     def of_rows(self, rows: Any, work: Callable[[Tensor], Tensor]) -> FloatArray:
         """What ``work`` makes of the exponents of new rows, (m, N), in main memory."""
-        x = self.placed(rows)
+        x = self.on_grid(rows)
         return self._in_strips(lambda part: work(self.exponents(x[:, part])), x.shape[1])
 
     def _in_strips(self, work: Callable[[slice], Tensor], m: int) -> FloatArray:

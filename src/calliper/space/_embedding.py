@@ -179,7 +179,7 @@ def _is_transformer(embed: Any) -> bool:
 def learnt_from_training(space: Space) -> bool:
     """Whether training rows had a part in a space that was chosen with them."""
     if isinstance(space, spaces.PredictionAndSpread):
-        return space.doubt.unit() is None
+        return space.reader.unit() is None
     if isinstance(space, spaces.Mapped):
         return _is_transformer(space.mapping)
     standardised = isinstance(space, spaces.Inputs) and space.scaling is not None
@@ -230,7 +230,7 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     (n, d), space = Z.shape, embedding.space
     if n > 1 and not np.ptp(Z, axis=0).any():
         problem = (
-            f"gives all {n} calibration rows the same place: all are equally near, and "
+            f"gives all {n} calibration rows the same coordinates: all are equally near, and "
             f"widths do not adapt. Pass embed= with something that varies."
         )
     elif d > n:

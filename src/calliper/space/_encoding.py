@@ -9,7 +9,7 @@ come with it: the cell counts, not the type that a batch happens to have.
 | numbers, booleans; text and objects if all are numbers | the number |
 | dates (a naive one is UTC), durations | days since the training median |
 | categories with an order of their own (pandas' ``ordered``) | the position in that order |
-| other categories, text, anything else | the place of the level, see below |
+| other categories, text, anything else | the code of the level, see below |
 | a sparse matrix of more than 512 columns or 2e7 cells | 30 singular components |
 
 *Gaps.* A number or time that is missing or unreadable (text in a column of numbers) is at the
@@ -18,14 +18,14 @@ training median. Infinite numbers, and those beyond ±1e30, are at ±1e30.
 *Levels* are put in order of their mean target, each shrunk towards the mean ȳ of all N rows as if
 by 10 more rows; n and s are the number of rows of a level and the sum of their targets:
 
-    key = (s + 10·ȳ) / (n + 10),      place = (rows of levels before it + n / 2) / N  in [0, 1].
+    key = (s + 10·ȳ) / (n + 10),      code = (rows of levels before it + n / 2) / N  in [0, 1].
 
-The place is the mean rank of the level's rows over N (Bross' ridit, doi:10.2307/2527727): common
+The code is the mean rank of the level's rows over N (Bross' ridit, doi:10.2307/2527727): common
 levels are apart even where their means are equal, rare ones take little room. Without targets the
 most frequent level comes first. A gap is a level like another. Levels with fewer than 5 rows would
 be ordered by their own noise: they form one level with those never seen, so ids are constant.
 
-A model of the target that is given this order has seen the answer. ``learn_and_encode`` places the
+A model of the target that is given this order has seen the answer. ``learn_and_encode`` codes the
 levels in each of 5 folds of training rows by the targets of the other four.
 
 Frames go by the names of columns, arrays by position; lists of texts, pictures or graphs have none.
@@ -71,10 +71,9 @@ Names = tuple[Hashable, ...] | None
 
 @dataclass(frozen=True, kw_only=True)
 class Column(Keeps):
-    """What becomes of one column.
+    """What becomes of one column; ``by_target`` says whether targets ordered its levels.
 
-    ``gap`` is the feature of a cell that has none of its own, ``origin`` the day that is 0,
-    ``places`` are those of levels, and ``by_target`` says whether targets ordered them.
+    ``gap`` is the feature of a cell without one, ``origin`` the day 0, ``places`` codes of levels.
     """
 
     kind: Annotated[str, Text(("numbers", "times", "levels"))]
@@ -90,8 +89,8 @@ class Column(Keeps):
         return _numbers(values) if self.kind == "numbers" else _days(values) - self.origin
 
     def check_kept(self) -> None:
-        places: Any = [*self.places.values()] if isinstance(self.places, dict) else [None]
-        if {*map(type, places)} - {float} or not np.isfinite(places).all():
+        codes: Any = [*self.places.values()] if isinstance(self.places, dict) else [None]
+        if {*map(type, codes)} - {float} or not np.isfinite(codes).all():
             raise CalliperError("the codes of a categorical column must be finite numbers.")
 
     @classmethod
@@ -100,9 +99,9 @@ class Column(Keeps):
         values = _values(column)
         if type(column.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
             if not comes_from(column, "polars") and column.dtype.ordered:
-                places = {level: float(n) for n, level in enumerate(column.dtype.categories)}
-                at = [places[cell] for cell in _cells(values) if cell in places]
-                return cls(kind="levels", places=places, gap=_median(at))
+                codes = {level: float(n) for n, level in enumerate(column.dtype.categories)}
+                at = [codes[cell] for cell in _cells(values) if cell in codes]
+                return cls(kind="levels", places=codes, gap=_median(at))
             return cls.of_levels(_cells(values), y)
         kind = values.dtype.kind
         cells = [] if kind in "biufmM" else _cells(values)
@@ -116,7 +115,7 @@ class Column(Keeps):
 
     @classmethod
     def of_levels(cls, cells: Sequence[Hashable], y: FloatArray | None) -> Self:
-        """Places on [0, 1] by mean target, or by frequency: see the module's docstring."""
+        """Codes on [0, 1] by mean target, or by frequency: see the module's docstring."""
         counts = Counter(cells)
         common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
         numbers = {level: number for number, level in enumerate(common)}
@@ -128,8 +127,8 @@ class Column(Keeps):
             keys = np.bincount(code, beyond - beyond.mean(), len(size)) / (size + SHRINKAGE)
         order, rank = np.argsort(keys, kind="stable"), np.empty(len(size))
         rank[order] = (np.cumsum(size[order]) - size[order] / 2) / max(len(code), 1)
-        *places, gap = rank.tolist()
-        known: dict[Hashable, float] = dict(zip(common, places, strict=True))
+        *codes, gap = rank.tolist()
+        known: dict[Hashable, float] = dict(zip(common, codes, strict=True))
         return cls(kind="levels", places=known, gap=gap, by_target=y is not None)
 
 
@@ -176,16 +175,16 @@ class ColumnEncoder(Keeps):
 
     @classmethod
     def learn_and_encode(cls, X_train: Any, y_train: FloatArray) -> tuple[Self, FloatArray]:
-        """As ``learn``, and features of the training rows, levels placed by targets of others."""
+        """As ``learn``, and features of the training rows, levels coded by targets of others."""
         encoder = cls.learn(X_train, y_train)
         features = encoder(X_train)
-        by_target = [place for place, column in enumerate(encoder.columns) if column.by_target]
-        for place in by_target if len(y_train) >= N_PARTS else ():
-            values = _values(_opened(X_train)[1][place])
+        by_target = [index for index, column in enumerate(encoder.columns) if column.by_target]
+        for index in by_target if len(y_train) >= N_PARTS else ():
+            values = _values(_opened(X_train)[1][index])
             for others, fold in KFold(N_PARTS, shuffle=True, random_state=0).split(features):
                 learnt = Column.of_levels(_cells(values[others]), y_train[others])
                 own = learnt.read(values[fold])
-                features[fold, place] = np.where(np.isnan(own), learnt.gap, own)
+                features[fold, index] = np.where(np.isnan(own), learnt.gap, own)
         return encoder, features
 
     def __call__(self, X: Any) -> FloatArray:

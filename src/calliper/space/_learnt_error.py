@@ -95,7 +95,7 @@ class WithErrorModel(Space):
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
         rows = self.opened.prepare(X)
         if isinstance(self.base, PredictionAndSpread):
-            y_pred, Z = self.base.place(rows)
+            y_pred, Z = self.base.locate_prepared(rows)
         else:
             predicted, Z = self.base.locate(X, predict)
             n_outputs = 1 if self.probabilities is None else len(self.probabilities)

@@ -52,7 +52,7 @@ FEWEST_OF_DISTRIBUTIONS, MOST_OF_FEW, PART_OF_DISTRIBUTIONS = 120, 0.6, 0.4
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LeftOut(Rows, Keeps):
-    """Training rows, by number, predicted and placed by models that were not trained on them.
+    """Training rows, by number, predicted and located by models that were not trained on them.
 
     Others of ``n_training`` were in (nearly) every bag; ``source`` is "out of bag" or "5 folds".
     ``weaker`` says that these models fit worse, so that their bias is not the model's own.
@@ -170,7 +170,7 @@ class Training:
         if not knows_left_out(space):
             return None
         y = self.y if self.y.ndim > 1 else space.opened.core_targets(self.y)
-        found = space.doubt.left_out(space.opened.prepare(self.X), y)
+        found = space.reader.left_out(space.opened.prepare(self.X), y)
         if found is None:
             return None
         numbers, mean, spreads = found
@@ -233,7 +233,7 @@ def why_no_refit(model: Any) -> str | None:
 def knows_left_out(space: Any) -> bool:
     """Whether members of the model may know which of its training rows they left out."""
     of_members = isinstance(space, PredictionAndSpread)
-    return of_members and type(space.doubt).left_out is not models.ModelFamily.left_out
+    return of_members and type(space.reader).left_out is not models.ModelFamily.left_out
 
 
 def train_apart(

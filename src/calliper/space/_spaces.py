@@ -1,7 +1,7 @@
 """The spaces, of inputs, predictions, a model's spread or the user's map, and a model in one.
 
 Each maps rows to coordinates, and most predict on the way. Everything here is learnt from the
-fitted model and training rows. A scaler fitted to the calibration rows would place them, and not
+fitted model and training rows. A scaler fitted to the calibration rows would put them, and not
 the new row, at the centre of their own cloud: new and calibration rows would no longer be treated
 alike, which the proof of coverage needs.
 
@@ -71,7 +71,7 @@ class Scaling(Keeps):
 
 
 class Space(Keeps):
-    """A way to place rows.
+    """A map from rows to coordinates.
 
     The name says what the coordinates are; with a unit, a distance means the same for every model
     and data set. One that depends on the model has it ``opened``; ``mapping`` is what the user's
@@ -199,10 +199,9 @@ class InputsAndPrediction(Space):
 
 @dataclass(kw_only=True, eq=False)
 class PredictionAndSpread(Space):
-    """The space of a model that has a spread.
+    """The space of a model whose spread is read by the ``reader`` of its ``family``.
 
-    ``family`` is the name of the family that reads it, ``doubt`` what that has read, and ``unit``
-    about the standard deviation of its targets; None if it is not known.
+    ``unit`` is about the standard deviation of its targets; None if it is not known.
     """
 
     opened: Annotated[OpenedModel, Opened()]
@@ -211,26 +210,26 @@ class PredictionAndSpread(Space):
 
     def __post_init__(self) -> None:
         every: tuple[type[ModelFamily], ...] = (ModelFamily, *models.families())
-        self.doubt = {kind.__name__: kind for kind in every}[self.family](self.opened.core)
-        if self.unit is None and type(self.doubt) is ModelFamily:
+        self.reader = {kind.__name__: kind for kind in every}[self.family](self.opened.core)
+        if self.unit is None and type(self.reader) is ModelFamily:
             raise CalliperError("the space of a model without a spread needs a unit of y.")
 
     def check_kept(self) -> None:
-        if not self.doubt.is_mine(self.opened.core):  # as it may be of a refit
+        if not self.reader.is_mine(self.opened.core):  # as it may be of a refit
             raise CalliperError(f"the model is not of the family {self.family}.")
 
     def learn_unit(self, X_train: Any, y_train: FloatArray | None) -> None:
         """Learn the unit from the model, else from training rows, else without."""
-        unit = self.doubt.unit()
+        unit = self.reader.unit()
         if unit is None and y_train is not None:
             unit = float(self.opened.core_targets(y_train).std())
         if unit is None and X_train is not None:
-            unit = float(self.doubt.measure(self.opened.prepare(X_train))[0].std())
+            unit = float(self.reader.measure(self.opened.prepare(X_train))[0].std())
         self.unit = unit if unit is not None and np.isfinite(unit) and unit > 0 else None
 
     @property
     def name(self) -> str:
-        parts = ["" if self.unit is None else "prediction", self.doubt.describe()]
+        parts = ["" if self.unit is None else "prediction", self.reader.describe()]
         return " and ".join(filter(None, parts))
 
     @property
@@ -238,27 +237,26 @@ class PredictionAndSpread(Space):
         return self.unit is not None
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions and coordinates, in one pass."""
-        return self.place(self.opened.prepare(X) if self.opened.steps else X)
+        return self.locate_prepared(self.opened.prepare(X) if self.opened.steps else X)
 
-    def place(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+    def locate_prepared(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """Predictions and coordinates of rows that are prepared for the core."""
-        mean, spreads = self.doubt.measure(rows)
+        mean, spreads = self.reader.measure(rows)
         y_pred = self.opened.finish(mean) if self.opened.targets else mean
         return y_pred, self.coordinates(mean, spreads)
 
     @property
     def is_by_row(self) -> bool:
         """Whether n rows are known to give the same bits together as one by one."""
-        return self.doubt.is_by_row and not self.opened.steps and not self.opened.targets
+        return self.reader.is_by_row and not self.opened.steps and not self.opened.targets
 
     def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
         """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
         if self.unit is None:
             return np.asarray(spreads[0][:, None])
-        weights = np.array(self.doubt.weights[: len(spreads)])
-        units = np.where(self.doubt.in_unit[: len(spreads)], self.unit, 1.0)
-        logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
+        weights = np.array(self.reader.weights[: len(spreads)])
+        units = np.where(self.reader.in_unit[: len(spreads)], self.unit, 1.0)
+        logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.reader.floor)
         return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
 
 

@@ -75,8 +75,8 @@ def ask(name: str, calibrator: Any, found: Comparison) -> Answer:
                 for rows in (found.calibration, found.training)
             ]
             fitted, space = calibrate_rows(calibrator, tails[0], tails[1], score)
-            placed = space.transform(found.test.Z)
-            answer["intervals"] = fitted.intervals(found.test.y_pred, Rows(placed), found.levels)
+            located = space.transform(found.test.Z)
+            answer["intervals"] = fitted.intervals(found.test.y_pred, Rows(located), found.levels)
             answer["guarantees"] = tuple(map(fitted.guarantee, found.levels))
         except Exception as error:  # whatever one method does, the others are still compared
             answer = {"failure": f"{type(error).__name__}: {error}"}
@@ -214,10 +214,10 @@ def redraw(
         for side in (0, 1):
             drawn = pool.take(order[side * size : (side + 1) * size])
             again = replace(found, calibration=drawn, test=rest)
-            for place, (name, calibrator) in enumerate(methods.items()):
+            for column, (name, calibrator) in enumerate(methods.items()):
                 answer = ask(name, calibrator, again)
                 for row, level in enumerate(found.levels if answer.failure is None else ()):
-                    scores[row, draw, side, place] = row_scores(again, [answer], level).mean()
+                    scores[row, draw, side, column] = row_scores(again, [answer], level).mean()
         progress((draw + 1) / N_DRAWS)
     return scores, size / (2 * known)
 

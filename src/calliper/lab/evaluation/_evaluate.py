@@ -169,22 +169,22 @@ class Trial:
 def _compute(trials: list[Trial], n_jobs: int | None, store: Store, report: Progress) -> list[Row]:
     """Rows of every trial in order, read from the store where possible."""
     results: dict[int, list[Row]] = {}
-    for place, trial in enumerate(trials):
+    for index, trial in enumerate(trials):
         reason = trial.method.why_skipped(trial.problem)
         rows = store.get(trial) if reason is None else trial.rows("skipped", error=reason)
         if rows is not None:
-            results[place] = rows
+            results[index] = rows
     report(len(results) / len(trials))
-    todo = {place: trial for place, trial in enumerate(trials) if place not in results}
-    for place, rows in _run_all(todo, n_jobs):
-        store.add(trials[place], rows)
-        results[place] = rows
+    todo = {index: trial for index, trial in enumerate(trials) if index not in results}
+    for index, rows in _run_all(todo, n_jobs):
+        store.add(trials[index], rows)
+        results[index] = rows
         report(len(results) / len(trials))
-    return [row for place in range(len(trials)) for row in results[place]]
+    return [row for index in range(len(trials)) for row in results[index]]
 
 
 def _run_all(trials: dict[int, Trial], n_jobs: int | None) -> Iterator[tuple[int, list[Row]]]:
-    """Place and rows of each trial as soon as they are computed, in any order.
+    """Index and rows of each trial as soon as they are computed, in any order.
 
     A worker process that is killed (out of memory, a crash in compiled code) takes down all trials
     at work, and does not say which one it had. Those handed out are then run again one at a time:
@@ -193,9 +193,9 @@ def _run_all(trials: dict[int, Trial], n_jobs: int | None) -> Iterator[tuple[int
     left, handed_out = dict(trials), dict[int, Trial]()
 
     def tasks() -> Iterator[Any]:
-        for place in list(left):
-            handed_out[place] = left.pop(place)
-            yield delayed(_run)(place, handed_out[place])
+        for index in list(left):
+            handed_out[index] = left.pop(index)
+            yield delayed(_run)(index, handed_out[index])
 
     while left or handed_out:
         left |= handed_out
@@ -203,21 +203,21 @@ def _run_all(trials: dict[int, Trial], n_jobs: int | None) -> Iterator[tuple[int
         try:
             # Trials one by one, so that a killed run loses only those that were being computed.
             parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-            for place, rows in parallel(tasks()):
-                del handed_out[place]
-                yield place, rows
+            for index, rows in parallel(tasks()):
+                del handed_out[index]
+                yield index, rows
         except BrokenExecutor:
             while handed_out:
-                place, trial = handed_out.popitem()
+                index, trial = handed_out.popitem()
                 try:
-                    yield Parallel(n_jobs=n_jobs)([delayed(_run)(place, trial)])[0]
+                    yield Parallel(n_jobs=n_jobs)([delayed(_run)(index, trial)])[0]
                 except BrokenExecutor as error:
                     text = f"the worker process died: {' '.join(str(error).split())}"
-                    yield place, trial.rows("failed", error=text)
+                    yield index, trial.rows("failed", error=text)
 
 
-def _run(place: int, trial: Trial) -> tuple[int, list[Row]]:
-    """The place of a trial and its rows; an error is recorded in them."""
+def _run(index: int, trial: Trial) -> tuple[int, list[Row]]:
+    """The index of a trial and its rows; an error is recorded in them."""
     with _caught_warnings() as caught:
         try:
             rows = _measured(trial)
@@ -225,7 +225,7 @@ def _run(place: int, trial: Trial) -> tuple[int, list[Row]]:
             rows = trial.rows("failed", error=f"{type(error).__name__}: {error}")
     for row in rows:
         row["warnings"] = list(caught)
-    return place, rows
+    return index, rows
 
 
 def _measured(trial: Trial) -> list[Row]:

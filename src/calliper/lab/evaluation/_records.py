@@ -138,12 +138,12 @@ class Store:
         if whole < len(content):
             os.truncate(self.path, whole)
             self._warn(f"the last line is incomplete ({len(content) - whole} bytes, cut off)")
-        for place, line in enumerate(content[:whole].splitlines(), start=1):
+        for line_number, line in enumerate(content[:whole].splitlines(), start=1):
             try:
                 trial: dict[str, Any] = json.loads(line)
                 self._trials[trial["key"]] = [read_row(row) for row in trial["rows"]]
             except (ValueError, KeyError, TypeError, AttributeError):
-                self._warn(f"line {place} is not the record of a trial")
+                self._warn(f"line {line_number} is not the record of a trial")
 
     def _warn(self, what: str) -> None:
         warn(f"{self.path}: {what}; that trial will be computed again.", TornStoreWarning)

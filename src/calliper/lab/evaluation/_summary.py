@@ -346,7 +346,7 @@ def one_sigma(values: Any) -> tuple[float, float]:
     mean = float(np.mean(values)) if len(values) else float("nan")
     if len(values) < 2 or not isfinite(mean):
         return mean, float("nan")
-    # The rounded mean of equal numbers may differ in the last place.
+    # The rounded mean of equal numbers may differ in the last digit.
     if values.min() == values.max():
         return float(values[0]), 0.0
     return mean, float(np.percentile(np.abs(values - mean), ONE_SIGMA))
@@ -381,16 +381,16 @@ def last_digit(value: float, error: float = float("nan")) -> str:
         return f"{_plain(value)}(∞)"
     if isnan(error) or error == 0:
         return _plain(value)
-    digit, place = (int(part) for part in f"{error:.0e}".split("e"))
+    digit, exponent = (int(part) for part in f"{error:.0e}".split("e"))
     # In decimals, whose powers of ten neither overflow nor vanish; rounded before the power is
     # read off, since 9.99(6)e6 may become 1.000e7.
     with localcontext() as context:
         context.prec = _EXACT
-        rounded = round(Decimal(value), -place)
-        if max(abs(value), error) < POWERS_FROM and place >= -9:
-            return f"{_fixed(rounded, max(-place, 0))}({digit * 10 ** max(place, 0)})"
-        power = max(rounded.adjusted(), place) if rounded else place
-        return f"{_fixed(rounded.scaleb(-power), power - place)}({digit})e{power}"
+        rounded = round(Decimal(value), -exponent)
+        if max(abs(value), error) < POWERS_FROM and exponent >= -9:
+            return f"{_fixed(rounded, max(-exponent, 0))}({digit * 10 ** max(exponent, 0)})"
+        power = max(rounded.adjusted(), exponent) if rounded else exponent
+        return f"{_fixed(rounded.scaleb(-power), power - exponent)}({digit})e{power}"
 
 
 def _plain(value: float) -> str:

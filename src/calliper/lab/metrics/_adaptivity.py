@@ -229,7 +229,7 @@ def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
     """The values, made equal where they differ by rounding only.
 
     A constant radius r does not give constant widths: (ŷ + r) − (ŷ − r) is off by a few units in
-    the last place of ŷ, whose ranks would look like information. ``magnitude`` is |a| + |b| of
+    the last digit of ŷ, whose ranks would look like information. ``magnitude`` is |a| + |b| of
     each value a − b.
     """
     order, ordered = sort_with_ties(values, magnitude)
@@ -242,7 +242,7 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
     """The order that sorts the values, and the sorted values with rounding ties made equal.
 
     In ascending order a value is tied to the first of the current ties unless it is larger by more
-    than one unit in the last place of both magnitudes, and three of the value, which is rounded as
+    than one unit in the last digit of both magnitudes, and three of the value, which is rounded as
     well. Comparing with the previous value instead could chain values that are far apart.
     """
     order, eps = np.argsort(values), np.finfo(float).eps

@@ -236,7 +236,7 @@ def _by_quantiles(
         text = f"all {len(known)} {what} are equal ({known[0]:g}): there is only one bin."
         warn(text, SparseBinsWarning)
     else:
-        numbers = [f"number {place + 1}" for place in range(n_known)]
+        numbers = [f"number {index + 1}" for index in range(n_known)]
         _warn_of_few(found.n[:n_known], f"bins of the {what}", numbers)
     return found
 

@@ -216,9 +216,9 @@ def draw_bands(
     axes[1, 0].set_ylim(bottom=0)  # of all panels, whose scale is shared and known only now
     axes[0, 0].set_ylabel("y")
     axes[1, 0].set_ylabel("half-width")
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 6, "frameon": False}
+    look: dict[str, Any] = {"loc": "outside lower center", "ncols": 6, "frameon": False}
     labels = sorted(handles, key=lambda label: not label.endswith("band"))
-    figure.legend([handles[label] for label in labels], labels, fontsize=9.5, **place)
+    figure.legend([handles[label] for label in labels], labels, fontsize=9.5, **look)
     return figure
 
 
@@ -393,10 +393,10 @@ class MetricCurveDisplay(style.Display):
         """A line with bars for each method; N is on a logarithmic axis."""
         from matplotlib.ticker import NullLocator
 
-        for place, (method, curve) in enumerate(self.curves.items()):
-            color, mark = style.SERIES[place % len(style.SERIES)]
+        for index, (method, curve) in enumerate(self.curves.items()):
+            color, mark = style.SERIES[index % len(style.SERIES)]
             # Shifted sideways, so that bars do not hide each other.
-            x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
+            x = curve.n_calibration * 1.025 ** (index - (len(self.curves) - 1) / 2)
             finite = np.isfinite(curve.mean)
             bars: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "linewidth": 1.6, "ms": 5}
             bars |= {"color": color, "marker": mark, "label": method + curve.remarks()}
@@ -455,7 +455,7 @@ def draw_tuning(curve: TuningCurve) -> Figure:
 
     figure, axes = style.blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
     top, bottom = axes
-    x, place = curve.candidates, curve.favourite
+    x, chosen = curve.candidates, curve.favourite
     # Factor from the middle of a bar to its end, so that bars do not touch.
     factor = float(np.exp(0.4 * min([0.25, *np.diff(np.log(x))])))
     room = 2.0 if len(x) == 1 else factor**1.5
@@ -478,9 +478,9 @@ def draw_tuning(curve: TuningCurve) -> Figure:
         top.margins(y=0.1)
     bottom.bar(x / factor, curve.counts, x * factor - x / factor, align="edge", color=style.GREEN)
     bottom.set(ylim=(0, 1.05 * len(curve.chosen)), yticks=[0, len(curve.chosen)])
-    words = f"{x[place]:.3g}, chosen by {curve.counts[place]} of {len(curve.chosen)}"
+    words = f"{x[chosen]:.3g}, chosen by {curve.counts[chosen]} of {len(curve.chosen)}"
     for axis in axes:
-        axis.axvline(x[place], label=words, zorder=0, color=style.GREEN, lw=1.0, ls=":")
+        axis.axvline(x[chosen], label=words, zorder=0, color=style.GREEN, lw=1.0, ls=":")
     top.legend(frameon=False, fontsize=9.5, loc="best")
     figure.align_ylabels([top, bottom])
     return figure

@@ -318,12 +318,12 @@ class MonitorDisplay(style.Display):
         shown = sampled(len(self.log_evidence), style.MOST_DOTS)
         ax.plot(shown, self.log_evidence[shown] / np.log(10), color=color, linewidth=1.5)
         ax.axhline(np.log10(self.limit), label=f"alarm at {self.limit:.4g}", **style.TARGET)
-        for place, words, hue in (
+        for label, words, hue in (
             (self.since, "probably since", style.ORANGE),
             (self.alarm_at, "alarm at", style.VERMILION),
         ):
-            if place is not None:
-                ax.axvline(place, color=hue, linewidth=1.2, label=f"{words} label {place:,}")
+            if label is not None:
+                ax.axvline(label, color=hue, linewidth=1.2, label=f"{words} label {label:,}")
         ax.yaxis.set_major_formatter(lambda power, _: f"$10^{{{power:g}}}$")
         style.label(ax, "label", "evidence")
         return "Evidence over time", "against the claim that nothing is wrong"
@@ -466,6 +466,6 @@ class PITDisplay(style.Display):
         ax.axhline(width, label="expected", **style.TARGET)
         ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(table.share.max(), table.upper.max())))
         style.in_percent(ax.yaxis)
-        style.label(ax, "place of the target in its distribution", "share", ncols=2)
+        style.label(ax, "probability below the target", "share", ncols=2)
         words = f"{table.n_outside} of the bars outside the band"
         return "Calibration of the distributions", f"{style.several(table.n, 'target')}, {words}"

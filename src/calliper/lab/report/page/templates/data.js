@@ -39,7 +39,7 @@ const points = (() => {
   };
 })();
 
-// What is chosen: places in values.levels and values.methods, and what the figures go by.
+// What is chosen: indices in values.levels and values.methods, and what the figures go by.
 const state = { level: 0, focus: 0, other: -1, by: "prediction", name: "", over: "rank" };
 
 const levelNow = () => values.levels[state.level];
@@ -71,7 +71,7 @@ function percent(share) {
   return text.replace(/\.?0+$/, "") + "\u00a0%";
 }
 
-const places = (value, n) =>
+const decimals = (value, n) =>
   value.toLocaleString("en", { minimumFractionDigits: n, maximumFractionDigits: n }).replace("-", "−");
 
 // Four digits.
@@ -80,7 +80,7 @@ function number(value) {
   if (value === 0) return "0";
   const digits = 3 - Math.floor(Math.log10(Math.abs(value)));
   if (digits < -3 || digits > 7) return value.toExponential(3).replaceAll("-", "−");
-  return places(value, Math.max(digits, 0));
+  return decimals(value, Math.max(digits, 0));
 }
 
 // As many digits as tell apart what differs by a hundredth of the scale, however large the offset.
@@ -88,5 +88,5 @@ function near(value, scale) {
   if (!finite(value)) return number(value);
   if (!finite(scale) || scale <= 0) return number(value);
   const digits = 2 - Math.floor(Math.log10(scale));
-  return digits > 9 || digits < -9 ? number(value) : places(value, Math.max(digits, 0));
+  return digits > 9 || digits < -9 ? number(value) : decimals(value, Math.max(digits, 0));
 }

@@ -167,13 +167,13 @@ function showPoints() {
   const value = state.over.startsWith("feature:") ? points.Z[feature] : points.yPred;
   const order = [...Array(n).keys()].sort((a, b) => value[a] - value[b]);
   const spread = value[order[n - 1]] - value[order[0]];
-  const place = [];
-  order.forEach((row, rank) => (place[row] = rank + 1));
+  const ranks = [];
+  order.forEach((row, rank) => (ranks[row] = rank + 1));
   const sides = { inside: null, outside: null };
   for (const side of Object.keys(sides)) sides[side] = columns(["x", "y", "lower", "upper", "id", "told", "at"]);
   for (let i = 0; i < n; i++) {
     const data = sides[inside[i] ? "inside" : "outside"];
-    data.x.push(state.over === "rank" ? place[i] : value[i]);
+    data.x.push(state.over === "rank" ? ranks[i] : value[i]);
     data.y.push(points.y[i]);
     // Without a bound nothing is drawn but the point; the words below count them.
     data.lower.push(Number.isFinite(half[i]) ? points.yPred[i] - half[i] : NaN);

@@ -70,12 +70,12 @@ function sortTable() {
   for (const other of document.querySelectorAll("#methods thead th")) other.removeAttribute("aria-sort");
   let lines = values.methods.map((method) => [...body.rows].find((row) => row.dataset.method === method));
   if (head !== null) {
-    const { column, best } = head.querySelector("button").dataset, place = Number(column);
+    const { column, best } = head.querySelector("button").dataset, index = Number(column);
     const up = (best === "low") === (times === 1);
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
     const rows = new Map(values.tables[state.level].map((row) => [row.method, row]));
     const key = (line) => {
-      const value = place < 0 ? line.dataset.method : rows.get(line.dataset.method).cells[place].value;
+      const value = index < 0 ? line.dataset.method : rows.get(line.dataset.method).cells[index].value;
       return value === "inf" ? Infinity : value;
     };
     lines = lines.sort((a, b) => {
