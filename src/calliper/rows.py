@@ -223,11 +223,6 @@ class RowSources(Keeps):
     groups: Annotated[Any, Plain("groups")] = None
     weights: Annotated[Any, Plain("weights")] = None
 
-    def __post_init__(self) -> None:
-        for name, given in vars(self).items():
-            if isinstance(given, type):
-                raise TypeError(f"{name} is the class {given.__name__}: pass an instance of it.")
-
     def check_kept(self) -> None:
         """Refuse values of rows, which no file holds."""
         if any(remembered(each) is not each for each in vars(self).values()):
@@ -320,6 +315,9 @@ def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:
     one warning if the other's labels are the same numbers in another order.
     """
     given = {name: rows, **values}.items()
+    for each, of in given:
+        if isinstance(of, type):
+            raise TypeError(f"{each} is the class {of.__name__}: pass an instance of it.")
     found = {each: valid.labels_of(of) for each, of in given if of is not None}
     labels = {each: known for each, known in found.items() if known is not None}
     moved = [pair for pair in combinations(labels, 2) if _is_moved(*pair, labels)]
