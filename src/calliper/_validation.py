@@ -278,11 +278,12 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     refuse_sparse(values, name)
     try:
         vector = np.asarray(values if isinstance(values, np.ndarray) else in_memory(values))
+        text = vector.dtype == object and any(isinstance(value, str) for value in vector.flat)
+        if text or vector.dtype.kind == "U":
+            raise TypeError("got text. Convert it first, for example with astype(float)")
         if vector.dtype.kind not in "biufO":
             what = "Complex data not supported" if vector.dtype.kind == "c" else "got values"
             raise TypeError(f"{what} of type {vector.dtype}")
-        if vector.dtype == object and any(isinstance(value, str) for value in vector.flat):
-            raise TypeError("got text. Convert it first, for example with astype(float)")
         if np.ma.is_masked(values):
             raise TypeError("some values are masked; remove those rows")
         vector = np.array(vector, dtype=np.float64)
@@ -517,7 +518,7 @@ def check_bounds(bounds: tuple[float | None, float | None], known: Any = ()) -> 
     if least < low or most > high:
         raise CalliperError(
             f"bounds=({low:g}, {high:g}) must contain every target, but calibration targets range "
-            f"from {least:.6g} to {most:.6g}. Pass the range that y can take, or leave bounds out."
+            f"from {least:.6g} to {most:.6g}. Pass the range of all possible y, or leave bounds out."
         )
     return low, high
 
@@ -609,8 +610,8 @@ def warn_if_zero_scales(scale: FloatArray) -> None:
     if n_zero:
         warn(
             f"The local scale is zero at {n_zero} of {len(scale)} calibration rows, so their "
-            "rescaled scores are infinite. Intervals are valid but may become infinite. If many "
-            "predictions are exact, use more neighbours, or pass offset > 0 (a small error in the "
-            "unit of y, chosen without looking at the calibration data).",
+            "rescaled scores are infinite. Intervals are valid but may become infinite. Use more "
+            "neighbours, or pass offset > 0 (a small error in the units of y, chosen without "
+            "looking at the calibration data).",
             ZeroScaleWarning,
         )

@@ -58,7 +58,7 @@ TREND_LEVEL, ZERO_SUM = 1e-4, 1e-5
 TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: Names of types of columns that are kept; of others, pandas opens files, or Polars panics.
 COLUMN_TYPES = re.compile(
-    r"U?Int(8|16|32|64|128)|Float(16|32|64)|[Bb]oolean|[Ss]tring|str|Date|Categorical|Null"
+    r"U?Int(8|16|32|64|128)|Float(16|32|64)|[Bb]oolean|String|string|str|Date|Categorical|Null"
     r"|Sparse\[(bool|u?int|float)\d*, [\w.-]+\]|\w+(\[\w+\])?\[pyarrow\]"
 )
 
@@ -369,7 +369,7 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
     at = next(row for row, label in enumerate(labels) if label != others[row])
     by_label = "(labels are not unique) "
     if len({*labels}) == len(labels):
-        by_label = f"{other}.loc[{name}.index], or " if moved else f"values of rows of {name}, or "
+        by_label = f"{other}.loc[{name}.index], or " if moved else f"{other} of the rows in {name}, or "
     raise CalliperError(
         f"{name} and {other} {how}: the label at position {at} is {labels[at]!r:.40} in {name} and "
         f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if the rows already "

@@ -117,7 +117,7 @@ def test_small_and_unseen_groups_are_infinite_with_one_warning():
     with pytest.warns(SmallCalibrationWarning) as caught:
         radius = fitted.predict_radius(np.zeros((4, 1)), [0.8, 0.9], groups=asked)
     (message,) = [str(each.message) for each in caught]
-    assert "'never' has 0 rows (9 more needed), 'small' has 5 rows (4 more needed)" in message
+    assert "group 'never' has 0 (9 more needed), group 'small' has 5 (4 more needed)" in message
     assert "Coverage 0.9 needs at least 9" in message
     np.testing.assert_array_equal(radius[0], np.sort(scores[:40])[[32, 36]])
     np.testing.assert_array_equal(radius[1], [44.0, np.inf])
@@ -130,7 +130,7 @@ def test_small_and_unseen_groups_are_infinite_with_one_warning():
 def test_confidence_holds_in_each_group_and_is_refused_where_there_is_no_law():
     group, scores = np.repeat([0, 1], [40, 20]), np.arange(60.0)
     fitted = Grouped(Split()).fit(np.zeros((60, 1)), scores, groups=group)
-    with pytest.warns(SmallCalibrationWarning, match=r"1 has 20 rows \(9 more needed"):
+    with pytest.warns(SmallCalibrationWarning, match=r"group 1 has 20 \(9 more needed"):
         radius = fitted.predict_radius(np.zeros((2, 1)), 0.9, groups=[0, 1], confidence=0.95)
     own = Split().fit(np.zeros((40, 1)), scores[:40])
     np.testing.assert_array_equal(
@@ -274,7 +274,7 @@ def test_a_calibrator_that_says_little_of_itself():
     group = np.repeat(["a", "b"], 20)
     method.fit(np.zeros((40, 1)), np.arange(40.0), groups=group)
     assert method.predict_radius(np.zeros((2, 1)), groups=["a", "b"]).tolist() == [19.0, 39.0]
-    with pytest.warns(SmallCalibrationWarning, match=r"'a' has 20 rows \(19 more needed"):
+    with pytest.warns(SmallCalibrationWarning, match=r"'a' has 20 \(19 more needed"):
         assert np.isinf(method.predict_radius(np.zeros((1, 1)), 0.975, groups=["a"])).all()
     with pytest.raises(CalliperError, match="not support predictive distributions"):
         method.predict_distribution(np.zeros((2, 1)), np.zeros(2), groups=["a", "b"])
@@ -325,7 +325,7 @@ def test_of_many_groups_that_lack_rows_the_first_are_named(n_groups, rest):
 def test_a_group_of_just_enough_rows_has_finite_intervals():
     group = np.repeat(["few", "enough"], [8, 9])
     method = Grouped(Split()).fit(np.zeros((17, 1)), np.arange(17.0), groups=group)
-    with pytest.warns(SmallCalibrationWarning, match=r"'few' has 8 rows \(1 more needed"):
+    with pytest.warns(SmallCalibrationWarning, match=r"'few' has 8 \(1 more needed"):
         radius = method.predict_radius(np.zeros((2, 1)), 0.9, groups=["few", "enough"])
     assert radius.tolist() == [np.inf, 16.0]
 

@@ -95,7 +95,7 @@ def test_digit_for_digit_as_in_python_in_one_step_and_in_two(calliper, table, op
         np.testing.assert_array_equal(found, end)
     taught, n = made.calibration_.n_taught, made.calibrators_[0].n_calibration_
     assert taught + n == 700 and (taught > 0) == (how.get("embed") != "inputs")
-    count = f"{n} calibration rows" + (f", and {taught} other rows to learn" if taught else ")")
+    count = f"{n} rows to calibrate and {taught} to learn" if taught else f"{n} calibration rows)"
     assert count in done.stderr
 
     kept = calliper("calibrate", *ROWS, *options.split(), "--output", "m.calliper")

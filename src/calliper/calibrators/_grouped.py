@@ -240,13 +240,13 @@ def _checked(values: Any, name: str, n: int) -> FloatArray | None:
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:
     """One warning that says which groups need how many more rows."""
     told = [
-        f"{label!r} has {n} rows ({least - n} more needed)"
+        f"group {label!r} has {n} ({least - n} more needed)"
         for label, n in sorted(short.items(), key=lambda item: item[1])
     ]
     rest = f", and {len(told) - NAMED} more groups have too few" if len(told) > NAMED else ""
     warn(
-        f"Coverage {level:g} needs at least {least} calibration rows in each group. Among the "
-        f"groups in the new rows, {', '.join(told[:NAMED])}{rest}: intervals there are infinite. "
+        f"Coverage {level:g} needs at least {least} calibration rows in each group, but "
+        f"{', '.join(told[:NAMED])}{rest}: intervals there are infinite. "
         "Calibrate on more rows from such groups, or merge similar groups.",
         SmallCalibrationWarning,
     )

@@ -183,7 +183,7 @@ class FileCalibration:
         promises = [self.calibrated.regressor.guarantee(level, confidence) for level in coverage]
         count = f"{calibrator.n_calibration_} calibration rows"
         if taught := self.calibrated.regressor.calibration_.n_taught:
-            count += f", and {taught} other rows to learn where errors are large"
+            count = f"{calibrator.n_calibration_} rows to calibrate and {taught} to learn from"
         out.note(f"{done} ({promises[0].method}, {count})")
         if explain and isinstance(calibrator, FullRescaled):
             out.note(f"locality: {calibrator.locality_.describe()}")

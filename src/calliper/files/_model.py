@@ -78,7 +78,7 @@ def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
     for each in models:
         refuse_class(each, "model")
     if given is None or len(models) != n:
-        wanted = "the fitted model as model=…" if n == 1 else f"its {n} models as model=[…]"
+        wanted = "the fitted model as model=" if n == 1 else f"its {n} models as a list, model=[…]"
         raise CalliperError(f"the file contains {what} but not its model: pass {wanted}.")
     return models + [column_of(models[0], number, k) for number in range(k)]
 
@@ -178,8 +178,8 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
                 for each in (found.get(name, ()), before)
             )
             raise OtherModelError(
-                f"{who} the {len(before)} rows stored in the file differently, for example "
-                f"{now}, not {then}. {what}"
+                f"{who} the {len(before)} rows stored in the file differently: it gives {now}, but "
+                f"the file says {then}. {what}"
             )
 
 

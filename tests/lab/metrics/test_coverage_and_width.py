@@ -94,7 +94,9 @@ def test_whatever_holds_two_ends_is_taken(intervals):
     ],
 )
 def test_what_holds_no_two_ends_is_refused(intervals, got):
-    message = rf"pair \(lower, upper\) of arrays; got {re.escape(got)}\. .*\(a\[:, 0\], a\[:, 1\]\)"
+    remedy = "targets, pass them first" if np.ndim(intervals) == 1 else "pass (a[:, 0], a[:, 1])"
+    remedy = "pass (a[:, 0], a[:, 1])" if isinstance(intervals, tuple) else remedy
+    message = rf"pair \(lower, upper\) of arrays; got {re.escape(got)}\. .*{re.escape(remedy)}"
     with pytest.raises(CalliperError, match=message):
         mean_width(intervals)
 

@@ -66,8 +66,10 @@ def _ends(intervals: Any) -> tuple[Any, Any]:
         return lower, upper
     except (TypeError, ValueError):
         what = type(intervals).__name__ + ("" if shape is None else f" of shape {shape}")
-        wanted = "Intervals or a pair (lower, upper) of arrays"
+        wanted = "an Intervals object or a pair (lower, upper) of arrays"
         remedy = "If the ends are two columns of an array, pass (a[:, 0], a[:, 1])."
+        if shape is not None and len(shape) == 1:
+            remedy = "If these are the targets, pass them first, as in metric(y, intervals)."
         raise CalliperError(f"intervals must be {wanted}; got {what}. {remedy}") from None
 
 
