@@ -518,7 +518,7 @@ def check_bounds(bounds: tuple[float | None, float | None], known: Any = ()) -> 
     if least < low or most > high:
         raise CalliperError(
             f"bounds=({low:g}, {high:g}) must contain every target, but calibration targets range "
-            f"from {least:.6g} to {most:.6g}. Pass the range of all possible y, or leave bounds out."
+            f"from {least:.6g} to {most:.6g}. Pass the range of possible y, or leave bounds out."
         )
     return low, high
 
