@@ -33,7 +33,13 @@ from calliper import (
 )
 from calliper._answering import NOT_ALONE
 from calliper.calibrators import LVD, Calibrator, NormalizedKNN
-from calliper.exceptions import EmbeddingWarning, SharedRowsWarning, UnusedWarning
+from calliper.exceptions import (
+    EmbeddingWarning,
+    RowLabelsWarning,
+    RowOrderWarning,
+    SharedRowsWarning,
+    UnusedWarning,
+)
 from calliper.information import mutual_information
 from calliper.kernels import TunedKNN, learn_metric
 from calliper.online import Controller
@@ -608,3 +614,75 @@ def uses_of(estimator):
 def test_training_rows_without_components_are_refused():
     with pytest.raises(CalliperError, match="also pass n_components"):
         mutual_information(X, np.abs(Y), Z_train=X)
+
+
+# What newcomers passed
+
+
+def test_fit_says_that_a_fitted_model_is_trained_again():
+    with pytest.warns(UnusedWarning, match="already fitted, but fit trains a new copy"):
+        ConformalRegressor(MODEL, random_state=0).fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnusedWarning)
+        ConformalRegressor(LinearRegression(), random_state=0).fit(X, Y).fit(X, Y)
+        ConformalRegressor(FrozenEstimator(MODEL)).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["X_train", "weights"])
+def test_arguments_of_calibrate_are_not_those_of_fit(name):
+    with pytest.raises(TypeError, match=f"fit has no argument '{name}'.* calibrate"):
+        ConformalRegressor(LinearRegression()).fit(X, Y, **{name: X})
+
+
+def test_keys_of_quantile_models_must_be_their_quantiles():
+    low, high = (QuantileRegressor(quantile=p, alpha=0).fit(X[:200], Y[:200]) for p in (0.05, 0.95))
+    with pytest.raises(CalliperError, match=r"key 0\.25 .* says quantile 0\.05: make them equal"):
+        ConformalRegressor({0.25: low, 0.95: high}).calibrate(*CAL)
+    ConformalRegressor({0.05: low, 0.95: high}).calibrate(*CAL)
+
+
+@pytest.mark.parametrize("bounds", [(100, None), (None, -100)])
+def test_bounds_that_exclude_all_targets_name_the_range_of_targets(bounds):
+    model = ConformalRegressor(MODEL, Split()).calibrate(*CAL)
+    lowest, highest = Y[200:].min(), Y[200:].max()
+    with pytest.raises(CalliperError, match=f"range from {lowest:.6g} to {highest:.6g}"):
+        model.predict_interval(X, bounds=bounds)
+
+
+@pytest.mark.parametrize("bounds", [(0, None), {"u": (0, 1), "v": (0, 1)}])
+def test_bounds_of_several_targets_are_a_pair_for_each(bounds):
+    model = MultiTargetRegressor(LinearRegression(), random_state=0).fit(X, np.c_[Y, -Y])
+    with pytest.raises(CalliperError, match="list of 2 pairs"):
+        model.predict_interval(X, bounds=bounds)
+
+
+def test_controllers_notice_levels_that_contradict_what_happened():
+    model = ConformalRegressor(MODEL, Split()).calibrate(*CAL)
+
+    def said(inside, needed):
+        control = Controller(0.9, rate=(0.01, 0.1))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RowLabelsWarning)
+            control.predict_interval(model, X[:1])
+            control.update(inside, needed=needed)
+        return [each for each in told if "contradict each other" in str(each.message)]
+
+    assert said(False, 0.1) and said(True, 0.99)
+    assert not said(False, 0.99) and not said(True, 0.1) and not said(True, 0.91)
+
+
+def test_a_window_of_rows_that_are_all_older_is_pointed_out():
+    rows = pd.DataFrame(X, index=pd.date_range("2024", periods=400, freq="h"))
+    model = LinearRegression().fit(rows[:100], Y[:100])
+
+    def extended(first, **how):
+        made = ConformalRegressor(model, Split(), shuffle=False).calibrate(
+            rows[200:300], Y[200:300]
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RowOrderWarning)
+            made.extend(rows[first : first + 50], Y[first : first + 50], **how)
+        return [each for each in told if "only times before the latest" in str(each.message)]
+
+    assert extended(100, window=60)
+    assert not extended(100) and not extended(300, window=60)

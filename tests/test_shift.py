@@ -86,8 +86,30 @@ def test_a_ratio_that_is_no_weight_is_refused():
         LikelihoodRatio(LinearRegression()).fit(before, now)
     with pytest.raises(CalliperError, match="need rows; got 20 and 0"):
         LikelihoodRatio().fit(before, now[:0])
-    with pytest.raises(CalliperError, match=r"one dimension, \(20,\): call fit\(X_train, X_new\)"):
+    with pytest.raises(
+        CalliperError, match=r"got \(\): call fit\(X_train, X_new\), without targets"
+    ):
         LikelihoodRatio().fit(before, now[:, 0])
+    with pytest.raises(TypeError, match="classifier must have predict_proba; got 'logistic'"):
+        LikelihoodRatio("logistic").fit(before, now)
+    with pytest.raises(CalliperError, match=r"cannot use these rows: .*less than 5 examples"):
+        LikelihoodRatio().fit(before, now[:4])
+
+
+def test_rows_of_other_columns_are_refused_and_separate_ones_pointed_out():
+    before, now = TRAIN[0][["x"]], NEW[0][["x"]]
+    for other in (now.rename(columns={"x": "z"}), now.assign(z=0.0), now.to_numpy()):
+        with pytest.raises(
+            CalliperError, match=r"X_now must have the columns of X_before, \['x'\]"
+        ):
+            LikelihoodRatio().fit(before, other)
+    two = before.assign(z=np.arange(len(before)) % 7.0)
+    with pytest.warns(ShiftWarning, match="tells every row of X_now from every row"):
+        LikelihoodRatio(random_state=0).fit(two, now.assign(z=np.nan))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShiftWarning)
+        LikelihoodRatio(random_state=0).fit(two, now.assign(z=1.0))
+        LikelihoodRatio(random_state=0).fit(before, now)
     with pytest.raises(NotFittedError, match=r"^This .* is not fitted: call fit\(X_train, X_new\)"):
         calibrated(LikelihoodRatio())
 

@@ -262,7 +262,7 @@ def test_bounds_of_each_target(data):
         with pytest.raises(CalliperError, match=f"calibration targets .* to {y[:, 1].max():.6g}"):
             model.predict_interval(X, bounds=[None, (None, 0)])
         np.testing.assert_array_equal(ends(held)[:, :, 1], ends(free)[:, :, 1])
-        with pytest.raises(CalliperError, match="2 pairs, one for each target"):
+        with pytest.raises(CalliperError, match=r"2 pairs \(y_min, y_max\), one for each target"):
             model.predict_interval(X, bounds=[(0, 1)] * 3)
         with pytest.raises(TypeError, match="nonsense"):
             model.predict_interval(X, nonsense=1)

@@ -134,6 +134,9 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
             …); by requests, where metadata routing is enabled. Values for each row are split with
             the rows. None of it reaches the calibrator: calibration rows all weigh the same.
         """
+        if wrong := fit_params.keys() & {"X_train", "y_train", "weights"}:
+            what = f"fit has no argument {min(wrong)!r}, since it splits X itself"
+            raise TypeError(f"{what}. calibrate(X, y, {min(wrong)}=…) takes a fitted model.")
         if type(self.estimator) is FrozenEstimator:
             if split_groups is not None or fit_params:
                 raise CalliperError("a frozen model is not trained: pass only X, y and groups.")
@@ -141,6 +144,9 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._known(X, y)
+        if is_fitted(self.estimator):
+            what = "The model is already fitted, but fit trains a new copy on part of these rows"
+            warn(f"{what}. To use the model as it is, call calibrate.", UnusedWarning)
         self._warn_of_times(X, y, "fit holds out", IN_TIME)
         together = rows.row_values(split_groups, X, "split_groups")
         of_rows = rows.remembered(groups) is not groups  # values, one for each row
@@ -406,12 +412,18 @@ def _refuse_none_or_seen(model: Any, y: FloatArray) -> None:
         )
 
 
+def is_fitted(model: Any) -> bool:
+    """Whether a scikit-learn model was fitted."""
+    with suppress(NotFittedError, TypeError):
+        check_is_fitted(model)
+        return True
+    return False
+
+
 def _refuse_unfitted(model: Any, X: Any) -> None:
     """Say that a model is not fitted, before anything is said of its space."""
-    with suppress(NotFittedError):
-        if isinstance(model, BaseEstimator):
-            check_is_fitted(model)
-            return
+    if isinstance(model, BaseEstimator) and is_fitted(model):
+        return
     try:
         models.predictions(model, rows.first_rows(X))
     except NotFittedError as error:

@@ -57,7 +57,7 @@ LEVEL_WORDS = MISSES | {"confidence_level", "level"}
 OUR_WORDS = LEVEL_WORDS | {"coverage", "confidence"}
 #: What to write for other arguments of other libraries, and for ours where they do not belong.
 INSTEAD = {
-    **dict.fromkeys(("group", "bins", "mc"), "calibrate(X, y, groups=…)"),
+    **dict.fromkeys(("group", "bins", "mc"), "groups=…, in calibrate and in predict_interval"),
     **dict.fromkeys(("prefit", "X_cal"), "calibrate(X_cal, y_cal) of a fitted model"),
     **dict.fromkeys(("y_min", "y_max"), "predict_interval(X, bounds=(low, high))"),
     "split_groups": "fit(X, y, split_groups=…)",
@@ -288,7 +288,7 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
             raise TypeError("some values are masked; remove those rows")
         vector = np.array(vector, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:
-        raise CalliperError(f"{name} must be numbers, one for each row: {error}.") from error
+        raise CalliperError(f"{name} must be numbers: {error}.") from error
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
     if vector.ndim != 1 or n not in (None, len(vector)):
@@ -514,7 +514,7 @@ def check_bounds(bounds: tuple[float | None, float | None], known: Any = ()) -> 
             f"bounds must be a pair (y_min, y_max) with y_min < y_max, each a number or None; got "
             f"{bounds!r:.80}."
         )
-    least, most = np.min(known, initial=high), np.max(known, initial=low)
+    least, most = (np.min(known), np.max(known)) if np.size(known) else (low, high)
     if least < low or most > high:
         raise CalliperError(
             f"bounds=({low:g}, {high:g}) must contain every target, but calibration targets range "

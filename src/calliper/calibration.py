@@ -26,13 +26,14 @@ from calliper.rows import (
     Rows,
     RowSources,
     first_rows,
+    latest_time,
     rows_again,
     rows_of_groups,
     state_of,
     warn_of_errors,
     warn_of_times,
 )
-from calliper.scores import AbsoluteError, DistributionError, Score
+from calliper.scores import AbsoluteError, DistributionError, QuantileError, Score
 from calliper.shift import check_weights
 
 #: Rows that are needed to tell copies from chance.
@@ -65,6 +66,10 @@ def calibrate_model(
     if isinstance(method, calibrators.Grouped):  # the method inside is used, and groups separately
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
+    if isinstance(score, QuantileError) and not method.takes_any_score:
+        what = f"QuantileError is negative inside the quantiles, which {type(method).__name__}"
+        how = "pass calibrator=Split(), or leave score_function out"
+        raise CalliperError(f"{what} does not support: {how}.")
     given = per_row.of_calibration(X)
     if given.groups is not None:  # checked while rows still have the numbers of the user
         rows_of_groups(given.groups)
@@ -74,6 +79,7 @@ def calibrate_model(
     # weights are functions of the inputs, so rows that weigh little count like any others here.
     ageing = isinstance(per_row.weights, AgeingWeights)
     n = int(effective_size(given.weights)) if ageing else len(y)
+    latest = latest_time(X, y)
     space, score, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given, n
     )
@@ -123,6 +129,7 @@ def calibrate_model(
         on_all=on_all,
         slack=slack,
         target_range=range_of(targets),
+        latest=latest,
     )
 
 
@@ -287,8 +294,10 @@ def extended(
     if isinstance(ageing, AgeingWeights):
         new = replace(new, weights=ageing.of_age(len(y)))
         before = tuple(each.aged(new.weights[0]) for each in before)
-    if n < made.n_calibration + len(y) or isinstance(ageing, AgeingWeights):
+    ordered = n < made.n_calibration + len(y) or isinstance(ageing, AgeingWeights)
+    if ordered:
         warn_of_times(X, y, "extend")
+    latest = latest_time(X, y, made.latest if ordered else None)
     tails = measured(made.score, new.Z, y, y_pred, new)
     if enough:
         if made.on_all is None:
@@ -304,7 +313,8 @@ def extended(
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
     known = range_of(np.concatenate([made.target_range, y.reshape(len(y), -1)]))
-    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, target_range=known)
+    about = {"no_guarantee": why, "on_all": on_all, "target_range": known, "latest": latest}
+    return replace(made, calibrators=grown, **about)
 
 
 def range_of(targets: FloatArray) -> FloatArray:

@@ -85,7 +85,7 @@ class UnusedWarning(UserWarning):
 
 
 class RowLabelsWarning(UserWarning):
-    """Values are matched by position, though their labels are row numbers in another order."""
+    """Values may belong to other rows: labels are in another order, or values contradict."""
 
 
 class QuantileCrossingWarning(UserWarning):

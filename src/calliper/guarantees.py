@@ -65,7 +65,7 @@ def conformal_coverage(coverage: float, n: int) -> float:
     >>> conformal_coverage(0.9, 99), conformal_coverage(0.9, 100)
     (0.9, 0.900990099009901)
     """
-    return conformal_rank(coverage, n) / (n + 1)
+    return conformal_rank(check_level(coverage), n) / (n + 1)
 
 
 def jackknife_coverage(coverage: float, n: int) -> float:
@@ -87,7 +87,7 @@ def jackknife_coverage(coverage: float, n: int) -> float:
     >>> jackknife_coverage(0.9, 99), jackknife_coverage(0.95, 20)
     (0.81, 0.9523809523809523)
     """
-    misses = n + 1 - conformal_rank(coverage, n)
+    misses = n + 1 - conformal_rank(check_level(coverage), n)
     return 1.0 if misses == 0 else max(0.0, 1 - (2 * misses - 1) / (n + 1))
 
 
@@ -134,7 +134,7 @@ def coverage_law(coverage: float, n: int) -> Any:
     >>> law.ppf([0.05, 0.95]).round(3)
     array([0.877, 0.921])
     """
-    rank = conformal_rank(coverage, n)
+    rank = conformal_rank(check_level(coverage), n)
     if rank > n:
         raise ValueError(f"{n} rows are too few for level {coverage}: the radius is infinite.")
     return stats.beta(rank, n + 1 - rank)

@@ -56,7 +56,14 @@ from sklearn.utils import _safe_indexing
 from calliper import _validation as valid
 from calliper._kept import Array, Field, Number
 from calliper._types import FloatArray, IntArray
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, UnusedWarning, unheard, warn
+from calliper.exceptions import (
+    CalliperError,
+    RowLabelsWarning,
+    SmallCalibrationWarning,
+    UnusedWarning,
+    unheard,
+    warn,
+)
 from calliper.intervals import Boxes, Intervals
 from calliper.quantile import TINY, TOLERANCE
 from calliper.rows import row_values, same_rows
@@ -65,6 +72,8 @@ __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 
 #: Rates to follow at once: those of the paper.
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+#: By how much levels may contradict one another where intervals of a method are not nested.
+UNNESTED = 0.05
 #: Rows whose level is searched together, and into how many parts a search step divides the rest.
 ROWS_SEARCHED, SECTIONS = 8, 16
 #: The precision of the search, still far above the rounding of levels; and the largest N + 1, times
@@ -384,6 +393,15 @@ class Controller(valid.MadeByCoverage, Stream):
                 "inside say True for a hit, and does each label belong to its step? Intervals must "
                 "come from predict_interval(model, X) of the controller, without bounds."
             )
+        if needed is not None:
+            at = np.repeat(levels, parts.shape[1])
+            gap = np.where(held, needed - at, at - needed)[(at > 0) & (at < 1)]
+            if gap.max(initial=0.0) > UNNESTED:
+                what = (
+                    "inside and needed contradict each other: needed is the lowest level at which"
+                )
+                how = "Compute both from the same row, target and model"
+                warn(f"{what} the target is inside. {how}.", RowLabelsWarning)
         if step is None:
             self.ask(names)
             self._asked, self._predicted = False, 0

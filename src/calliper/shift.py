@@ -120,6 +120,12 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
 
         The latter, (n, d), must not be calibration rows themselves: take training inputs.
         """
+        if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
+            raise TypeError(f"classifier must have predict_proba; got {self.classifier!r}.")
+        before, now = (_columns(each) for each in (X_before, X_now))
+        if before != now:
+            what = f"X_now must have the columns of X_before, {before}; got {now}"
+            raise CalliperError(f"{what}: call fit(X_train, X_new), without targets.")
         classifier = None if self.classifier is None else clone(self.classifier)
         if classifier is None:
             from sklearn.calibration import CalibratedClassifierCV
@@ -129,18 +135,24 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
                 max_iter=50, max_leaf_nodes=8, random_state=self.random_state
             )
             classifier = CalibratedClassifierCV(trees, method="sigmoid", cv=5)
-        if not hasattr(classifier, "predict_proba"):
-            raise TypeError(f"classifier must have predict_proba; got {classifier!r}.")
         sizes = n_rows(X_before), n_rows(X_now)
-        if len(shape_of(X_now)) == 1 < len(shape_of(X_before)):
-            got = f"of one dimension, {shape_of(X_now)}: call fit(X_train, X_new), without targets"
-            raise CalliperError(
-                f"X_now must be rows with the columns of X_before; got values {got}."
-            )
         if min(sizes) < 1:
             raise CalliperError(f"X_before and X_now need rows; got {sizes[0]} and {sizes[1]}.")
-        self.classifier_ = classifier.fit(stacked(X_before, X_now), np.repeat([0, 1], sizes))
+        rows, is_now = stacked(X_before, X_now), np.repeat([0, 1], sizes)
+        try:
+            self.classifier_ = classifier.fit(rows, is_now)
+        except (TypeError, ValueError) as error:
+            how = "Pass numbers, columns of dtype category, or classifier= for these rows."
+            why = str(error).rstrip(".")
+            raise CalliperError(f"the classifier cannot use these rows: {why}. {how}") from error
         self.ratio_ = sizes[0] / sizes[1]
+        p = self.classifier_.predict_proba(rows)[:, 1]
+        if self.classifier is None and p[is_now == 1].min() > p[is_now == 0].max():
+            warn(
+                "The classifier tells every row of X_now from every row of X_before, so weights "
+                "cannot correct the shift. Is a column empty, or in another unit, in one of them?",
+                ShiftWarning,
+            )
         return self
 
     def __call__(self, X: Any) -> FloatArray:
@@ -154,6 +166,11 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
                 "(CalibratedClassifierCV)."
             )
         return np.asarray(self.ratio_ * now / (1 - now))
+
+
+def _columns(X: Any) -> Any:
+    """The names of the columns, or how many there are: (d,)."""
+    return [*X.columns] if hasattr(X, "columns") else shape_of(X)[1:]
 
 
 @dataclass(frozen=True)

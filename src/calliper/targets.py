@@ -330,8 +330,9 @@ class MultiTargetRegressor(CalibratedRegressor):
 def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
     """The range of each of k targets, infinite where none is given."""
     pairs: list[Any] = [None] * k if bounds is None else list(bounds)
-    if len(pairs) != k:
-        raise CalliperError(f"bounds must be {k} pairs, one for each target; got {bounds!r}.")
+    if len(pairs) != k or any(each is not None and np.shape(each) != (2,) for each in pairs):
+        what = f"bounds must be a list of {k} pairs (y_min, y_max), one for each target"
+        raise CalliperError(f"{what}; got {bounds!r:.80}.")
     return [valid.check_bounds((None, None) if pair is None else pair) for pair in pairs]
 
 

@@ -102,6 +102,8 @@ def test_weights_are_learnt_from_rows_of_now(calliper, shifted):
     assert "needs --training" in calliper(*how).stderr
     how += ["--training", "train.csv"]
     assert "cannot be combined" in calliper(*how, "--weight", "w").stderr
+    same = [*how[:-3], "train.csv", *how[-2:]]
+    assert "is also a file of calibration or training rows" in calliper(*same).stderr
     done = calliper(*how, "--method", "split")
     assert done.returncode == 0, done.stderr
     out = pd.read_csv(shifted / "out.csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from calliper.monitoring import CoverageMonitor
@@ -82,7 +83,8 @@ def test_what_was_promised_is_read_from_the_file(calliper, files, bad):
     calliper("calibrate", *rows, "--output", "full.calliper")
     done = calliper(*LOG, "--calibrated", "full.calliper")
     assert done.returncode == 2 and "exactly one of --tolerated, the share of misses" in done.stderr
-    assert calliper(*LOG, "--calibrated", "full.calliper", "--tolerated", 0.1).returncode == 1
+    done = calliper(*LOG, "--calibrated", "full.calliper", "--tolerated", 0.1)
+    assert done.returncode == 2 and "--tolerated and --calibrated cannot be combined" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -106,3 +108,11 @@ def test_bad_logs_are_one_line_and_code_2(calliper, tmp_path, good, change, more
     done = calliper(*LOG, *more)
     assert done.returncode == 2 and message in done.stderr
     assert done.stderr.count("calliper: error") == 1 and not done.stdout
+
+
+def test_times_that_cannot_be_read_are_named(calliper, files, bad):
+    write(files / "log.csv", bad)
+    table = pd.read_csv(files / "log.csv").assign(day="first of May")
+    table.to_csv(files / "log.csv", index=False)
+    done = calliper(*LOG, "--online", "--time", "day")
+    assert "note: 'day' holds neither numbers nor ISO dates" in done.stderr

@@ -70,7 +70,7 @@ class CalibrationRequest(options.Request):
         "new rows than among calibration rows, up to a constant factor."
     )
     shifted_to: File | None = option(
-        "Learn these weights from a file of rows like the new ones, often the new file itself."
+        "Learn these weights from a file of rows like the new ones, at best other rows than these."
     )
     explain: bool = option("Explain the guarantee and its conditions in full.", False)
 
@@ -100,6 +100,10 @@ class CalibrationRequest(options.Request):
         if self.shifted_to is not None and self.training is None:
             why = "weights are learnt by separating new rows from training rows"
             raise CalliperError(f"--shifted-to needs --training: {why}.")
+        for path in filter(None, (self.calibration, self.training)):
+            if self.shifted_to is not None and out.is_same(path, self.shifted_to):
+                what = f"--shifted-to {path} is also a file of calibration or training rows"
+                raise CalliperError(f"{what}: pass a file with rows like the new ones.")
 
 
 class KnownRows(NamedTuple):

@@ -16,7 +16,7 @@ from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import load_calibration
 from calliper.cli._options import Column, File, option
-from calliper.exceptions import CalliperError, RowOrderWarning, warn
+from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.monitoring import CoverageMonitor
 
@@ -41,6 +41,8 @@ class MonitorRequest(options.TableRequest):
     def check(self) -> None:
         if self.figure is not None:
             out.check_figure_name(self.figure)
+        for known in ("calibrated", "n_calibration"):
+            self.refuse_both("tolerated", known)
         self.refuse_both("calibrated", "n_calibration")
 
     def monitor(self) -> CoverageMonitor:
@@ -68,10 +70,13 @@ def monitor(request: MonitorRequest) -> None:
     """  # noqa: D301
     made, time = request.monitor(), request.time
     inside, times = _read(request)
-    if not _rise(times):
+    rise = _rise(times)
+    if rise is None:
+        out.note(f"note: {time!r} holds neither numbers nor ISO dates, so its order is not checked")
+    elif not rise:
         what = f"{time!r} is not in ascending order, but rows must be in chronological order"
         why = "the alarm, and since when it holds, may be wrong"
-        warn(f"{what}: {why}. Sort the rows first.", RowOrderWarning)
+        out.note(f"warning: {what}: {why}. Sort the rows first.")
     made.update(inside)
     positions: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}
     named: dict[str, str] = {}
@@ -114,13 +119,13 @@ def _read(request: MonitorRequest) -> tuple[BoolArray, list[str]]:
     return np.concatenate(inside), times
 
 
-def _rise(times: list[str]) -> bool:
-    """Whether times never fall, as numbers or as dates; True if they are neither."""
+def _rise(times: list[str]) -> bool | None:
+    """Whether times never fall, as numbers or as dates; None if they are neither."""
     for kind in (float, datetime.fromisoformat):
         with suppress(TypeError, ValueError):
             moments = [kind(text) for text in times]
             return moments == sorted(moments)
-    return True
+    return None
 
 
 def _ends(chunk: Any, name: str, path: str) -> FloatArray:
