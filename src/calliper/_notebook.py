@@ -2,7 +2,7 @@
 
 Everything is drawn in ``currentColor``, for light and dark pages, without scripts or style sheets.
 Text is escaped here, and only here. Pictures show a sample of the rows. Progress
-(``progress=True``) is a bar in a notebook, and elsewhere a line on standard error.
+(``progress=True``) is a line on standard error.
 """
 
 import sys
@@ -19,7 +19,7 @@ from calliper._types import FloatArray
 DRAWN, LOOKED_AT = 40, 2000
 #: Size of a picture in pixels.
 WIDTH_PX, HEIGHT_PX = 320, 90
-#: Seconds between two updates of a progress bar.
+#: Seconds between two updates of progress.
 PAUSE = 0.2
 
 #: Called with the share of the work that is done, from 0 to 1; may raise to stop.
@@ -148,7 +148,7 @@ def _figure(marks: list[str], said: str) -> str:
 
 
 def reporter(progress: Progress | bool | None, work: str) -> Progress:
-    """The function to report progress to: the caller's own, a bar for True, nothing for None."""
+    """The function to report progress to: the caller's own, a line for True, nothing for None."""
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         raise TypeError(f"progress must be True, None or a function; got {progress!r}.")
     if progress is True:
@@ -157,42 +157,20 @@ def reporter(progress: Progress | bool | None, work: str) -> Progress:
 
 
 class _Shown:
-    """A bar, or a line, that is shown from the first report until the work is done."""
+    """A line on standard error that is shown from the first report until the work is done."""
 
     def __init__(self, work: str) -> None:
-        self.work, self.fraction, self.left, self.shown = work, 0.0, "", float("-inf")
-        self.handle: Any = None
+        self.work, self.done, self.shown = work, False, float("-inf")
         self.first: Any = None  # when, and how much was done
 
     def __call__(self, fraction: float) -> None:
-        now, finished = perf_counter(), self.fraction >= 1
-        self.first = self.first or (now, fraction)
-        if finished or (now - self.shown < PAUSE and fraction < 1):
+        now = perf_counter()
+        start, first = self.first = self.first or (now, fraction)
+        if self.done or (now - self.shown < PAUSE and fraction < 1):
             return
-        self.shown, self.fraction, self.left = now, fraction, ""
-        start, first = self.first
+        self.shown, self.done, left = now, fraction >= 1, ""
         if first < fraction < 1:
-            self.left = f", about {(now - start) * (1 - fraction) / (fraction - first):.0f} s left"
-        if self.handle is not None:
-            self.handle.update(self)
-        elif _in_notebook():
-            from IPython.display import display
-
-            self.handle = display(self, display_id=True)
-        else:
-            end = "\n" if fraction >= 1 else ""
-            sys.stderr.write(f"\r{self!r}".ljust(50) + end)
-            sys.stderr.flush()
-
-    def __repr__(self) -> str:
-        return f"{self.work}: {self.fraction:.0%}{self.left}"
-
-    def _repr_html_(self) -> str:
-        return f'<progress max="1" value="{self.fraction:.4f}"></progress> {escape(repr(self))}'
-
-
-def _in_notebook() -> bool:
-    """Whether this runs in a kernel, which shows HTML; IPython in a terminal does not."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None
+            left = f", about {(now - start) * (1 - fraction) / (fraction - first):.0f} s left"
+        end = "\n" if self.done else ""
+        sys.stderr.write(f"\r{self.work}: {fraction:.0%}{left}".ljust(50) + end)
+        sys.stderr.flush()

@@ -32,7 +32,6 @@ others (2021), "Retrain or not retrain", COPA (simple jumper). Shin, Ramdas, Rin
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -46,7 +45,6 @@ from sklearn.exceptions import NotFittedError
 from calliper import _validation as valid
 from calliper._kept import Array, Field, Number
 from calliper._types import BoolArray, FloatArray
-from calliper._writing import to_text
 from calliper.exceptions import CalliperError
 from calliper.online import Stream, refuse_second_labels
 from calliper.quantile import as_fraction, conformal_rank
@@ -164,26 +162,6 @@ class _Monitor(Stream):
         self._ready()
         if len(state["seen"]):
             self._update(state["seen"], step=state["steps"] if len(state["steps"]) else None)
-
-    def to_json(self) -> str:
-        """Parameters and all labels as text; :meth:`from_json` goes on from there."""
-        parts = {"parameters": self.get_params(), "came": self.for_file()}
-        return to_text({"monitor": type(self).__name__, **parts})
-
-    @classmethod
-    def from_json(cls, source: str | bytes) -> Self:
-        """The monitor that :meth:`to_json` wrote, to the last bit."""
-        try:
-            read = json.loads(source)
-            if read["monitor"] != cls.__name__:
-                raise ValueError(f"it is a {read['monitor']}")
-            made = cls(**read["parameters"])
-            made.restore({name: read["came"][name] for name in cls.keeps})
-            return made
-        except (ValueError, KeyError, TypeError) as error:
-            raise CalliperError(
-                f"expected what {cls.__name__}.to_json writes; it cannot be read ({error!r})."
-            ) from error
 
 
 @dataclass(eq=False, repr=False)
