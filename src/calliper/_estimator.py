@@ -8,7 +8,6 @@ them, and what calibration makes of them. The rest is what scikit-learn, files a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
@@ -18,7 +17,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
 from calliper import models, rows, space
@@ -35,7 +33,7 @@ from calliper._row_checks import (
 )
 from calliper._types import AgeingWeights, Coverage, FloatArray
 from calliper.calibration import calibrate_model, chosen_of, extended, warn_of_groups
-from calliper.calibrators import Calibrator, FullRescaled, picture_of
+from calliper.calibrators import Calibrator, FullRescaled
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnusedWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.scores import DistributionError, JointError, ScaledError
@@ -144,7 +142,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._known(X, y)
-        if is_fitted(self.estimator):
+        if models.is_fitted(self.estimator):
             what = "The model is already fitted, but fit trains a new copy on part of these rows"
             warn(f"{what}. To use the model as it is, call calibrate.", UnusedWarning)
         self._warn_of_times(X, y, "fit holds out", IN_TIME)
@@ -391,7 +389,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         diagram: str = super()._html_repr()
         if not self.__sklearn_is_fitted__():
             return diagram + card("", ["not calibrated yet: calibrate(X, y) or fit(X, y)"])
-        state = card("", self._state(), picture_of(self.calibrators_[0]))
+        state = card("", self._state())
         return f"{diagram}{state}{self.guarantee(0.9)._repr_html_()}"
 
     def _state(self) -> list[str]:
@@ -412,17 +410,9 @@ def _refuse_none_or_seen(model: Any, y: FloatArray) -> None:
         )
 
 
-def is_fitted(model: Any) -> bool:
-    """Whether a scikit-learn model was fitted."""
-    with suppress(NotFittedError, TypeError):
-        check_is_fitted(model)
-        return True
-    return False
-
-
 def _refuse_unfitted(model: Any, X: Any) -> None:
     """Say that a model is not fitted, before anything is said of its space."""
-    if isinstance(model, BaseEstimator) and is_fitted(model):
+    if models.is_fitted(model):
         return
     try:
         models.predictions(model, rows.first_rows(X))

@@ -95,24 +95,6 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
     return _figure(marks, f"{shown} intervals in the order of their centres{between}")
 
 
-def histogram(values: FloatArray, name: str) -> str:
-    """A histogram of the finite values; empty if there are none."""
-    known = np.asarray(values, float)
-    known = known[np.isfinite(known)]
-    if not len(known):
-        return ""
-    bins = min(30, 1 + int(np.sqrt(len(known))))
-    number = (_shares(known)[0] * bins).astype(int).clip(0, bins - 1)
-    counts, step = np.bincount(number, minlength=bins), (WIDTH_PX - 8) / bins
-    bar: Any = {"width": step * 0.9, "stroke": "none", "fill_opacity": "0.6"}
-    marks = [
-        _mark("rect", x=4 + step * at, y=HEIGHT_PX - 6 - tall, height=tall, **bar)
-        for at, tall in enumerate(counts / counts.max() * (HEIGHT_PX - 12))
-    ]
-    lowest, middle, highest = np.quantile(known, [0, 0.5, 1])
-    return _figure(marks, f"{name}: {lowest:.4g} to {highest:.4g}, half below {middle:.4g}")
-
-
 def _shares(values: FloatArray) -> tuple[FloatArray, tuple[float, float] | None]:
     """Where numbers lie in their finite range, from 0 to 1; and that range, if there is one."""
     finite = values[np.isfinite(values)]

@@ -23,9 +23,9 @@ from calliper.calibrators import Calibrator, FullRescaled, Split, as_calibrator,
 from calliper.exceptions import CalliperError, SplitGroupsWarning, UnusedWarning, unheard, warn
 from calliper.quantile import effective_size
 from calliper.rows import (
+    N_PROBES,
     Rows,
     RowSources,
-    first_rows,
     latest_time,
     rows_again,
     rows_of_groups,
@@ -67,9 +67,8 @@ def calibrate_model(
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
     if isinstance(score, QuantileError) and not method.takes_any_score:
-        what = f"QuantileError is negative inside the quantiles, which {type(method).__name__}"
-        how = "pass calibrator=Split(), or leave score_function out"
-        raise CalliperError(f"{what} does not support: {how}.")
+        what = f"{type(method).__name__} does not support QuantileError, which may be negative"
+        raise CalliperError(f"{what}: pass calibrator=Split(), or leave score_function out.")
     given = per_row.of_calibration(X)
     if given.groups is not None:  # checked while rows still have the numbers of the user
         rows_of_groups(given.groups)
@@ -91,7 +90,7 @@ def calibrate_model(
         order = kept if order is None else order[kept]
     y_pred, Z = space.predict_and_transform(X)
     slack = slack_of(score, y, y_pred, *space.refuse_changing(X, y_pred, Z))
-    probe, said = state_of(X), first_rows(y_pred)
+    probe, said = state_of(X), y_pred[:N_PROBES]
     if probe and valid.is_frame(X):  # without labels, which no file keeps, and a model may read
         with suppress(Exception):
             said, _ = space.predict_and_transform(rows_again(probe))

@@ -174,6 +174,6 @@ def test_absolute_errors_refuse_two_columns():
 def test_methods_that_rescale_refuse(calibrator):
     model = ConformalRegressor(fixed_quantiles(2), calibrator, score_function=QuantileError())
     with pytest.raises(
-        CalliperError, match=r"QuantileError is negative .* does not support: pass calibrator=Split"
+        CalliperError, match=r"does not support QuantileError, .*: pass calibrator=Split"
     ):
         model.calibrate(X_CAL, Y_CAL)

@@ -41,8 +41,9 @@ model
 """
     cells = [code, "model.predict_interval(X[:50], [0.8, 0.9])", "model.guarantee(0.9)"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    bar, model, intervals, promise = run(notebook, tmp_path)
-    assert 'value="1.0000"' in bar["data"]["text/html"]  # one bar, moved in place
+    *lines, model, intervals, promise = run(notebook, tmp_path)
+    line = "".join(each["text"] for each in lines)
+    assert line.startswith("\rtraining: ") and line.rstrip().endswith("\rtraining: 100%")
     assert "calibrated on 100 rows" in model["data"]["text/html"]
     assert "<svg" in intervals["data"]["text/html"]
     assert "proved: " in promise["data"]["text/html"]

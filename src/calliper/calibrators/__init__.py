@@ -7,7 +7,6 @@ from calliper.calibrators._calibrator import (
     Calibrator,
     as_calibrator,
     methods,
-    picture_of,
     takers_of_weights,
 )
 from calliper.calibrators._full_rescaled import FullRescaled

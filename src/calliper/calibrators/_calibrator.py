@@ -27,7 +27,7 @@ from calliper import guarantees, quantile
 from calliper._blocks import map_row_blocks
 from calliper._handlers import EngineRows, handler_of_tensor
 from calliper._kept import Array, Field, NameList, Number, restore_columns
-from calliper._notebook import card, histogram
+from calliper._notebook import card
 from calliper._types import Coverage, FloatArray, IntArray, Levels
 from calliper._validation import as_array
 from calliper.declarations import About, Uses
@@ -595,7 +595,7 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         if not hasattr(self, "n_calibration_"):
             return diagram
         facts = [f"fitted to the scores of {self.n_calibration_:,} calibration rows"]
-        return diagram + card("", facts, picture_of(self))
+        return diagram + card("", facts)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")
@@ -678,17 +678,13 @@ def columns_by(setting: Callable[[float], float], levels: list[float]) -> dict[f
     return columns
 
 
-def picture_of(calibrator: Calibrator) -> str:
-    """The scores that a fitted calibrator keeps as a histogram, for notebooks."""
-    return histogram(calibrator._rows.scores, "scores (errors) of calibration rows")
-
-
 def refuse_distribution(calibrator: Calibrator) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not calibrator.has_distribution:
         what = f"{calibrator!r} does not support predictive distributions"
-        why = "because its radius does not come from one threshold per calibration row"
-        raise CalliperError(f"{what}, {why}. Use one of {', '.join(_users_of('signs'))}.")
+        raise CalliperError(
+            f"{what}, because none is proved for it. Use one of {', '.join(_users_of('signs'))}."
+        )
 
 
 def takers_of_weights() -> str:

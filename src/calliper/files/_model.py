@@ -8,13 +8,10 @@ another one, or the same one trained again, predicts differently and is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from calliper._estimator import CalibratedRegressor
 from calliper._stored import CalibratedOnStored, stored_predictions
@@ -22,7 +19,7 @@ from calliper._types import FloatArray
 from calliper.calibrators import Calibrator, Grouped
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError, unheard
 from calliper.files._codec import has_brought, in_words
-from calliper.models import unwrapped
+from calliper.models import is_fitted, unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 from calliper.rows import row_values
@@ -195,14 +192,11 @@ def differs(now: NDArray[Any] | None, before: NDArray[Any], within: Any = 0.0) -
 
 def refuse_unfitted(model: Any) -> None:
     """Ask for the fitted one where an estimator was never trained."""
-    try:
-        with suppress(TypeError):  # which is no estimator of scikit-learn
-            check_is_fitted(unwrapped(model))
-    except NotFittedError as error:
+    if is_fitted(unwrapped(model)) is False:
+        kind = type(unwrapped(model)).__name__
         raise OtherModelError(
-            f"the {type(unwrapped(model)).__name__} is not fitted: pass the fitted model that was "
-            "calibrated."
-        ) from error
+            f"the {kind} is not fitted: pass the fitted model that was calibrated."
+        )
 
 
 def check_class(model: Any, before: str) -> None:

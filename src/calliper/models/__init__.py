@@ -29,6 +29,7 @@ from calliper.models._asking import (
     family_of,
     fit_params_of,
     fresh,
+    is_fitted,
     is_frozen,
     is_module,
     is_tensor,

@@ -371,13 +371,9 @@ class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     estimator: Any
 
     def __sklearn_is_fitted__(self) -> bool:
-        try:
-            check_is_fitted(self.estimator)
-        except NotFittedError:
-            return "estimator_" in vars(self)
-        except (TypeError, AttributeError):  # models of other kinds than scikit-learn's are fitted
-            return True
-        return True
+        # Models of other kinds than scikit-learn's are fitted.
+        inner = (is_fitted(each) is not False for each in each_of(self.estimator))
+        return "estimator_" in vars(self) or all(inner)
 
     def __sklearn_tags__(self) -> Any:
         if isinstance(self.estimator, type):
@@ -475,6 +471,17 @@ def untrained_core(model: Any) -> Any:
     while isinstance(model, Pipeline | TransformedTargetRegressor):
         model = model.steps[-1][1] if isinstance(model, Pipeline) else model.regressor
     return model
+
+
+def is_fitted(model: Any) -> bool | None:
+    """Whether an estimator of scikit-learn's kind was fitted; None of anything else."""
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    except (TypeError, AttributeError):
+        return None
+    return True
 
 
 def is_frozen(model: Any) -> bool:
