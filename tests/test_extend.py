@@ -379,13 +379,13 @@ def test_rows_that_are_added_twice_are_pointed_out(n):
         copy(model).extend(X[n:], y[n:])
         copy(model).extend(X[n : n + 50], y[n : n + 50], window=100)
     late = np.append(np.arange(n, n + 450), np.arange(50))
-    with pytest.warns(SharedRowsWarning, match=f"{n} of the {n} rows passed have the same errors"):
+    with pytest.warns(SharedRowsWarning, match=f"{n} of the {n} new rows have the same errors"):
         copy(model).extend(X[:n], y[:n])
-    with pytest.warns(SharedRowsWarning, match="50 of the 500 rows passed have the same errors"):
+    with pytest.warns(SharedRowsWarning, match="50 of the 500 new rows have the same errors"):
         copy(model).extend(X[late], y[late])
     few = slice(n, n + 50)
     model.extend(X[few], y[few])
-    with pytest.warns(SharedRowsWarning, match="50 of the 50 rows passed have the same errors"):
+    with pytest.warns(SharedRowsWarning, match="50 of the 50 new rows have the same errors"):
         model.extend(X[few], y[few])
 
 

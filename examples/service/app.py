@@ -74,7 +74,7 @@ async def start(app: FastAPI) -> AsyncIterator[None]:
             f"in {str(folder)!r}."
         )
     model = skops.io.load(folder / "model.skops", trusted=TRUSTED)
-    app.state.intervals = calliper.load(folder / "intervals.calliper", model)
+    app.state.conformal = calliper.load(folder / "intervals.calliper", model)
     app.state.kept = calliper.files.inspect(folder / "intervals.calliper")
     app.state.ledger = Ledger(folder / "answers.sqlite")
     yield
@@ -114,28 +114,28 @@ def health() -> dict[str, str]:
 @app.get("/about")
 def about() -> dict[str, Any]:
     """What it is, what it takes, and what it promises."""
-    intervals = app.state.intervals
+    conformal = app.state.conformal
     return {
         "about": app.state.kept.describe(),
-        "columns": intervals.feature_names_in_.tolist(),
+        "columns": conformal.feature_names_in_.tolist(),
         "most_rows": MOST_ROWS,
-        "promises": {str(level): intervals.guarantee(level).describe() for level in LEVELS},
+        "promises": {str(level): conformal.guarantee(level).describe() for level in LEVELS},
     }
 
 
 @app.post("/intervals")
 def answer(asked: Rows) -> dict[str, Any]:
     """An interval for each row, and an id by which its label can be sent."""
-    intervals = app.state.intervals
+    conformal = app.state.conformal
     if 1 < asked.coverage < 100:
         refuse([{"problem": f"coverage must be a share, not a percentage; got {asked.coverage:g}"}])
     if asked.coverage not in LEVELS:
         refuse([{"problem": f"coverage must be one of {LEVELS}; got {asked.coverage:g}"}])
     refuse_number(len(asked.rows), "rows")
-    columns = intervals.feature_names_in_.tolist()
+    columns = conformal.feature_names_in_.tolist()
     refuse(problems(asked.rows, columns))
     X = pd.DataFrame(asked.rows, columns=columns, dtype=float)
-    answered = intervals.predict_interval(X, asked.coverage)
+    answered = conformal.predict_interval(X, asked.coverage)
     return {"ids": app.state.ledger.add(answered), "intervals": answered.to_dict()}
 
 

@@ -29,10 +29,10 @@ def train(folder: Path) -> None:
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     X_train, X_cal, y_train, y_cal = train_test_split(X.astype(float), y, random_state=0)
     model = HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(X_train, y_train)
-    intervals = ConformalRegressor(model, random_state=0).calibrate(X_cal, y_cal)
+    conformal = ConformalRegressor(model, random_state=0).calibrate(X_cal, y_cal)
     folder.mkdir(parents=True, exist_ok=True)
     skops.io.dump(model, folder / "model.skops")
-    calliper.save(intervals, folder / "intervals.calliper")
+    calliper.save(conformal, folder / "intervals.calliper")
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     """Refuse a confidence without a level that it is about."""
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
-            f"confidence={confidence!r} also needs coverage=. Coverage is the share of targets "
+            f"With confidence={confidence!r}, pass coverage= too. Coverage is the share of targets "
             "inside their intervals; confidence is the share of calibration sets that reach this "
             f"coverage. If {confidence!r} is the coverage that you want, pass only coverage=."
         )
@@ -611,7 +611,7 @@ def warn_if_zero_scales(scale: FloatArray) -> None:
         warn(
             f"The local scale is zero at {n_zero} of {len(scale)} calibration rows, so their "
             "rescaled scores are infinite. Intervals are valid but may become infinite. Use more "
-            "neighbours, or pass offset > 0 (a small error in the units of y, chosen without "
+            "neighbours, or pass offset > 0 (a small value in the units of y, chosen without "
             "looking at the calibration data).",
             ZeroScaleWarning,
         )

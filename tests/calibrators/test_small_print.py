@@ -434,7 +434,7 @@ def test_rows_with_the_errors_of_five_known_ones_are_pointed_out(known, new, n):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         method.warn_if_known(new)
-    words = [f"{n} of the {len(new):,} rows passed have the same errors"] * (n > 0)
+    words = [f"{n} of the {len(new):,} new rows have the same errors"] * (n > 0)
     assert [str(each.message)[: len(words[0])] for each in said] == words
 
 

@@ -284,9 +284,9 @@ class Calibrator(valid.MadeByCoverage, BaseEstimator, ABC):  # type: ignore[misc
         chance = (2 * ties / (n_known**2 + n_new**2) + EQUAL) * n_known * n_new
         if n >= LEAST_KNOWN + 2 * int(chance):
             warn(
-                f"{n:,} of the {n_new:,} rows passed have the same errors as rows already used for "
-                "calibration or learning. If they are duplicates, there is no guarantee: pass only "
-                "rows that have not been used before.",
+                f"{n:,} of the {n_new:,} new rows have the same errors as rows already used for "
+                "calibration or learning. If they are duplicates, the guarantee no longer holds: "
+                "pass only rows that have not been used before.",
                 SharedRowsWarning,
             )
 

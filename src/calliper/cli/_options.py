@@ -209,7 +209,7 @@ class Request(TableRequest):
         type=click.Choice([*named_kernels()]),
     )
     score: Name = option(
-        "signed: each side has its own width; lower and upper give one-sided bounds.",
+        "signed: each side is calibrated separately; lower and upper give one-sided bounds.",
         "absolute",
         type=click.Choice([*named_scores()]),
     )
