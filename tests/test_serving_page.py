@@ -86,15 +86,15 @@ def test_mlflow(tmp_path, monkeypatch):
     pytest.importorskip("skops")
     monkeypatch.chdir(tmp_path)
     model = LinearRegression().fit(X[:150], Y[:150])
-    known = {"calliper": calliper, "model": model, "intervals": calibrated(model)}
+    known = {"calliper": calliper, "model": model, "conformal": calibrated(model)}
     known["X_new"] = X[350:]
-    calliper.save(known["intervals"], "intervals.calliper")
+    calliper.save(known["conformal"], "intervals.calliper")
     for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
         if "mlflow" in block:
             exec(block, known)
     monkeypatch.delitem(sys.modules, "interval_model", raising=False)
     found = known["served"].predict(known["X_new"])
-    expected = known["intervals"].predict_interval(X[350:]).to_frame()
+    expected = known["conformal"].predict_interval(X[350:]).to_frame()
     np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1e-12)
     narrow = known["served"].predict(known["X_new"], params={"coverage": 0.5})
     assert (narrow["upper"] < found["upper"]).all()

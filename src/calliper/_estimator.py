@@ -93,7 +93,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         return {**made.for_file(), **columns_for_file(self), **followed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """What a file held, around the model that is given."""
+        """Restore what a file held, around the given model."""
         followed, score, model = chosen_of(self), state["score"], self.estimator
         n, tails = len(state["calibrators"]), score.n_tails
         if n != tails and not state.get("parts"):

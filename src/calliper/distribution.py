@@ -59,7 +59,7 @@ SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Predictive distributions of a batch of rows, computed on demand by ``predict_distribution``.
+    """Predictive distributions of rows, from ``predict_distribution``; computed on demand.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Distribution:
         return Intervals(lower, upper, levels[0] if np.ndim(coverage) == 0 else levels, self.index)
 
     def cdf(self, y: Any) -> FloatArray:
-        """The share of the N points at or below y: one number, one per row, (m, L) or (1, L)."""
+        """The share of the N points at or below y, which is a number, (m,), (m, L) or (1, L)."""
         _, not_above, total, _ = self._counts(y).swapaxes(0, 1)
         # Weights may add up to more than their total, by rounding.
         return np.asarray(np.minimum(not_above / total, 1.0))
@@ -136,7 +136,7 @@ class Distribution:
         return 1 - self.cdf(y)
 
     def exceedance(self, y: Any) -> FloatArray:
-        """The probability that a target is above y: 1 − Π(y, ½), the middle of what is proved.
+        """The probability that a target is above y: 1 − Π(y, ½), the middle of the proven range.
 
         A point at y counts half, and so does the new row. ``y`` as in :meth:`cdf`.
         """
@@ -165,7 +165,7 @@ class Distribution:
         return valid.like_coverage(self._of_curve(invert), q)
 
     def mean(self) -> FloatArray:
-        """Mean of the curve of :meth:`cdf`, (m,): infinite if a point is, NaN with both signs."""
+        """Mean of the :meth:`cdf` curve, (m,): infinite if a point is, NaN if both ±∞ occur."""
         return self._of_curve(_mean)
 
     def std(self) -> FloatArray:
@@ -207,7 +207,7 @@ class Distribution:
         return self._by_blocks(lambda rows: np.take_along_axis(self._points(rows), chosen[rows], 1))
 
     def to_frame(self, p: Sequence[float] = SHOWN_QUANTILES) -> pd.DataFrame:
-        """A pandas frame with quantiles as columns and the index of the rows that came in."""
+        """A pandas frame with quantiles as columns and the index of the input rows."""
         import pandas as pd
 
         names = [f"quantile_{level:g}" for level in valid.check_levels(p, "p")]
@@ -400,7 +400,7 @@ class GroupedDistribution(Distribution):
         return sum(part.n_effective for _, part in self.parts)
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
-        """As that of each group's distribution."""
+        """Draws for each row from the distribution of its group."""
         rng = check_random_state(random_state)
         return self._of_each(lambda part, rows: part.sample(n, random_state=rng))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 
 class CalliperError(ValueError):
-    """An input that no valid interval can be computed from; the message says what to change."""
+    """No valid interval can be computed from the input; the message says what to change."""
 
 
 class CannotSaveError(CalliperError):
@@ -101,7 +101,7 @@ class SparseBinsWarning(UserWarning):
 
 
 class FailedTrialsWarning(UserWarning):
-    """A method or a measure raised on some splits; ``Records.failures`` has the messages."""
+    """A method or a measure failed on some splits; ``Records.failures`` has the messages."""
 
 
 class TornStoreWarning(UserWarning):

@@ -47,7 +47,7 @@ SHIFTED = (
 
 
 def conformal_coverage(coverage: float, n: int) -> float:
-    """Q/(N+1) ≥ coverage: proved for split, MADSplit and full conformal.
+    """The proven coverage Q/(N+1) of split, MADSplit and full conformal.
 
     Without ties, coverage is at most 1/(N+1) above the level, unless the radius is infinite.
 
@@ -69,7 +69,7 @@ def conformal_coverage(coverage: float, n: int) -> float:
 
 
 def jackknife_coverage(coverage: float, n: int) -> float:
-    """1 − (2(N+1−Q) − 1)/(N+1) ≥ 1 − 2α, and 1 if Q = N+1: proved for Jackknife+ rescaling.
+    """The proven coverage 1 − (2(N+1−Q) − 1)/(N+1) of Jackknife+ rescaling; 1 if Q = N+1.
 
     At most 2(N+1−Q) − 1 of N+1 exchangeable points can each beat Q others, since no two beat one
     another. For Q = N this is the full 1 − α. A negative bound is raised to 0.

@@ -215,7 +215,7 @@ class Intervals(Ends):
         return [["", *self.column_names()], *rows]
 
     def to_frame(self, library: str | None = None) -> pd.DataFrame | pl.DataFrame:
-        """A frame with the ends as columns, of "pandas" (with the index of the rows) or "polars".
+        """A "pandas" frame (with the index of the rows) or "polars" frame with the ends as columns.
 
         By default of that which scikit-learn is set to (``transform_output``), else pandas.
         """
@@ -227,7 +227,7 @@ class Intervals(Ends):
         return np.stack([self.lower, self.upper], axis=-1).reshape(shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Values for strict JSON, by attribute name.
+        """A dict for strict JSON, by attribute name.
 
         An end without a bound is the text ``"-inf"`` or ``"inf"``; labels such as dates are text.
         """
@@ -334,7 +334,7 @@ class Boxes(Ends):
         return np.asarray(np.all(inside, axis=0))
 
     def to_frame(self, library: str | None = None) -> pd.DataFrame | pl.DataFrame:
-        """A frame with columns ``a_lower``, ``a_upper``, …; as :meth:`Intervals.to_frame`."""
+        """Columns ``<target>_lower``, ``<target>_upper``, …; see :meth:`Intervals.to_frame`."""
         ends = np.concatenate([each.ends() for each in self.intervals], axis=1)
         columns = self.intervals[0].column_names()
         names = [f"{name}_{column}" for name in self.names for column in columns]

@@ -158,7 +158,7 @@ class _Monitor(Stream):
         return {name: came[name] if name in came else vars(self)[f"_{name}"] for name in self.keeps}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As it was after the last label."""
+        """Restore the state after the last label."""
         self._ready()
         if len(state["seen"]):
             self._update(state["seen"], step=state["steps"] if len(state["steps"]) else None)
@@ -426,7 +426,7 @@ class ExchangeabilityMonitor(_Monitor):
         return max(self._walks, key=lambda side: self._walks[side][0] - self._walks[side][1])
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As it was after the last score."""
+        """Restore the state after the last score."""
         self.fit(state["first"])
         self._seed, self._given = valid.at_least(state["seed"], 0, "seed"), None
         super().restore(state)

@@ -138,7 +138,7 @@ class History:
 
     @property
     def coverage(self) -> float:
-        """Share of targets inside, each labelled step counting the same; NaN without labels."""
+        """Share of targets inside, with equal weight for each labelled step; NaN without labels."""
         known = self.outside[~np.isnan(self.outside)]
         return float(1 - known.mean()) if len(known) else float("nan")
 
@@ -223,7 +223,7 @@ class Controller(valid.MadeByCoverage, Stream):
         self._n_labels: int = 0
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds: all steps so far, and where they have led."""
+        """What a file holds: all steps so far, and the current levels."""
         self._ready()
         names, level, outside, until = self._columns()
         steps, named = np.column_stack([level, outside]), np.column_stack([names, until])
@@ -231,7 +231,7 @@ class Controller(valid.MadeByCoverage, Stream):
         return {"steps": steps, "names": named, **led}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As it was after the last step."""
+        """Restore the state after the last step."""
         self._ready()
         if len(state["levels"]) != len(self._rates) or not 0.5 < state["weights"].sum() < 1.5:
             raise CalliperError("a Controller needs one level and one share for each rate.")
@@ -269,7 +269,7 @@ class Controller(valid.MadeByCoverage, Stream):
 
     @property
     def bound(self) -> float:
-        """How far the share of misses can be from 1 − coverage by now, whatever the targets.
+        """Largest distance of the share of misses so far from 1 − coverage, for any targets.
 
         Over the labels that came; it grows with the predictions that waited at once.
         """
@@ -297,7 +297,7 @@ class Controller(valid.MadeByCoverage, Stream):
         return level
 
     def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
-        """Intervals of ``model`` at the current level; ``how`` is passed to its own method.
+        """Intervals of ``model`` at the current level; ``how`` goes to its ``predict_interval``.
 
         At level 1 they are infinite, at level 0 the predictions themselves. If labels come late,
         ``step`` is one number for all rows together, or one for each row, as in :meth:`ask`.
@@ -422,7 +422,7 @@ class Controller(valid.MadeByCoverage, Stream):
         self._levels = self._levels + self._step() * (missed - self._miss)
 
     def describe(self) -> str:
-        """Coverage so far and what is proved of it, in words."""
+        """Coverage so far and its proven bound, in words."""
         bound, n = self.bound, self._n_labels
         came = f"{n:,}, of which {self.history.coverage:.2%} were inside" if n else "none so far"
         missing = len(self._steps) - n

@@ -369,9 +369,7 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
     at = next(row for row, label in enumerate(labels) if label != others[row])
     by_label = "(labels are not unique) "
     if len({*labels}) == len(labels):
-        by_label = (
-            f"{other}.loc[{name}.index], or " if moved else f"{other} of the rows in {name}, or "
-        )
+        by_label = f"{other}.loc[{name}.index], or " if moved else f"{other} for {name}, or "
     raise CalliperError(
         f"{name} and {other} {how}: the label at position {at} is {labels[at]!r:.40} in {name} and "
         f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if the rows already "

@@ -69,7 +69,7 @@ AS_GOOD_AS_INFINITE = 2.0**200
 
 
 class Score(BaseEstimator, ABC):  # type: ignore[misc]
-    """A nonconformity score: how wrong a prediction is, and which targets are no more wrong.
+    """A nonconformity score: how wrong a prediction is, and which targets score no higher.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     cli: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score of each row, (n,), or of each tail, (n, 2): the size of ``signed`` here."""
+        """The score of each row, (n,), or of each tail, (n, 2); by default ``|signed|``."""
         return np.abs(self.signed(y, y_pred))
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -108,7 +108,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
         """The targets whose score is at most ``radius``: both ends."""
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
-        """The one number between several predictions of a row."""
+        """One central number for each row's predictions."""
         return y_pred
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -187,7 +187,7 @@ class JointError(Score):
         return len(self._checked_units())
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The largest error in its unit, with its sign, (n,)."""
+        """The largest error in units of u_j, signed, (n,)."""
         units, shape = self._checked_units(), np.shape(y)
         if shape != np.shape(y_pred) or shape[1:] != units.shape:
             raise CalliperError(
@@ -236,7 +236,7 @@ class SignedError(Score):
 
     @property
     def n_tails(self) -> int:
-        """Two radii for ``"both"``, one for a bound."""
+        """Number of radii: 2 for ``"both"``, 1 for a bound."""
         return 2 if self._checked_side() == "both" else 1
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -250,7 +250,7 @@ class SignedError(Score):
         return np.abs(y - y_pred)
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Targets whose score is at most ``radius`` in every tail (last axis, for two)."""
+        """Ends of the targets whose score is at most ``radius`` in each tail (last axis if two)."""
         side, no_bound = self._checked_side(), np.full_like(radius, np.inf)
         down, up = (radius, no_bound) if side == "lower" else (no_bound, radius)
         if side == "both":
@@ -286,7 +286,7 @@ class CurveError(Score):
         return np.where(signed < 0, -down.end(size), up.end(size))
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """[q(−radius), q(radius)], rounded outward: no target with this score is outside."""
+        """[q(−radius), q(radius)], rounded outward: it holds every target that scores ≤ radius."""
         down, up = self.sides(y_pred)
         return -down.end(radius, outward=True), up.end(radius, outward=True)
 
@@ -335,7 +335,7 @@ class ScaledError(CurveError):
     pull: float = 0.0
 
     def sides(self, y_pred: FloatArray) -> tuple[Side, Side]:
-        """Lines from the centre to both sides."""
+        """The line on each side of the centre."""
         known = self.lowest, self.highest, self.beyond, self.pull
         numbers = all(isinstance(each, Real) for each in known)
         if not (numbers and known[0] < known[1] and 0 <= min(known[2:]) <= max(known[2:]) < np.inf):
@@ -348,18 +348,18 @@ class ScaledError(CurveError):
         return sides_through(np.zeros(1), centre, units[..., 0], units[..., 1])
 
     def describe_ends(self) -> str:
-        """Where intervals are cut off, in words; empty if targets have no ends."""
+        """Where intervals are cut off, in words; empty if targets have no limits."""
         ends = " and ".join(f"{e:g}" for e in (self.lowest, self.highest) if np.isfinite(e))
         known = f"cut off at {ends}, where targets end, except at very high levels"
         return known if ends else ""
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """z(y), further out for targets beyond an end."""
+        """z(y), with a larger size for targets beyond an end."""
         z = super().signed(y, y_pred)
         return z + self.beyond * (np.greater(y, self.highest).astype(float) - (y < self.lowest))
 
     def target_at(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
-        """q(z), which waits at an end until z has passed ``beyond``."""
+        """q(z), held at an end of the targets until z has passed ``beyond``."""
         near = super().target_at(y_pred, signed)
         further = np.sign(signed) * np.maximum(np.abs(signed) - self.beyond, 0.0)
         far = super().target_at(y_pred, further)
@@ -367,7 +367,7 @@ class ScaledError(CurveError):
         return np.asarray(np.clip(near, below, above))
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """[q(−radius), q(radius)], rounded outward: no target with this score is outside."""
+        """[q(−radius), q(radius)], rounded outward: it holds every target that scores ≤ radius."""
         low, high = super().invert(y_pred, radius)
         further = radius
         for _ in range(4):  # as in ``above``; scores beyond an end were rounded as sums
@@ -420,12 +420,12 @@ class QuantileError(Score):
 
     @property
     def n_tails(self) -> int:
-        """Two radii for ``"asymmetric"``, else one."""
+        """Number of radii: 2 for ``"asymmetric"``, else 1."""
         return 2 if check_option(self.variant, VARIANTS, "variant") == "asymmetric" else 1
 
     @property
     def n_outputs(self) -> int:
-        """Number of predictions per row: two quantiles, and their median for ``"median"``."""
+        """Number of predictions per row: two quantiles, plus the median for ``"median"``."""
         return 3 if check_option(self.variant, VARIANTS, "variant") == "median" else 2
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -439,7 +439,7 @@ class QuantileError(Score):
         return np.asarray(self._tails(y, y_pred).max(axis=-1))
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Targets whose score is at most ``radius`` in every tail (last axis, for two).
+        """Ends of the targets whose score is at most ``radius`` in each tail (last axis if two).
 
         Where there is none, the point at which the ends meet as the radius falls: the middle of
         the quantiles, or the median for ``"median"``; with two radii, the middle of the ends.
@@ -486,7 +486,7 @@ class QuantileError(Score):
 
 
 class DistributionError(CurveError):
-    """How far y lies from the centre of its predicted distribution, in normal units.
+    """A score: how far y lies from the centre of its predicted distribution, as a normal z-score.
 
     Predictions are quantiles of each row, (n, K). With z_k = Φ⁻¹(p_k), q(z) is the piecewise linear
     curve through (z_k, q_k), z(y) the z of least size with q(z) = y, and s = ``|z(y)|``; the
@@ -527,7 +527,7 @@ class DistributionError(CurveError):
         return len(self._checked()[0])
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The size of z(y), shape (n,)."""
+        """The score ``|z(y)|``, (n,)."""
         warn_if_crossed(np.asarray(y_pred)[..., np.argsort(self._checked()[0])])
         size = self.magnitude(y, y_pred)
         n = int(np.count_nonzero(size >= AS_GOOD_AS_INFINITE))
@@ -541,7 +541,7 @@ class DistributionError(CurveError):
         return size
 
     def mean_and_ends(self, y_pred: FloatArray) -> FloatArray:
-        """(3, n) the mean of each curve, and its quantiles at 5 and 95 %; all of them numbers."""
+        """(3, n) the mean of each curve and its 5 % and 95 % quantiles, none of them NaN."""
         most = np.finfo(np.float64).max
         y_pred = np.asarray(y_pred)[:, None]
         with np.errstate(over="ignore", invalid="ignore"):

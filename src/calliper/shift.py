@@ -63,7 +63,7 @@ class ShiftTrees(Keeps):
 
 
 class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
-    """Weights of inputs, learnt from unlabelled old and new rows: a function of rows.
+    """A function that gives rows weights, learnt from unlabelled old and new rows.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     }
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds: trees of the default classifier; another one is brought again."""
+        """What a file holds: trees of the default classifier; another one is passed to ``load``."""
         made = self.classifier_
         if self.classifier is None and not isinstance(made, ShiftTrees):
             made = ShiftTrees.of(made) or made
@@ -102,7 +102,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         return {"trees": trees, "classifier_": others, "ratio_": self.ratio_}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The trees, or the classifier that was brought."""
+        """Restore the trees, or the classifier that was passed."""
         self.ratio_, self.classifier_ = state["ratio_"], state["trees"] or state["classifier_"]
         trees, usual = state["trees"], self.classifier is None  # usual: with splits by categories
         needs = "calibrated_classifiers_" if usual and trees is None else "predict_proba"
@@ -116,7 +116,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         self.classifier, self.random_state = classifier, random_state
 
     def fit(self, X_before: Any, X_now: Any) -> Self:
-        """Learn to tell rows distributed as the new ones from rows distributed as calibration rows.
+        """Learn to tell rows like the new ones from rows like the calibration rows.
 
         The latter, (n, d), must not be calibration rows themselves: take training inputs.
         """
@@ -202,7 +202,7 @@ class Recency:
         return np.ones(n_rows(X))
 
     def of_age(self, n: int) -> FloatArray:
-        """Of n rows in order of time, the latest of age 1: (n,)."""
+        """Weights of n rows in order of time, the last of age 1: (n,)."""
         if not isinstance(self.half_life, Real) or not 0 < float(self.half_life) < np.inf:
             raise CalliperError(f"half_life must be a positive number; got {self.half_life!r}.")
         return np.asarray(2.0 ** (-np.arange(n, 0, -1) / float(self.half_life)))
@@ -263,7 +263,7 @@ class ShiftReport:
         )
 
     def warn_if_poor(self) -> None:
-        """Warn about weights that leave too little for the level."""
+        """Warn if weights leave too few effective rows for the level."""
         if self.infinite or self.n_effective < required_calibration_size(self.coverage):
             warn(
                 f"{self.describe()} Intervals are valid but uninformative; calibrate on rows more "

@@ -92,7 +92,7 @@ class MultiTargetRegressor(CalibratedRegressor):
         return own | known | ({"calibrators": ()} if parts else {})
 
     def restore(self, state: dict[str, Any]) -> None:
-        """What a file held, around the model that is given."""
+        """Restore what a file held, around the given model."""
         super().restore(state)
         self.regressors_: tuple[ConformalRegressor, ...] = state["parts"]
         self.units_: FloatArray | None = state["units_"]
@@ -157,7 +157,7 @@ class MultiTargetRegressor(CalibratedRegressor):
     def predict_distribution(
         self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
     ) -> Any:
-        """With ``joint=False``, the distribution of each target by its name.
+        """The distribution of each target, by name; only with ``joint=False``.
 
         Arguments as in :meth:`predict_interval`.
         """

@@ -133,7 +133,7 @@ class ConditionalCalibration(Calibrator):
         return valid.check_features(columns, "basis(Z)")
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Fit to the columns of the basis, which are what a file has."""
+        """Fit again to the basis columns, which are what a file stores."""
         basis, self.basis = self.basis, None
         super().restore(state)
         self.basis = self.basis_ = basis

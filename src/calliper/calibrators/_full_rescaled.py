@@ -378,7 +378,7 @@ class FullRescaled(Calibrator):
 
     @property
     def uses(self) -> Uses:
-        """Left-out errors only where they make a difference, since they may be costly."""
+        """Left-out errors are used only where they make a difference, since they may be costly."""
         chosen = self.kernel is None or as_kernel(self.kernel).learns_on_errors
         own = WITH_LEFT_OUT if chosen and self.shrinkage != 1 else USES  # at 1 nothing is local
         if self.kernel is None:
@@ -506,7 +506,7 @@ class FullRescaled(Calibrator):
 
     @property
     def has_distribution(self) -> bool:  # type: ignore[override]
-        """Whether the scale is the same at every level, as that of a quantile is not."""
+        """Whether it has distributions: not if the scale depends on the level (a quantile)."""
         return self.statistic != "quantile"
 
     def _all_thresholds(self, Z: FloatArray) -> FloatArray:

@@ -92,7 +92,7 @@ class Grouped(Calibrator):
 
     @property
     def has_distribution(self) -> bool:  # type: ignore[override]
-        """Whether the calibrator of each group has one."""
+        """Whether the calibrator of each group has distributions."""
         return self._of_group.has_distribution
 
     def _checked(self, rows: Rows, *, first: bool) -> Rows:
@@ -118,13 +118,13 @@ class Grouped(Calibrator):
             self.calibrators_[label] = fresh.fit_to(own, **apart, length_scale=self._length_scale)
 
     def for_file(self) -> dict[str, Any]:
-        """The calibrators of all groups, and which row is in which."""
+        """The calibrators of all groups, and the group of each row."""
         number_of = {label: number for number, label in enumerate(self.calibrators_)}
         code = np.array([number_of[label] for label in self._rows.groups])
         return {"labels": [*number_of], "code": code, "parts": [*self.calibrators_.values()]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The calibrators as they are, and the rows of all of them in order."""
+        """Restore the calibrators, and the rows of all of them in order."""
         labels, parts, code = state["labels"], state["parts"], state["code"]
         n = np.bincount(code, minlength=len(parts)).tolist()
         of_each = isinstance(labels, list) and len(labels) == len(parts) == len({*labels}) > 0
@@ -217,7 +217,7 @@ class Grouped(Calibrator):
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
 
     def asked(self, groups: Any) -> Any:
-        """The groups given, or the parameter; refused if neither."""
+        """The groups that were passed, or the parameter ``groups``; refused if there is neither."""
         given = self.groups if groups is None else groups
         if given is None:
             raise CalliperError(

@@ -200,7 +200,7 @@ class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
 
     @property
     def uses(self) -> Uses:
-        """Training rows where the kernel takes its length scale from them, or is tuned on them."""
+        """Training rows, if the kernel takes its length scale from them or is tuned on them."""
         return Uses("magnitudes", needs=kernel_needs(self.kernel, fixed=True))
 
     def _chosen(self, train: Rows, rng: Any) -> Kernel:

@@ -103,7 +103,7 @@ class LCP(Calibrator):
 
     @property
     def uses(self) -> Uses:
-        """Training errors, which a bandwidth that is not given needs."""
+        """Training errors, needed if no bandwidth is given."""
         needs = ("training", "errors") if self.bandwidth == "auto" else ()
         return Uses(needs=needs, learns="bandwidth='auto'", instead="pass a number")
 

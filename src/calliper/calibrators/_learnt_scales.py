@@ -148,7 +148,7 @@ class MADSplit(Calibrator):
 
 @dataclass(eq=False, repr=False)
 class NormalizedKNN(Calibrator):
-    """Split conformal with scores normalised by the difficulty among training points.
+    """Split conformal with scores normalised by the difficulty of near training points.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class NormalizedKNN(Calibrator):
 
     @property
     def uses(self) -> Uses:
-        """Training rows, and of them what the difficulty is made of."""
+        """Training rows, with whatever defines the difficulty."""
         parts = {"labels": "targets", "residuals": "errors"}
         named = [name for part, name in parts.items() if part in str(self.difficulty)]
         of_each = ("signs", "weights", "errors", "targets")
@@ -368,7 +368,7 @@ class RCP(PerLevel):
         self._thresholds = {}
 
     def for_file(self) -> dict[str, Any]:
-        """As every method; and its own trees. Those of another regressor are grown again."""
+        """The usual state and its own trees; another regressor is fitted again on loading."""
         own = self.models_ if self.quantile_regressor is None else {}
         self.at_ = np.array(sorted(own), dtype=np.float64)
         models = [own[level] for level in self.at_.tolist()]

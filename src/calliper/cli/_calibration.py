@@ -70,7 +70,7 @@ class CalibrationRequest(options.Request):
         "new rows than among calibration rows, up to a constant factor."
     )
     shifted_to: File | None = option(
-        "Learn these weights from a file of rows like the new ones, at best other rows than these."
+        "Learn these weights from a file of rows like the new ones, ideally not the same rows."
     )
     explain: bool = option("Explain the guarantee and its conditions in full.", False)
 

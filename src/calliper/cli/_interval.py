@@ -36,7 +36,7 @@ class IntervalRequest(calibrations.CalibrationRequest):
     )
     output: File = option("The result; '-' is CSV on standard output. For many files, a folder.")
     coverage: tuple[float, ...] = option(
-        "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
+        "Share of targets to cover; repeat it for several levels.  [default: 0.9]",
         multiple=True,
         metavar="FLOAT",
         check=options.levels,
@@ -48,7 +48,7 @@ class IntervalRequest(calibrations.CalibrationRequest):
         metavar="LOW HIGH",
         check=_bounds,
     )
-    confidence: float | None = option("Share of calibration sets that reach the coverage.")
+    confidence: float | None = option("Share of calibration sets that reach --coverage.")
     workers: int | None = option(
         "For many files: the number of processes.  [default: 1]", type=click.IntRange(1, 4096)
     )

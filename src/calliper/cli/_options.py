@@ -203,7 +203,7 @@ class Request(TableRequest):
         "Columns that may indicate where errors are large; by default, only the prediction.",
         metavar="A,B,...",
     )
-    features_prefix: str | None = option("Instead: all columns with this prefix.", metavar="TEXT")
+    features_prefix: str | None = option("Or all columns with this prefix.", metavar="TEXT")
     kernel: Name | None = option(
         f"What counts as near: {', '.join(named_kernels())}.  [default: set by the method]",
         type=click.Choice([*named_kernels()]),

@@ -41,7 +41,7 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 class TuneRequest(calibration.CalibrateRequest):
     method: options.Name = options.Name("jackknife")
     learning_part: None = None
-    figure: File | None = option("Draw the curve: .png, .pdf or .svg.")
+    figure: File | None = option("Draw the criterion: .png, .pdf or .svg.")
     criterion: str = option("See above.", "mse", type=click.Choice([*CRITERIA_IN_WORDS]))
     length_scales: tuple[float, ...] | None = option(
         "The scales to try; without --training, of features that are not standardised.  "

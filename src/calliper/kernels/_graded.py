@@ -94,7 +94,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return BagGraded(inner, outer, offset)
 
     def widened(self, multiple: float, most: int) -> Self:
-        """The same with K multiplied, at least 1, and 4K at most ``most``."""
+        """A copy with K multiplied, limited to K ≥ 1 and 4K ≤ ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most // WIDER))
         return replace(self, n_neighbors=k)
 

@@ -183,7 +183,7 @@ class Kernel:
     moved: Any = None
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> "Kernel":
-        """A copy with its parameters checked and those that training inputs determine filled in."""
+        """A copy with parameters checked, and those that training inputs determine filled in."""
         return self
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> "Kernel":
@@ -193,7 +193,7 @@ class Kernel:
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Stored = NOTHING
     ) -> LeaveTwoOut:
-        """Scales of the Jackknife+, made of the magnitudes of N ≥ 2 rows, with a constant added.
+        """Leave-two-out scales of the Jackknife+ from magnitudes of N ≥ 2 rows, plus a constant.
 
         ``known`` is what ``for_file`` returned for the same rows; ``rng`` draws for tuned kernels.
         """
@@ -202,7 +202,7 @@ class Kernel:
         )
 
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Stored = NOTHING) -> Bag:
-        """Thresholds of full conformal, whose rows are asked for as :meth:`moved` gives them.
+        """Thresholds of full conformal; new rows come in the form that :meth:`moved` returns.
 
         The statistic is the "mean", "rms" (then squares are given) or "quantile" of the neighbours'
         magnitudes, by which scores are divided; ``known`` is what ``for_file`` returned before.
@@ -210,7 +210,7 @@ class Kernel:
         raise TypeError(f"{self!r} does not support scales over a bag: use another kernel.")
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> Any:
-        """The local mean of ``magnitudes`` observed at ``Z``; ``predict`` has it at new rows."""
+        """The local mean of ``magnitudes`` observed at ``Z``; its ``predict`` takes new rows."""
         raise TypeError(
             f"{self!r} does not support local means: use FullRescaled, or another kernel."
         )
@@ -222,7 +222,7 @@ class Kernel:
         )
 
     def widened(self, multiple: float, most: int) -> "Kernel":
-        """The same with its reach multiplied; ``most`` is the largest number of neighbours."""
+        """A copy with its reach multiplied; ``most`` is the largest number of neighbours."""
         raise TypeError(f"{self!r} has no wider version.")
 
     @classmethod

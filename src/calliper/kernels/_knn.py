@@ -67,7 +67,7 @@ MOST_CHANGED = 0.25
 
 @dataclass(eq=False, repr=False)
 class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
-    """K(x, x') = 1 if x' is among the K nearest of x, else 0; the paper's kernel, with K = 10.
+    """k(x, x') = 1 if x' is among the K nearest neighbours of x, else 0; K = 10 in the paper.
 
     "Nearest" refers to the set that the mean is taken over: if a point is left out of the set, the
     next nearest takes its place. Points exactly as far as the K-th share its place equally, so
@@ -136,7 +136,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return search_of(Z, self.metric, self.engine)
 
     def at_most(self, largest: int) -> int:
-        """K, or all points there are, with a warning."""
+        """K, or the number of points if that is smaller, with a warning."""
         if self.n_neighbors > largest:
             warn(
                 f"{self.n_neighbors} neighbours were requested, but each calibration row has "
@@ -170,7 +170,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return Nearest(self._search(Z, "local quantiles"), scores, self.at_most(len(Z))).quantile
 
     def widened(self, multiple: float, most: int) -> Self:
-        """The same with K multiplied, at least 1 and at most ``most``."""
+        """A copy with K multiplied and clipped to 1 … ``most``."""
         return replace(self, n_neighbors=max(1, min(round(self.n_neighbors * multiple), most)))
 
     @classmethod

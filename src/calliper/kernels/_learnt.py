@@ -53,7 +53,7 @@ FLOOR = 0.1
 
 @dataclass(eq=False, repr=False)
 class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
-    """Another kernel, in a linear space where points with similar errors are close together.
+    """A kernel applied in a learnt linear space where points with similar errors are close.
 
     Distances are ‖A(x − x')‖ with a matrix A learnt so that the logarithm of an error is predicted
     well from the errors near by (see :func:`calliper.kernels.learn_metric`). Inputs that do not
@@ -129,7 +129,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False)
 class LearntMetric(Keeps):
-    """What was learnt: k(x, x') = exp(−‖t(x) − t(x')‖²) with t = ``transform``.
+    """A learnt kernel: k(x, x') = exp(−‖t(x) − t(x')‖²) with t = ``transform``.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class LearntMetric(Keeps):
     converged: Annotated[bool, Number(bool)]
 
     def check_kept(self) -> None:
-        """Each column is kept once."""
+        """Check that each column is stored once."""
         if (np.diff(self.kept) <= 0).any():
             raise CalliperError("the columns that a metric keeps are not in order.")
 
@@ -206,7 +206,7 @@ def learn_metric(
     max_iter: int = 500,
     random_state: Any = None,
 ) -> LearntMetric:
-    """Learn A from training inputs and labels.
+    """Learn a metric from training inputs and their errors.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
 
     @property
     def takes_inputs(self) -> bool:  # type: ignore[override]
-        """Whether features are raw inputs, and not points in a space with distances."""
+        """Whether features are raw inputs rather than points in a space with distances."""
         return self.forest is not None
 
     def __sklearn_clone__(self) -> Self:
@@ -62,7 +62,7 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         return type(self)(self.forest)
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
-        """The kernel itself, with its forest checked; rows are seen only later."""
+        """The kernel itself, after checking its forest."""
         forest = self.forest
         if forest is None:
             return self

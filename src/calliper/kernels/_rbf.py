@@ -125,7 +125,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Training inputs, if the length scale is their median distance."""
+        """Training inputs are needed if the length scale is their median distance."""
         return ("training",) if isinstance(self.length_scale, str) else ()
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
@@ -166,7 +166,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         return quantile
 
     def widened(self, multiple: float, most: int) -> Self:
-        """The same with its length scale multiplied, in three digits: more would mean nothing."""
+        """A copy with its length scale multiplied and rounded to three significant digits."""
         return replace(self, length_scale=float(f"{float(self.length_scale) * multiple:.3g}"))
 
     @classmethod

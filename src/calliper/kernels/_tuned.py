@@ -397,7 +397,7 @@ class TunedRBF(_Tuned):
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Training inputs also for the grid, if neither it nor what was chosen from it is given."""
+        """Training inputs, also for the grid unless it or the chosen length scale is given."""
         given = self.length_scales is not None or self.chosen is not None
         return super().needs if given else ("training",)
 

@@ -113,7 +113,7 @@ class Partition:
 
     @property
     def labels(self) -> range:
-        """All cells, as ``labels`` for ``cell_coverage`` that includes empty ones."""
+        """All cells; pass them as ``labels`` to ``cell_coverage`` to include empty ones."""
         return range(len(self.centres))
 
     def assign(self, Z: Any) -> IntArray:
@@ -224,7 +224,7 @@ class CellCoverage:
 def cell_coverage(
     cells: Any, covered: Any, *, confidence: float = 0.95, labels: Iterable[Any] | None = None
 ) -> CellCoverage:
-    """Lower bounds on the coverage in each cell that hold together, from held-out points.
+    """Simultaneous lower bounds on the coverage in each cell, from held-out points.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def plug_in_local_coverage(
 
 
 def markov_local_coverage(threshold: Any) -> float | FloatArray:
-    """Markov's bound 1 − 1/q for q ≥ 1, else 0: coverage at any input of the rule s ≤ q·s̄(x).
+    """Markov's bound 1 − 1/q for q ≥ 1, else 0, on the coverage of s ≤ q·s̄(x) at any input.
 
     Assumes the exact mean s̄(x) of a non-negative score; not a bound for finite samples.
 

@@ -78,7 +78,7 @@ class OpenedModel:
         return bool(given.get("bootstrap"))
 
     def prepare(self, X: Any) -> Any:
-        """The rows that the core is given."""
+        """The rows in the form that the core takes."""
         for step in self.steps:
             X = step.transform(X)
         return X
@@ -90,7 +90,7 @@ class OpenedModel:
         return y
 
     def finish(self, y_pred: FloatArray) -> FloatArray:
-        """From what the core predicts to what the whole predicts."""
+        """Turn predictions of the core into those of the whole model."""
         for transformer in self.targets:
             columns = y_pred[:, None] if y_pred.ndim == 1 else y_pred
             turned = np.asarray(transformer.inverse_transform(columns))
@@ -98,7 +98,7 @@ class OpenedModel:
         return y_pred
 
     def predict_prepared(self, rows: Any, n_outputs: int = 1) -> FloatArray:
-        """What the whole model predicts of rows that are prepared already."""
+        """Predictions of the whole model for rows that are prepared already."""
         return self.finish(predictions(self.core, rows, n_outputs))
 
 
@@ -147,7 +147,7 @@ def unwrapped(model: Any) -> Any:
 
 
 def learnt(model: Any, name: str) -> Any:
-    """An attribute by its name, such as what ``fit`` has stored; None if there is none."""
+    """An attribute by name, such as one that ``fit`` stored; None if it is missing."""
     return getattr(model, name, None)
 
 
@@ -167,7 +167,7 @@ def parameters(method: Any) -> set[str]:
 
 
 def comes_from(value: Any, library: str, kind: str = "") -> bool:
-    """Whether its class, or a base of it, is of a library, and has the name ``kind`` if given."""
+    """Whether an object's class or a base of it is from a library, and named ``kind`` if given."""
     return any(
         base.__module__.partition(".")[0] == library and kind in ("", base.__name__)
         for base in type(value).__mro__
@@ -191,7 +191,7 @@ def tags_of(model: Any) -> Tags | None:
 
 
 def predicts_as(model: Any, *classes: type) -> bool:
-    """Whether ``model`` is of one of the classes and predicts by its unchanged methods."""
+    """Whether ``model`` is of one of the classes and overrides no prediction method."""
     if any(name in getattr(model, "__dict__", {}) for name in PREDICTING):
         return False
 
@@ -204,12 +204,12 @@ def predicts_as(model: Any, *classes: type) -> bool:
 
 
 def is_module(model: Any) -> bool:
-    """Whether it is a ``torch.nn.Module``."""
+    """Whether this is a ``torch.nn.Module``."""
     return comes_from(model, "torch", "Module")
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether it is a tensor of PyTorch, or of a library like it."""
+    """Whether this is a tensor of PyTorch or of a similar library."""
     return hasattr(value, "detach")
 
 
@@ -291,11 +291,11 @@ def without_names(X: Any, kinds: str) -> Any:
 
 
 class UnreadableError(Exception):
-    """A model of the family whose spread cannot be read; the message follows "because"."""
+    """The spread of a model of the family cannot be read; the message follows "because"."""
 
 
 class ModelFamily:
-    """A fitted model, ``core``, read once by its family; a reading must pickle.
+    """What a family reads from a fitted model, ``core``, once; it must be picklable.
 
     The defaults are those of a model of no family, which knows nothing of its own uncertainty.
     """
@@ -333,7 +333,7 @@ class ModelFamily:
         return None
 
     def left_out(self, rows: Any, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray] | None:
-        """Which rows some members had not seen, (r,), and their ``measure``; None for no rows.
+        """Rows that some members had not seen, (r,), and their ``measure``; None if there are none.
 
         Rows, prepared, and y are what the core was trained on.
         """
@@ -353,7 +353,7 @@ def families() -> tuple[type[ModelFamily], ...]:
 
 
 def family_of(core: Any) -> type[ModelFamily]:
-    """The first family that a fitted model is of; ``ModelFamily`` itself for none."""
+    """The first family that a fitted model belongs to; ``ModelFamily`` itself if there is none."""
     return next((family for family in families() if family.is_mine(core)), ModelFamily)
 
 
@@ -366,7 +366,7 @@ def fresh(model: Any) -> Any:
 
 
 class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """An estimator around ``estimator``, fitted or not; what was trained is ``estimator_``."""
+    """A wrapper of ``estimator``, fitted or not; the trained model is ``estimator_``."""
 
     estimator: Any
 
@@ -384,7 +384,7 @@ class AroundModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """How fit parameters travel, for scikit-learn's metadata routing."""
+        """How fit parameters are routed, for scikit-learn's metadata routing."""
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=to_fit)
@@ -440,7 +440,7 @@ def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str,
 
 
 def check_sample_weight(fit_params: Mapping[str, Any], n: int) -> None:
-    """Refuse weights of another length, which some libraries ignore silently."""
+    """Refuse weights of a wrong length, which some libraries ignore silently."""
     weight = fit_params.get("sample_weight")
     if weight is not None and len(weight) != n:
         raise CalliperError(
@@ -474,7 +474,7 @@ def untrained_core(model: Any) -> Any:
 
 
 def is_fitted(model: Any) -> bool | None:
-    """Whether an estimator of scikit-learn's kind was fitted; None of anything else."""
+    """Whether an estimator of scikit-learn's kind was fitted; None for anything else."""
     try:
         check_is_fitted(model)
     except NotFittedError:

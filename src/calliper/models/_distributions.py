@@ -100,7 +100,7 @@ def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
 
 
 def quantiles_out_of_bag(model: Any, X: Any, y: FloatArray) -> tuple[IntArray, FloatArray] | None:
-    """Training rows of a forest, and quantiles by trees that left them out; None if unknown."""
+    """Training rows of a forest, and quantiles from trees that left them out; None if unknown."""
     if not isinstance(model, AskedForQuantiles):
         return None
     opened = open_model(model.estimator)
@@ -123,7 +123,7 @@ def quantiles_out_of_bag(model: Any, X: Any, y: FloatArray) -> tuple[IntArray, F
 
 
 def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> DistributionError:
-    """The score, with the usual slope of training-row curves unless it already has one."""
+    """The score, with the median slope of training-row curves unless it already has one."""
     if score.slope is not None or X_train is None:
         return score
     n = n_rows(X_train)
@@ -245,7 +245,7 @@ class QuantileModel(AroundModel):
 
 
 def without_asking(model: Any) -> Any:
-    """The model that is asked for its quantiles, or any other as it is."""
+    """The model inside a wrapper that asks for quantiles; any other unchanged."""
     return model.estimator if isinstance(model, AskedForQuantiles) else model
 
 

@@ -105,7 +105,7 @@ def as_array(tensor: Any) -> FloatArray:
 
 
 class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """The output of a PyTorch layer as an embedding; a transformer that needs no fitting.
+    """A scikit-learn transformer that returns the output of a PyTorch layer; it needs no fitting.
 
     Rows go through the module in batches, in evaluation mode and without gradients, on the device
     where the module is; every part is then put back into the mode that it was in.
@@ -147,7 +147,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     __call__ = transform
 
     def predict_and_locate(self, X: Any) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions, None unless they are a tensor, and coordinates (m, d), in one pass."""
+        """Predictions (None unless they are a tensor) and coordinates, (m, d), in one pass."""
         seen: list[Any] = []
         answers, found = [], []
         with _evaluating(self.module), ExitStack() as hooks:
@@ -174,7 +174,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def name_in_words(self) -> str:
-        """What the coordinates are."""
+        """The coordinates in words."""
         known = {None: "penultimate layer", "": "output"}
         return f"{known.get(self.name, f'layer {self.name!r}')} of {type(self.module).__name__}"
 

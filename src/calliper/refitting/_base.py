@@ -57,7 +57,7 @@ SYMMETRIC = (
 
 @dataclass(frozen=True)
 class RefitGuarantee(Guarantee):
-    """The guarantee of one fitted method at one level; ``n_calibration`` counts all its rows.
+    """The guarantee of one fitted method at one level; ``n_calibration`` counts all rows.
 
     Parameters
     ----------

@@ -141,7 +141,7 @@ class CVPlus(RefittedRegressor):
 
     @valid.unchanged_if_refused
     def fit(self, X: Any, y: Any, *, split_groups: Any = None, **fit_params: Any) -> Self:
-        """Train the models, and measure each row by the one that left it out.
+        """Train the models, and score each row with the one that left it out.
 
         Parameters
         ----------

@@ -106,7 +106,7 @@ class BatchIntervals:
         return _with_columns(batch, columns)
 
     def regressor(self) -> Any:
-        """The calibrated regressor, loaded once in this process, and again if the file changed."""
+        """The calibrated regressor, loaded once per process and again if the file changes."""
         if not isinstance(self.calibrated, str):
             return self.calibrated
         state = os.stat(self.calibrated)

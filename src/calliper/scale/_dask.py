@@ -299,7 +299,7 @@ def check_workers(client: Any) -> int:
 
 
 def connect(address: str, *, timeout: float = 10.0) -> Any:
-    """A client of a running scheduler, all of whose workers have this version of calliper.
+    """A client of a running Dask scheduler whose workers all have this version of calliper.
 
     ``address`` is, for example, ``tcp://10.0.0.1:8786``. Close the client when done.
 

@@ -142,7 +142,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         return {name: getattr(self, name) for name in self.keeps if name in vars(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """What was learnt before; what was said of left-out rows is not kept."""
+        """Restore what was learnt; predictions of left-out rows are not in the file."""
         self.__dict__.update(state)
         asked, n_models = self.trees_.features.max(initial=0), len(self.trees_.counts)
         if self.forest_ is not None:
@@ -162,11 +162,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def adjusts(self) -> bool:
-        """Whether more than the expected size is requested."""
+        """Whether it moves the centre or gives units, beyond the expected size of errors."""
         return self.recentre or self.units
 
     def fit(self, clues: Any, errors: Any, own: FloatArray | None = None) -> Self:
-        """Learn from left-out errors.
+        """Learn from errors of models that were not trained on the row.
 
         Parameters
         ----------

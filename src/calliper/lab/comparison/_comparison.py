@@ -254,7 +254,7 @@ class Comparison:
 
     @property
     def is_void(self) -> bool:
-        """Whether rows in two sets make the numbers meaningless."""
+        """Whether rows that sets share make the numbers meaningless."""
         return any(check.severity == "void" for check in self.checks)
 
     @property

@@ -137,7 +137,7 @@ class Method:
         return problem.outputs[self.outputs], problem.outputs_train.get(self.outputs)
 
     def why_skipped(self, problem: Problem) -> str | None:
-        """Why a problem lacks what this method needs, or None."""
+        """What this method needs and a problem lacks, or None."""
         if self.outputs is None or self.outputs in problem.outputs:
             return None
         there = ", ".join(problem.outputs) or "none"

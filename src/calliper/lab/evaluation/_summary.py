@@ -327,7 +327,7 @@ def _in_cell(text: str) -> str:
 
 
 def one_sigma(values: Any) -> tuple[float, float]:
-    """Mean, and the 68th percentile of the distances from it, the deviation of normal values.
+    """Mean, and the 68th percentile of the distances from it: one σ for normal values.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def one_sigma(values: Any) -> tuple[float, float]:
 
 
 def last_digit(value: float, error: float = float("nan")) -> str:
-    """A value with the uncertainty of its last digit in parentheses.
+    """Text: a value with the uncertainty of its last digit in parentheses.
 
     Without parentheses the error is zero (with three decimals) or unknown. NaN is a dash.
 

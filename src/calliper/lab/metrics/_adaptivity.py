@@ -81,7 +81,7 @@ def tau_sqi(
     n_bins: int = 10,
     min_bin_size: int | None = None,
 ) -> float:
-    """Whether errors grow with the bins of the widths: Kendall's τ-b of (bin, CSQ).
+    """How clearly errors grow with the width: Kendall's τ-b of (bin, CSQ).
 
     CSQ is the quantile of ``|y − ŷ|`` at the level, in bins cut at quantiles j / ``n_bins`` of the
     widths. Good: 1, every wider bin has larger errors. Misleads: ten bins are few, so values are
@@ -132,7 +132,7 @@ def r2_sqi(
     bin_width: BinWidth = "median",
     min_bin_size: int | None = None,
 ) -> float:
-    r"""Whether the widths of each bin match its errors: R² of ISQ = 2 · CSQ.
+    r"""How well the widths of bins match their errors: R² of ISQ = 2 · CSQ.
 
     .. math:: R^2_{SQI} = 1 - \sum_b (\mathrm{ISQ}_b - 2\,\mathrm{CSQ}_b)^2 /
        \sum_b (\mathrm{ISQ}_b - \overline{\mathrm{ISQ}})^2

@@ -66,7 +66,7 @@ def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | Float
 
 
 def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
-    """Median of upper − lower, in the unit of y; finite while half of the intervals are.
+    """Median of upper − lower, in the unit of y; finite if most of the intervals are.
 
     Good: small, at the same coverage. Misleads: others than the typical row may be useless.
 

@@ -89,7 +89,7 @@ class Measure:
         check_option(self.best, get_args(Best), "best")
 
     def description(self) -> dict[str, Any]:
-        """What records keep of a measure for their tables."""
+        """What records store about a measure, for their tables."""
         return {"best": self.best, "if_covered": self.if_covered, "label": self.label}
 
 

@@ -124,7 +124,7 @@ def binomial_bounds(hits: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray
 
 
 def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> CoverageTable:
-    """Coverage in bins of the width.
+    """Coverage in bins of interval width.
 
     Good: the level asked for in every bin, up to the bounds; ``worst`` of the table is the
     size-stratified coverage (Angelopoulos, Bates 2023, doi:10.1561/2200000101, section 4).

@@ -28,7 +28,7 @@ _UNITS = {"mse": " of the local scale", "deviance": "", "mi": " (nats, not null-
 
 @dataclass(eq=False)
 class BandDisplay(style.Display):
-    """Intervals over one input; made by :meth:`from_intervals`.
+    """Intervals against one input; made by :meth:`from_intervals`.
 
     What to look for: a band that is wide where targets scatter, and targets outside everywhere
     along x, not in one stretch.
@@ -171,7 +171,7 @@ def _fill(ax: Any, x: FloatArray, ends: Any, others: Any, looks: Any) -> tuple[f
 def draw_bands(
     bands: Mapping[str, BandDisplay], captions: Mapping[str, str] | None = None
 ) -> Figure:
-    """Draw bands side by side: each over the data, and below it its half-width.
+    """Draw bands with the data side by side, and the half-width of each below.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _mark_misfit(axis: Any, grid: FloatArray, best: FloatArray, own: FloatArray)
 
 @dataclass(eq=False)
 class FanDisplay(style.Display):
-    """Predictive distributions over one input; made by :meth:`from_distribution`.
+    """Predictive distributions against one input; made by :meth:`from_distribution`.
 
     What to look for: a fan that opens where targets scatter and leans to the side where they
     scatter more; each shade holds its share of the targets.
@@ -330,7 +330,7 @@ class Curve(NamedTuple):
 
 @dataclass(eq=False)
 class MetricCurveDisplay(style.Display):
-    """A measure over the number of calibration rows; made by :meth:`from_records`.
+    """A measure against the number of calibration rows; made by :meth:`from_records`.
 
     What to look for: whether methods differ by more than the bars, the variation between splits.
 
@@ -432,7 +432,7 @@ def _the_one(rows: list[Mapping[str, Any]], key: str, name: str, value: Any) -> 
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
-    """Draw the criterion over the candidates, and below how many points chose each.
+    """Draw the criterion of each candidate, and under it how many points chose it.
 
     Parameters
     ----------

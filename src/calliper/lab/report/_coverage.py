@@ -92,7 +92,7 @@ class CalibrationCurveDisplay(style.Display):
 
 @dataclass(eq=False)
 class CoverageDisplay(style.Display):
-    """Coverage in each bin with its 1-σ bounds, and the level asked for.
+    """Coverage in each bin with its 1-σ bounds, and the requested level.
 
     What to look for: about two of three bars touch the line. Bars off it on one side of the figure
     show where coverage is lost, and where intervals are too wide in return.
@@ -331,7 +331,7 @@ class MonitorDisplay(style.Display):
 
 @dataclass(eq=False)
 class CoverageLawDisplay(style.Display):
-    """Coverage of many calibration sets of one size, and its law; from :meth:`from_coverages`.
+    """Coverage for many calibration sets of one size, and its law; from :meth:`from_coverages`.
 
     The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for Split and MADSplit if points are
     exchangeable and scores have no ties; measured on ``n_test`` points it is beta-binomial.

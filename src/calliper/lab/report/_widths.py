@@ -25,7 +25,7 @@ MOST_BARS = 20
 
 @dataclass(eq=False)
 class WidthErrorDisplay(style.Display):
-    """Errors over widths, with the quantile of the errors in each tenth of the widths.
+    """Errors against widths, with the quantile of the errors in each tenth of the widths.
 
     What to look for: markers (CSQ, the error quantile at level c of each tenth) on the line
     IS = 2 · CSQ, since a correct interval ŷ ± r has width 2r and error quantile r. Above it
@@ -113,7 +113,7 @@ class WidthErrorDisplay(style.Display):
 
 @dataclass(eq=False)
 class EmbeddingDisplay(style.Display):
-    """Inputs in the plane of their two main directions, coloured by width.
+    """Inputs on their first two principal components, coloured by width.
 
     What to look for: regions of one colour, where width follows the input. A mix of all colours
     means that width is noise, or follows a direction not shown.
@@ -349,7 +349,7 @@ def _with_values(X: Any, row: int, others: Any, column: int) -> Any:
 
 
 def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:
-    """Draw calibration errors and half-widths at 0.9; the errors should grow with the latter.
+    """Draw calibration errors against half-widths at coverage 0.9; both should grow together.
 
     Parameters
     ----------
