@@ -20,7 +20,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calliper import ConformalRegressor, FullRescaled, Split
+from calliper import ConformalRegressor, FullRescaled
 from studies.benchmarks.timing import best_times, table, verdict
 
 N_TRAINING, N, M, D = 2_000, 500, 10_000, 10
@@ -59,13 +59,14 @@ def problem(n: int) -> tuple[Any, Any, list[Any]]:
 def auto(rounds: int) -> str:
     """Prediction and place of new rows in one pass, for each kind of model.
 
-    Without training rows, and with the error that left-out training rows let expect.
+    Without anything learnt, and with the error model learnt from errors on training rows.
     """
     X, y, (train, calibration, new) = problem(N)
     rows = []
     for name, model in models().items():
         model.fit(X[train], y[train])
-        alone = ConformalRegressor(model, Split()).calibrate(X[calibration], y[calibration])
+        alone = ConformalRegressor(model, learning_part=None)
+        alone.calibrate(X[calibration], y[calibration])
         taught = ConformalRegressor(model, FullRescaled(), refits=2).calibrate(
             X[calibration], y[calibration], X_train=X[train], y_train=y[train]
         )
