@@ -576,6 +576,7 @@ def test_a_transformer_is_at_hand_where_errors_were_learnt(tmp_path):
     [
         (FullRescaled(KNN(9), offset=0.1, shrinkage=1), "kernel, offset have no effect on Full"),
         (NormalizedKNN(rho=2.0), "rho has no effect on NormalizedKNN"),
+        (NormalizedKNN(form="exp", rho=2.0), "rho has no effect on NormalizedKNN"),
         (JackknifeRescaled(TunedKNN(mi_neighbors=4)), "mi_neighbors has no effect on TunedKNN"),
         (LVD(metric=LEARNT, max_iter=3), "max_iter has no effect on LVD, since metric= was learnt"),
         (ErrorModel(recentre=False, shift_trees=(5,)), "shift_trees has no effect on ErrorModel"),
@@ -603,6 +604,8 @@ def test_defaults_are_defaults_in_any_type_and_subclasses_may_have_none():
         warnings.simplefilter("error", UnusedWarning)
         FullRescaled(shrinkage=1, offset=0).fit(X, np.abs(Y))
         NormalizedKNN(rho=np.float64(0.5)).fit(X, np.abs(Y), training=(X, np.abs(Y), Y))
+        two = NormalizedKNN(difficulty="distance+labels", form="exp", rho=2.0)
+        two.fit(X, np.abs(Y), training=(X, np.abs(Y), Y))
     with pytest.warns(UnusedWarning, match="kernel, offset have no effect on OfKernel"):
         OfKernel(KNN(9), 0.1).fit(X, np.abs(Y))
 

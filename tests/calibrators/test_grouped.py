@@ -106,7 +106,7 @@ def test_words_name_groups_without_a_finite_interval():
     words = few.guarantee(0.9).describe()
     assert "infinite, with too few rows, in 1: True)" in words
     assert "its calibration rows (46 in the group with this guarantee)" in words
-    assert "too few points" not in few.guarantee(0.5).describe()
+    assert "too few rows" not in few.guarantee(0.5).describe()
 
 
 def test_small_and_unseen_groups_are_infinite_with_one_warning():

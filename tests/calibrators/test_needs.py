@@ -142,3 +142,9 @@ def test_a_fit_that_fails_leaves_nothing_behind(method, needs):
         method.fit(Z, np.full(60, np.nan), training=told(needs))
     with pytest.raises(NotFittedError):
         method.predict_radius(NEW)
+
+
+@pytest.mark.parametrize("method", [MADSplit(KNN(5)), RCP(kernel=KNN(10)), LoCart()], ids=repr)
+def test_training_rows_without_errors_are_refused_whatever_the_kernel(method):
+    with pytest.raises(CalliperError, match=r"learns .* pass training="):
+        method.fit(Z, SCORES, training=TRAINING.Z)

@@ -1,5 +1,6 @@
 """Covariate shift: weighted thresholds against their definition, coverage where it is shifted."""
 
+import warnings
 from fractions import Fraction
 from functools import partial
 
@@ -327,3 +328,13 @@ def test_one_point_with_weights():
     one = JackknifeRescaled().fit([[0.0]], [2.0], weights=[3.0])
     found = one.predict_radius([[1.0], [1.0]], [0.3, 0.7], weights=[1.0, 6.0])
     np.testing.assert_array_equal(found, [[2.0, 2.0], [2.0, np.inf]])
+
+
+def test_new_rows_that_weigh_less_are_pointed_out():
+    Z, scores = np.zeros((40, 1)), np.arange(40.0)
+    method = Split().fit(Z, scores, weights=np.linspace(0.9, 1.1, 40))
+    with pytest.warns(ShiftWarning, match="new rows have 10 % of the weight"):
+        method.predict_radius(Z, 0.8, weights=np.full(40, 0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShiftWarning)
+        method.predict_radius(Z, 0.8, weights=np.full(40, 1.0))

@@ -1,6 +1,7 @@
 """A kernel in a space learnt on training errors."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -163,3 +164,10 @@ def test_some_errors_may_be_nought():
     errors = np.where(np.arange(60) % 5 == 0, 0.0, ERRORS[:60])
     kernel = Mahalanobis(KNN(5), max_iter=3).fixed(Z[:60], errors, np.random.RandomState(0))
     assert kernel.metric.matrix.shape == (4, 6)
+
+
+@pytest.mark.parametrize("kept", [[0, 0], [0, 1, 1, 2], [1, 0, 2]])
+def test_columns_that_are_stored_twice_or_out_of_order_are_refused(kept):
+    metric = replace(fitted(Mahalanobis(max_iter=5)).kernel_.metric, kept=np.array(kept))
+    with pytest.raises(CalliperError, match="not in order"):
+        metric.check_kept()

@@ -301,3 +301,14 @@ def test_training_rows_tell_the_usual_slope():
     expected = np.median(np.ptp(q, axis=1)) / (2 * ndtri(0.9))
     assert front.score_.slope == pytest.approx(expected) and front.score_function is None
     assert front.calibrate(X_CAL, Y_CAL).score_.slope is None
+
+
+@pytest.mark.parametrize(("slope", "least"), [(None, 5.0), (2.0, (3 * 10.0 + 2.0) / 8)])
+def test_flat_ends_go_on_with_half_of_the_mean_slope(slope, least):
+    """Of the mean slope, moved a quarter of the way to the usual one if that is known."""
+    score = DistributionError([0.1, 0.2, 0.8, 0.9], slope=slope)
+    far, near = ndtri(0.9), ndtri(0.8)
+    row = np.array([[-10 * far, -10 * far, 10 * far, 10 * far]])  # flat between 0.8 and 0.9
+    assert far > near
+    _, high = score.invert(row, np.array([far + 1.0]))
+    assert high == pytest.approx(10 * far + least)

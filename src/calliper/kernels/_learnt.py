@@ -160,7 +160,7 @@ class LearntMetric(Keeps):
             raise CalliperError("the columns that a metric keeps are not in order.")
 
     def transform(self, Z: FloatArray) -> FloatArray:
-        """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
+        """Rows in the learnt directions, (m, min(d, q)), in units in which k is exp(−‖·‖²)."""
         directions = self.matrix
         if len(directions) > directions.shape[1]:  # same distances with fewer columns
             directions = np.asarray(np.linalg.qr(directions, mode="r"), dtype=np.float64)

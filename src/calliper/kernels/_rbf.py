@@ -152,7 +152,7 @@ class RBF(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         return replace(self, length_scale=check_length_scale(scale), smoothing=smoothing, step=step)
 
     def weights(self, Z: Any) -> Any:
-        """The points with their weights, where they are computed."""
+        """The weights between the points and new ones, computed by the engine if there is one."""
         length, smoothing, step = float(self.length_scale), float(self.smoothing), float(self.step)
         engine = engine_of(Z, self.engine)
         if engine is not None:
