@@ -91,8 +91,6 @@ class Calibration(Keeps):
     probe: Any = None
     #: What was predicted of them, and how much that may differ in another batch.
     predicted: tuple[FloatArray, FloatArray] | None = None
-    #: The latest time of the calibration rows, if they carry times; not in files.
-    latest: Any = None
     #: Parameters of the regressor that the calibration followed, by name.
     chosen: Mapping[str, Any] = field(default_factory=dict)
 

@@ -132,7 +132,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
             …); by requests, where metadata routing is enabled. Values for each row are split with
             the rows. None of it reaches the calibrator: calibration rows all weigh the same.
         """
-        if wrong := fit_params.keys() & {"X_train", "y_train", "weights"}:
+        if wrong := fit_params.keys() & {"X_train", "y_train"}:
             what = f"fit has no argument {min(wrong)!r}, since it splits X itself"
             raise TypeError(f"{what}. calibrate(X, y, {min(wrong)}=…) takes a fitted model.")
         if type(self.estimator) is FrozenEstimator:
@@ -142,7 +142,8 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._known(X, y)
-        if models.is_fitted(self.estimator):
+        estimator = self.estimator  # some kinds are always fitted, in the eyes of scikit-learn
+        if models.is_fitted(estimator) and not models.is_fitted(models.fresh(estimator)):
             what = "The model is already fitted, but fit trains a new copy on part of these rows"
             warn(f"{what}. To use the model as it is, call calibrate.", UnusedWarning)
         self._warn_of_times(X, y, "fit holds out", IN_TIME)

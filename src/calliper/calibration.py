@@ -26,7 +26,6 @@ from calliper.rows import (
     N_PROBES,
     Rows,
     RowSources,
-    latest_time,
     rows_again,
     rows_of_groups,
     state_of,
@@ -78,7 +77,6 @@ def calibrate_model(
     # weights are functions of the inputs, so rows that weigh little count like any others here.
     ageing = isinstance(per_row.weights, AgeingWeights)
     n = int(effective_size(given.weights)) if ageing else len(y)
-    latest = latest_time(X, y)
     space, score, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given, n
     )
@@ -128,7 +126,6 @@ def calibrate_model(
         on_all=on_all,
         slack=slack,
         target_range=range_of(targets),
-        latest=latest,
     )
 
 
@@ -293,10 +290,8 @@ def extended(
     if isinstance(ageing, AgeingWeights):
         new = replace(new, weights=ageing.of_age(len(y)))
         before = tuple(each.aged(new.weights[0]) for each in before)
-    ordered = n < made.n_calibration + len(y) or isinstance(ageing, AgeingWeights)
-    if ordered:
+    if n < made.n_calibration + len(y) or isinstance(ageing, AgeingWeights):
         warn_of_times(X, y, "extend")
-    latest = latest_time(X, y, made.latest if ordered else None)
     tails = measured(made.score, new.Z, y, y_pred, new)
     if enough:
         if made.on_all is None:
@@ -312,8 +307,7 @@ def extended(
     if on_all is not None:  # with a window old rows are dropped, and those that taught are old
         on_all = None if window is not None else _plain(made.space, X, y, on_all)
     known = range_of(np.concatenate([made.target_range, y.reshape(len(y), -1)]))
-    about = {"no_guarantee": why, "on_all": on_all, "target_range": known, "latest": latest}
-    return replace(made, calibrators=grown, **about)
+    return replace(made, calibrators=grown, no_guarantee=why, on_all=on_all, target_range=known)
 
 
 def range_of(targets: FloatArray) -> FloatArray:

@@ -395,13 +395,9 @@ class Controller(valid.MadeByCoverage, Stream):
             )
         if needed is not None:
             at = np.repeat(levels, parts.shape[1])
-            gap = np.where(held, needed - at, at - needed)[(at > 0) & (at < 1)]
-            if gap.max(initial=0.0) > UNNESTED:
-                what = (
-                    "inside and needed contradict each other: needed is the lowest level at which"
-                )
-                how = "Compute both from the same row, target and model"
-                warn(f"{what} the target is inside. {how}.", RowLabelsWarning)
+            if (~held & (at < 1) & (needed < at - UNNESTED)).any():
+                what = "a target is marked as outside, but by needed a lower level has it inside"
+                warn(f"{what}: compute both from the same row and model.", RowLabelsWarning)
         if step is None:
             self.ask(names)
             self._asked, self._predicted = False, 0

@@ -481,42 +481,22 @@ def warn_of_times(X: Any, y: Any, what: str, remedy: str = "") -> None:
         )
 
 
-def latest_time(X: Any, y: Any, before: Any = None) -> Any:
-    """The latest time in rows that carry times, or ``before``; warns if all are older than it."""
-    for where, times in (_moments(X) or _moments(y)).items():
-        if not len(times) or (before is not None and type(before) is not type(times[0])):
-            continue
-        if before is not None and times.max() < before:
-            warn(
-                f"extend keeps the rows that are added last, but {where} holds only times before "
-                "the latest calibration row: add rows in chronological order.",
-                RowOrderWarning,
-            )
-        return times.max() if before is None else max(before, times.max())
-    return before
-
-
 def _times(table: Any) -> dict[str, str]:
     """Where a frame or a series holds times, and in which order."""
-    orders = {}
-    for where, times in _moments(table).items():
-        if len(times) >= FEWEST_TIMES and times[0] != times[-1]:
-            rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
-            orders[where] = "ascending" if rises else "descending" if falls else "no"
-    return orders
-
-
-def _moments(table: Any) -> dict[str, Any]:
-    """The times that a frame or a series holds, without missing ones, by where it holds them."""
     if not hasattr(table, "dtypes"):
         return {}
     pandas = hasattr(table, "iloc")
     found = {"the index": table.index} if pandas else {}
     for number, name in enumerate(table.columns if isinstance(table, Frame) else ()):
         found[f"column {name!r}"] = table.iloc[:, number] if pandas else table[name]
-    timed = {name: each for name, each in found.items() if str(each.dtype).startswith(TIME_TYPES)}
-    columns = {where: values.to_numpy() for where, values in timed.items()}
-    return {where: times[times == times] for where, times in columns.items()}
+    orders = {}
+    for where, values in found.items():
+        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
+        times = times[times == times] if len(times) else times  # without missing ones
+        if len(times) >= FEWEST_TIMES and times[0] != times[-1]:
+            rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
+            orders[where] = "ascending" if rises else "descending" if falls else "no"
+    return orders
 
 
 def state_of(X: Any) -> dict[str, Any] | None:

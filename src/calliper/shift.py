@@ -31,6 +31,8 @@ from calliper.rows import stacked
 
 __all__ = ["LikelihoodRatio", "Recency", "ShiftReport"]
 
+#: Folds of the default classifier.
+N_FOLDS = 5
 #: From how many rows mean weights are compared. Without a shift, estimated weights of new rows may
 #: be some 8 % lower; below the share ``LESS``, by so many standard errors, is not chance.
 FEWEST_TO_COMPARE, LESS, SURELY = 30, 0.8, 5.0
@@ -122,10 +124,14 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         """
         if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
             raise TypeError(f"classifier must have predict_proba; got {self.classifier!r}.")
-        before, now = (_columns(each) for each in (X_before, X_now))
-        if before != now:
-            what = f"X_now must have the columns of X_before, {before}; got {now}"
+        (before, d_before), (now, d_now) = map(_columns, (X_before, X_now))
+        named = before is not None and now is not None
+        if (set(before) != set(now)) if named else (d_before != d_now):
+            what = (
+                f"X_now must have the columns of X_before, {before or d_before}; got {now or d_now}"
+            )
             raise CalliperError(f"{what}: call fit(X_train, X_new), without targets.")
+        X_now = X_now[before] if named else X_now
         classifier = None if self.classifier is None else clone(self.classifier)
         if classifier is None:
             from sklearn.calibration import CalibratedClassifierCV
@@ -134,23 +140,23 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
             trees = HistGradientBoostingClassifier(
                 max_iter=50, max_leaf_nodes=8, random_state=self.random_state
             )
-            classifier = CalibratedClassifierCV(trees, method="sigmoid", cv=5)
+            classifier = CalibratedClassifierCV(trees, method="sigmoid", cv=N_FOLDS)
         sizes = n_rows(X_before), n_rows(X_now)
-        if min(sizes) < 1:
-            raise CalliperError(f"X_before and X_now need rows; got {sizes[0]} and {sizes[1]}.")
-        rows, is_now = stacked(X_before, X_now), np.repeat([0, 1], sizes)
+        if min(sizes) < (least := N_FOLDS if self.classifier is None else 1):
+            what = f"X_before and X_now need at least {least} rows each"
+            raise CalliperError(f"{what}; got {sizes[0]} and {sizes[1]}.")
         try:
+            rows, is_now = stacked(X_before, X_now), np.repeat([0, 1], sizes)
             self.classifier_ = classifier.fit(rows, is_now)
         except (TypeError, ValueError) as error:
             how = "Pass numbers, columns of dtype category, or classifier= for these rows."
             why = str(error).rstrip(".")
             raise CalliperError(f"the classifier cannot use these rows: {why}. {how}") from error
         self.ratio_ = sizes[0] / sizes[1]
-        p = self.classifier_.predict_proba(rows)[:, 1]
-        if self.classifier is None and p[is_now == 1].min() > p[is_now == 0].max():
+        if self.classifier is None and len(np.unique(self(rows))) == 2:  # one split says it all
             warn(
-                "The classifier tells every row of X_now from every row of X_before, so weights "
-                "cannot correct the shift. Is a column empty, or in another unit, in one of them?",
+                "One column tells every row of X_now from every row of X_before, so weights cannot "
+                "correct the shift. Is it empty, or in another unit, in one of them?",
                 ShiftWarning,
             )
         return self
@@ -168,9 +174,11 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.ratio_ * now / (1 - now))
 
 
-def _columns(X: Any) -> Any:
-    """The names of the columns, or how many there are: (d,)."""
-    return [*X.columns] if hasattr(X, "columns") else shape_of(X)[1:]
+def _columns(X: Any) -> tuple[Any, int]:
+    """The names of the columns of a frame, None of anything else; and how many there are."""
+    names, shape = getattr(X, "columns", None), shape_of(X) or np.shape(X)
+    n_columns = int(np.prod(shape[1:])) if len(shape) > 1 else 0
+    return None if names is None else [*names], n_columns
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ how the width is shared between targets: u_j is the mean size of left-out, else 
 interval covers with 1−α; all together may do so as rarely as 1 − kα.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from types import SimpleNamespace
@@ -327,10 +327,14 @@ class MultiTargetRegressor(CalibratedRegressor):
         return lines
 
 
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, Sized) and not isinstance(given, str) and len(given) == 2
+
+
 def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
     """The range of each of k targets, infinite where none is given."""
     pairs: list[Any] = [None] * k if bounds is None else list(bounds)
-    if len(pairs) != k or any(each is not None and np.shape(each) != (2,) for each in pairs):
+    if len(pairs) != k or not all(each is None or _is_pair(each) for each in pairs):
         what = f"bounds must be a list of {k} pairs (y_min, y_max), one for each target"
         raise CalliperError(f"{what}; got {bounds!r:.80}.")
     return [valid.check_bounds((None, None) if pair is None else pair) for pair in pairs]

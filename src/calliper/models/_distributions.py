@@ -369,10 +369,6 @@ def _of_several(models: Any) -> Reading:
         what = f"the keys of a dict of models must be probabilities, such as {form}"
         raise CalliperError(f"{what}; got {levels}.")
     own = tuple(map(float, levels)) if known else None
-    for level, stated in zip(levels, map(_level_of, each), strict=True):
-        if by_level and stated is not None and abs(level - stated) > 1e-6:
-            what = f"the model with key {level:g} has a parameter that says quantile {stated:g}"
-            raise CalliperError(f"{what}: make them equal.")
     return Reading(lambda X, p: [predictions(model, X) for model in each], own)
 
 
