@@ -130,7 +130,7 @@ def test_a_plain_range_goes_by_position_with_one_warning_for_the_same_numbers():
     ("labels", "others", "message"),
     [
         (list("aab"), list("aab"), None),
-        (list("aab"), list("aba"), "labels are not unique"),
+        (list("aab"), list("aba"), "Labels are not unique: pass y.to_numpy"),
         ([np.nan, 1.0, 2.0], [np.nan, 1.0, 2.0], None),
         (
             pd.MultiIndex.from_tuples([(1, "a"), (1, "b"), (2, "a")]),

@@ -609,9 +609,9 @@ def warn_if_zero_scales(scale: FloatArray) -> None:
     n_zero = int(np.count_nonzero(scale <= 0))
     if n_zero:
         warn(
-            f"The local scale is zero at {n_zero} of {len(scale)} calibration rows, so their "
-            "rescaled scores are infinite. Intervals are valid but may become infinite. Use more "
-            "neighbours, or pass offset > 0 (a small value in the units of y, chosen without "
-            "looking at the calibration data).",
+            f"The local scale (the size of errors nearby) is zero at {n_zero} of {len(scale)} "
+            "calibration rows, so their rescaled scores are infinite. Intervals are valid but may "
+            "become infinite. Use more neighbours, or pass offset > 0 (a small value in the units "
+            "of y, chosen without looking at the calibration data).",
             ZeroScaleWarning,
         )

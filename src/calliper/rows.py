@@ -367,12 +367,16 @@ def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any])
     moved = Counter(labels) == Counter(others)
     how = "have the same row labels in different orders" if moved else "have different row labels"
     at = next(row for row, label in enumerate(labels) if label != others[row])
-    by_label = "(labels are not unique) "
+    by_label = "Labels are not unique: pass"
     if len({*labels}) == len(labels):
-        by_label = f"{other}.loc[{name}.index], or " if moved else f"{other} for {name}, or "
+        by_label = (
+            f"Pass {other}.loc[{name}.index], or"
+            if moved
+            else f"Align {other} with {name}, or pass"
+        )
     raise CalliperError(
         f"{name} and {other} {how}: the label at position {at} is {labels[at]!r:.40} in {name} and "
-        f"{others[at]!r:.40} in {other}. Pass {by_label}{other}.to_numpy() if the rows already "
+        f"{others[at]!r:.40} in {other}. {by_label} {other}.to_numpy() if the rows already "
         "correspond."
     )
 

@@ -175,8 +175,8 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, Any], header: dict[s
                 for each in (found.get(name, ()), before)
             )
             raise OtherModelError(
-                f"{who} the {len(before)} rows stored in the file differently: the first are "
-                f"{now}, but {then} in the file. {what}"
+                f"{who} the {len(before)} rows stored in the file differently: the first "
+                f"answers are {now}, but {then} in the file. {what}"
             )
 
 
