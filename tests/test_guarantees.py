@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from calliper import FullRescaled, JackknifeRescaled, Split, guarantees
 from calliper.calibrators import MADSplit
-from calliper.exceptions import SmallCalibrationWarning
+from calliper.exceptions import CalliperError, SmallCalibrationWarning
 from calliper.quantile import as_fraction
 from oracles import rescaled as oracles
 
@@ -174,3 +174,9 @@ def test_a_promise_says_no_more_than_it_is_given():
         "(99 in the group with this guarantee)",
     ):
         assert part in words
+
+
+@pytest.mark.parametrize("law", ["coverage_law", "conformal_coverage", "jackknife_coverage"])
+def test_levels_as_percentages_are_refused(law):
+    with pytest.raises(CalliperError, match=r"coverage must lie strictly .* divide by 100"):
+        getattr(guarantees, law)(90, 500)

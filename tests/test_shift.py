@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -85,7 +86,7 @@ def test_a_ratio_that_is_no_weight_is_refused():
         LikelihoodRatio(LinearRegression()).fit(before, now)
     with pytest.raises(CalliperError, match="at least 5 rows each; got 20 and 0"):
         LikelihoodRatio().fit(before, now[:0])
-    with pytest.raises(CalliperError, match=r"got 0: call fit\(X_train, X_new\), without targets"):
+    with pytest.raises(CalliperError, match=r"has 0: call fit\(X_train, X_new\), without targets"):
         LikelihoodRatio().fit(before, now[:, 0])
     with pytest.raises(TypeError, match="classifier must have predict_proba; got 'logistic'"):
         LikelihoodRatio("logistic").fit(before, now)
@@ -96,15 +97,18 @@ def test_a_ratio_that_is_no_weight_is_refused():
 def test_rows_of_other_columns_are_refused_and_other_orders_read():
     before, now = (each[0].assign(z=np.arange(len(each[0])) % 7.0) for each in (TRAIN, NEW))
     for other in (now.rename(columns={"z": "y"}), now[["x"]], now.assign(y=0.0)):
-        with pytest.raises(CalliperError, match=r"X_now must have the columns of X_before"):
+        with pytest.raises(CalliperError, match="X_now must have the same columns as X_before"):
             LikelihoodRatio().fit(before, other)
-    with pytest.raises(CalliperError, match="columns of X_before, 2; got 1"):
+    with pytest.raises(CalliperError, match=r"as X_before \(2\), but has 1"):
         LikelihoodRatio().fit(before[["x", "z"]].to_numpy(), now[["x"]].to_numpy())
     with pytest.raises(CalliperError, match="cannot use these rows: cannot concatenate"):
         LikelihoodRatio().fit(before, now.to_numpy())
     as_named = LikelihoodRatio(random_state=0).fit(before, now)
     turned = LikelihoodRatio(random_state=0).fit(before, now[now.columns[::-1]])
     np.testing.assert_array_equal(turned(now), as_named(now))
+    of_polars = pl.from_pandas(before), pl.from_pandas(now[now.columns[::-1]])
+    polars = LikelihoodRatio(random_state=0).fit(*of_polars)
+    np.testing.assert_array_equal(polars(pl.from_pandas(now)), as_named(now))
 
 
 def test_rows_that_one_column_separates_are_pointed_out():

@@ -142,7 +142,7 @@ class CalibratedRegressor(Parameters, valid.MadeByCoverage, RegressorMixin, mode
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = rows.same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._known(X, y)
-        estimator = self.estimator  # some kinds are always fitted, in the eyes of scikit-learn
+        estimator = self.estimator  # one that predicts without fit always counts as fitted
         if models.is_fitted(estimator) and not models.is_fitted(models.fresh(estimator)):
             what = "The model is already fitted, but fit trains a new copy on part of these rows"
             warn(f"{what}. To use the model as it is, call calibrate.", UnusedWarning)

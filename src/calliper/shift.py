@@ -127,9 +127,8 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         (before, d_before), (now, d_now) = map(_columns, (X_before, X_now))
         named = before is not None and now is not None
         if (set(before) != set(now)) if named else (d_before != d_now):
-            what = (
-                f"X_now must have the columns of X_before, {before or d_before}; got {now or d_now}"
-            )
+            what = f"X_now must have the same columns as X_before ({before or d_before})"
+            what += f", but has {now or d_now}"
             raise CalliperError(f"{what}: call fit(X_train, X_new), without targets.")
         X_now = X_now[before] if named else X_now
         classifier = None if self.classifier is None else clone(self.classifier)
